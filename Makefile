@@ -15,9 +15,11 @@ unexport PYTHONDONTWRITEBYTECODE
 JOURNEYS := tests/acceptance tests/faults tests/hosting/client tests/hosting/pages
 
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
+# The shell has no window: tests of pages take half the time in it.
+CHROMIUM_SHELL := chromium-headless-shell
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs prose mutants schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package constraints sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
+.PHONY: help install docs prose mutants schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package release constraints sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,10 +57,13 @@ help: ## Show what can be made
 install: .venv/all-ready ## Make .venv with wtb, every extra and the test tools
 
 chromium: ## Make sure that there is a browser for the tests, where apt-get and root can
-	@for one in $(CHROMIUM); do command -v $$one >/dev/null && exit 0; done; \
+	@command -v $(CHROMIUM_SHELL) >/dev/null && exit 0; \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
-	else echo "there is no Chromium: tests of the report will be skipped, in CI they fail"; fi
+		apt-get update -qq && export DEBIAN_FRONTEND=noninteractive; \
+		for name in $(CHROMIUM_SHELL) chromium; do apt-get install -y -qq --no-install-recommends $$name && exit 0; done; \
+	fi; \
+	for name in $(CHROMIUM); do command -v $$name >/dev/null && exit 0; done; \
+	echo "there is no Chromium: tests of the report will be skipped, in CI they fail"
 
 prometheus: ## Make sure that there is promtool for the tests of metrics and alerts, where apt-get and root can
 	@command -v promtool >/dev/null && exit 0; \
@@ -95,9 +100,9 @@ steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every 
 	@$(COMPILED)
 	$(BIN)/python -m tests.steady --times $(TIMES) $(TESTS)
 
-pictures: demo .venv/all-ready chromium ## Take the pictures of the README and the docs again
+pictures: demo .venv/all-ready chromium ## Take the pictures of the docs again
 	$(BIN)/python -m tests.pictures
-	WTB_UPDATE_DOCS=1 $(BIN)/python -m pytest -q tests/acceptance/test_docs.py -k "page_runs and README"
+	WTB_UPDATE_DOCS=1 $(BIN)/python -m pytest -q tests/acceptance/test_docs.py -k "page_runs and first-sweep"
 
 docs: .venv/all-ready chromium ## Build the site from the pages into out/site and test it; a link that leads nowhere is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d out/doctrees . out/site
@@ -107,6 +112,9 @@ docs: .venv/all-ready chromium ## Build the site from the pages into out/site an
 package: sbom ## Build wheel and sdist, and try both in empty environments; RELEASE=1 also requires pinned images
 	$(BIN)/python -m pytest tests/repository/test_packaging.py
 	WTB_RELEASE=$(RELEASE) $(BIN)/python -m pytest -q tests/repository/test_supply.py
+
+release: .venv/supply-ready ## Build wheel and sdist of the version into dist/, and check both in empty environments; needs a network
+	$(BIN)/python -m scripts.release
 
 constraints: .venv/supply-ready ## Resolve all dependencies again, with their hashes, into constraints.txt
 	$(BIN)/python -m scripts.constraints
@@ -124,12 +132,15 @@ pin: ## Pin the images of deploy/ to their digests; needs Docker and a network
 pythons: ## Run the unit tests and one sweep with each Python of the PATH and of pyenv, in environments of their own
 	$(PYTHON) scripts/pythons.py
 
-check: .venv/all-ready ## Lint and type-check, and look whether tests/prose has every text
+check: .venv/all-ready ## Lint and type-check, look whether tests/prose has every text, and count untyped mappings, the words of the docs and plain names
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.prose --check
+	$(BIN)/python scripts/count_untyped.py
+	$(BIN)/python -m scripts.plain_docs
+	$(BIN)/python -m scripts.plain_code
 
 prose: .venv/all-ready ## Write the texts that users read to tests/prose again, after a change of one; the diff shows which sentences changed
 	$(BIN)/python -m scripts.prose
@@ -140,10 +151,10 @@ mutants: .venv/all-ready ## Apply each mutant of tests/structure to a copy, and 
 schemas: .venv/all-ready ## Write the JSON Schemas of documents, their contract and the table of docs/json.md, after a change of wtb/core/documents
 	$(BIN)/python -m scripts.write_schemas
 
-operations: .venv/all-ready ## Write the tables of docs/python.md, docs/api.md and docs/access.md again, after a change of operations or routes
+operations: .venv/all-ready ## Write the tables of docs/operations.md and docs/api.md again, after a change of operations or routes
 	$(BIN)/python -m scripts.write_operations
 
-untyped: ## Count annotations that are mappings to anything
+untyped: ## Count types that are mappings to anything, which have a bound
 	$(PYTHON) scripts/count_untyped.py
 
 lines: ## Count the lines of code, by package and for the core
@@ -158,7 +169,7 @@ bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 bench-pages: .venv/bench-ready chromium ## Measure what the pages take in a browser
 	$(BIN)/python -m benchmarks pages
 
-simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/statistics.md and simulations/figures.md
+simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/simulated.md and simulations/figures.md
 	$(BIN)/python -m simulations --update
 
 simulate-some: .venv/all-ready ## Simulate a thirtieth of what has a bound, which CI does: minutes

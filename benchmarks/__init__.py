@@ -1,1 +1,1 @@
-"""What `make bench` measures: ratios side by side in one run, the median of several rounds, start-up excluded."""
+"""The benchmarks of `make bench`: ratios measured side by side, the median of several rounds, without start-up."""

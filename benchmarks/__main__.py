@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...] [--runs 5] [--only PART] [--json FILE]`: measure, and say which targets are met."""
+"""`python -m benchmarks [NAME ...] [--runs 5] [--only PART] [--json FILE]`: measure, and show the met targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.harness.environment import environment
 from benchmarks.harness.figures import Figure, table
-from wtb.config.garbage import start_collecting
+from wtb.config.distribution import start_collecting
 
 BENCHMARKS = {
     "start": "embedded.start",
@@ -70,12 +70,12 @@ def main() -> None:
     with environment(cells=args.cells, only=args.only, beside=args.beside, streaming=args.streaming) as place:
         for name in args.names or [name for name in BENCHMARKS if name not in LONG]:
             print(f"{name} ...", file=sys.stderr, flush=True)
-            found: list[Figure] = []
+            measured: list[Figure] = []
             try:
-                found.extend(importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").measure(place, args.runs))
+                measured.extend(importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").measure(place, args.runs))
             finally:  # what fails after hours takes nothing with it
-                print(table(found), flush=True)
-            figures += found
+                print(table(measured), flush=True)
+            figures += measured
             if args.json:
                 args.json.write_text(json.dumps([figure.document() for figure in figures], indent=2) + "\n")
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.count_calls [--functions]`: how many of our functions a trivial node run calls, on a slot.
+"""`python -m benchmarks.count_calls [--functions]`: count our functions that a trivial node run calls on a slot.
 
 Two chains of different length are run on this thread, for one case and for several. What the longer one calls more for
 the further cases is divided by the node runs that it has more, so that what a sweep, a node or a cell costs once is not
@@ -18,8 +18,8 @@ from types import FrameType
 from typing import Any
 
 import wtb
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.execution.runtime.sweep_run import SweepRun
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
@@ -42,7 +42,7 @@ class Counts:
     functions: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def profile(self, frame: FrameType, event: str, _: Any) -> None:
-        """Count an event of the interpreter; what is not a call of ours does not count."""
+        """Count an event of the interpreter if it is a call of ours."""
         file = frame.f_code.co_filename
         if event != "call" or not file.startswith(OURS):
             return
@@ -57,7 +57,7 @@ class Counts:
         return Counts(self.calls - other.calls, self.across - other.across, self.functions - other.functions)
 
     def shared_by(self, node_runs: int) -> Counts:
-        """What each of so many node runs has of it; what not every one calls is left out of the functions."""
+        """Return the share of each of some node runs, without functions that not every one calls."""
         functions = Counter({name: times // node_runs for name, times in self.functions.items()})
         return Counts(self.calls / node_runs, self.across / node_runs, +functions)
 
@@ -67,7 +67,7 @@ class Counts:
 
 
 def count() -> Counts:
-    """Count what one node run of a chain calls on its slot."""
+    """Count the calls of one node run of a chain on its slot."""
     with tempfile.TemporaryDirectory(prefix="wtb-count-") as folder:
         database = Database(f"sqlite:///{folder}/count.db")
         database.prepare()
@@ -78,9 +78,9 @@ def count() -> Counts:
 
 
 def _counted(database: Database, nodes: int, cases: int) -> Counts:
-    given = [{"id": str(number), "input": {"x": number}} for number in range(cases)]
-    data = {"workflow": "chain", "cases": given, "vary": {"n0": "all"}, "run": RUN}
-    prepared, workspaces = prepare(parse_spec(data), workflow=_chain(nodes)), workspaces_of(database)
+    case_rows = [{"id": str(number), "input": {"x": number}} for number in range(cases)]
+    document = {"workflow": "chain", "cases": case_rows, "vary": {"n0": "all"}, "run": RUN}
+    prepared, workspaces = prepare(parse_spec(document), workflow=_chain(nodes)), workspaces_of(database)
     sweep_id = prepared.submit(database, workspaces)
     run = SweepRun(database, find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
     run.begin()
@@ -99,13 +99,13 @@ RUN = {"pool": "thread", "concurrency": 1}
 
 
 def _chain(nodes: int) -> Workflow:
-    made = Workflow("chain", state=dict)
+    workflow = Workflow("chain", state=dict)
     for number in range(nodes):
-        made.node(_next, name=f"n{number}")
-    made.entry("n0")
+        workflow.node(_next, name=f"n{number}")
+    workflow.entry("n0")
     for number in range(nodes):
-        made.edge(f"n{number}", f"n{number + 1}" if number + 1 < nodes else END)
-    return made
+        workflow.edge(f"n{number}", f"n{number + 1}" if number + 1 < nodes else END)
+    return workflow
 
 
 def _next(state: dict[str, int]) -> dict[str, int]:
@@ -115,9 +115,9 @@ def _next(state: dict[str, int]) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.count_calls", description=__doc__)
     parser.add_argument("--functions", action="store_true", help="list the functions that are called")
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     counts = count()
-    if wanted.functions:
+    if options.functions:
         for (file, function), times in counts.functions.most_common():
             print(f"{times:5d}  {file}: {function}")
     print(f"a node run: {counts.calls:.0f} calls ({CALLS}), {counts.across:.0f} across files ({ACROSS}),", end=" ")

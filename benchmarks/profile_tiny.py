@@ -1,4 +1,4 @@
-"""`python -m benchmarks.profile_tiny [graph]`: where the time of T goes, by module, on one slot and SQLite.
+"""`python -m benchmarks.profile_tiny [graph]`: profile T by module, on one slot and SQLite.
 
 `graph`: T as a graph of LangGraph. The slot and the journal's thread are profiled apart; the profiler's own cost is in
 the figures, so read them as shares.
@@ -24,27 +24,27 @@ from wtb.store.database import Database
 from wtb.store.runs.flush import flush
 
 OURS = str(Path(wtb.__file__).parent)
-MOST = 12
+FUNCTIONS_SHOWN = 12
 
 
 def main() -> None:
-    made = (graph if sys.argv[1:] == ["graph"] else chain).workflow()
+    workflow = (graph if sys.argv[1:] == ["graph"] else chain).workflow()
     slot, journal = cProfile.Profile(), cProfile.Profile()
     work = LocalPool.work
 
     def profiled_work(pool: LocalPool, run: Any) -> None:
         slot.runcall(work, pool, run)
 
-    def profiled_flush(*given: Any) -> set[str]:
-        lost: set[str] = journal.runcall(flush, *given)
+    def profiled_flush(*arguments: Any) -> set[str]:
+        lost: set[str] = journal.runcall(flush, *arguments)
         return lost
 
     with environment() as place:
         database = Database(place.fresh("sqlite"))
         database.prepare()
-        timed(database, made, cases=1, slots=1)
+        timed(database, workflow, cases=1, slots=1)
         with patch.object(LocalPool, "work", profiled_work), patch.object(sweep_context, "flush", profiled_flush):
-            timed(database, made, slots=1)
+            timed(database, workflow, slots=1)
         database.close()
     _show("slot: nodes, engine, runner", slot)
     _show("journal's thread: the flush", journal)
@@ -56,7 +56,7 @@ def _show(title: str, profile: cProfile.Profile) -> None:
         spent[_module(file, function)] += own
     whole = sum(spent.values())
     print(f"{title}: {whole:.3f} s")
-    for name, seconds in spent.most_common(MOST):
+    for name, seconds in spent.most_common(FUNCTIONS_SHOWN):
         print(f"  {seconds / whole:5.0%}  {name}")
 
 
@@ -65,8 +65,8 @@ def _module(file: str, function: str) -> str:
         return str(Path(file).relative_to(OURS).with_suffix(""))
     if file == "~":
         return "SQLite" if "sqlite3" in function else "Python's builtins"
-    others = ("sqlalchemy", "benchmarks", "langgraph", "langchain_core", "langsmith")
-    return next((name for name in others if name in file), "Python's library")
+    packages = ("sqlalchemy", "benchmarks", "langgraph", "langchain_core", "langsmith")
+    return next((name for name in packages if name in file), "Python's library")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether a role of the stack does its work in this container: `wtb-health worker|scheduler|flower|server`.
+"""Check that a role of the stack works in this container: `wtb-health worker|scheduler|flower|server`.
 
 A worker is asked for in the database, where its heartbeat shows; a scheduler among the processes, Flower and the server
 over HTTP. Exits with 0 or 1.
@@ -20,10 +20,10 @@ FRESH_S = 60  # two leases
 
 
 def worker() -> str:
-    """Empty where a process of a worker on this host was seen lately by the database's clock, else what is wrong."""
+    """Return "" if the database saw a worker process of this host lately, or else the problem."""
     from psycopg import Error
 
-    from wtb.hosting.servers.databases import connect
+    from wtb.hosting.servers.postgres import connect
 
     query = """
         SELECT 1 FROM runners WHERE worker IS NOT NULL AND host = %s AND ended_at IS NULL
@@ -31,14 +31,14 @@ def worker() -> str:
     """
     try:
         with connect(os.environ[URL]) as connection:
-            found = connection.execute(query, [socket.gethostname(), FRESH_S]).fetchone()
+            heartbeat = connection.execute(query, [socket.gethostname(), FRESH_S]).fetchone()
     except Error as error:
         return f"the database does not answer: {error}"
-    return "" if found else f"no worker of {socket.gethostname()} was seen in the last {FRESH_S} s"
+    return "" if heartbeat else f"no worker of {socket.gethostname()} was seen in the last {FRESH_S} s"
 
 
 def scheduler() -> str:
-    """Empty where a scheduler runs here, else what is wrong."""
+    """Return "" if a scheduler runs in this container, or else the problem."""
     import psutil
 
     for process in psutil.process_iter(["cmdline", "environ", "status"]):
@@ -54,7 +54,7 @@ def scheduler() -> str:
 
 
 def flower() -> str:
-    """Empty where Flower answers, else what is wrong."""
+    """Return "" if Flower answers, or else the problem."""
     url = f"http://127.0.0.1:{os.environ.get('WTB_FLOWER_PORT', '5555')}/healthcheck"
     try:
         with urllib.request.urlopen(url, timeout=5):
@@ -64,7 +64,7 @@ def flower() -> str:
 
 
 def server() -> str:
-    """Empty where the server answers, else what is wrong."""
+    """Return "" if the server answers, or else the problem."""
     try:
         with urllib.request.urlopen("http://127.0.0.1:8765/api/v1/health", timeout=5):
             return ""

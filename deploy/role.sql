@@ -1,6 +1,6 @@
 -- The roles of WTB, none of which may do more with the server: wtb owns its database and migrates it, wtb_worker runs
--- workers and the scheduler, wtb_server answers requests within the walls of docs/access.md. Run as a superuser: by the
--- image of PostgreSQL when it makes its data, or by hand in a database of before, then `wtb db upgrade`; see docs/workers.md.
+-- workers and the scheduler, wtb_server answers requests within the walls of docs/security.md. Run as a superuser: by the
+-- image of PostgreSQL when it makes its data, or by hand in a database of before, then `wtb admin db upgrade`; see docs/workers.md.
 \set ON_ERROR_STOP on
 \getenv password WTB_DATABASE_PASSWORD
 \getenv worker WTB_WORKER_PASSWORD

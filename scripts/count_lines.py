@@ -1,4 +1,4 @@
-"""How much code there is: `make lines`.
+"""Count the lines of code: `make lines`.
 
 A line counts if it holds code: no blank line, no comment and no docstring. Templates and style sheets count by their
 lines that are not blank. The core is what authors, runs and compares on one machine, without commands and pages.
@@ -24,17 +24,15 @@ CORE = (
     "wtb/planning/",
     "wtb/execution/",
     "wtb/analysis/",
-    "wtb/operations/sweep.py",
-    "wtb/operations/execution.py",
+    "wtb/handles/local_sweep.py",
+    "wtb/handles/start.py",
 )
-STORE_OUTSIDE_CORE = tuple(
-    f"wtb/store/{name}/" for name in ("control", "housekeeping", "limits", "migrations", "threads")
-)
+STORE_OUTSIDE_CORE = tuple(f"wtb/store/{name}/" for name in ("access", "control", "housekeeping", "migrations"))
 SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 def docstring_lines(tree: ast.Module) -> set[int]:
-    """The lines of all docstrings, and of other strings that are statements.
+    """Return the lines of all docstrings, and of other strings that are statements.
 
     Args:
         tree: A parsed module.
@@ -51,7 +49,7 @@ def docstring_lines(tree: ast.Module) -> set[int]:
 
 
 def code_lines(text: str) -> int:
-    """The number of lines of a Python module that hold code.
+    """Return the number of lines of a Python module that hold code.
 
     Args:
         text: The module's source.
@@ -69,13 +67,13 @@ def code_lines(text: str) -> int:
 
 
 def counted(path: Path) -> int:
-    """The lines that count in a file: code of Python, what is not blank of a template."""
+    """Return the number of lines that count in a file: code of Python, non-blank lines of a template."""
     text = path.read_text("utf-8")
     return code_lines(text) if path.suffix == ".py" else sum(1 for line in text.splitlines() if line.strip())
 
 
 def count(root: Path) -> dict[str, int]:
-    """The lines that count in each source file of the distributions.
+    """Return the number of lines that count in each source file of the distributions.
 
     Args:
         root: The top folder of a checkout.

@@ -9,24 +9,25 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ROOT / "wtb" / "cli"
+WTB = ROOT / "wtb"
 
 
 def rooms(file: Path) -> set[str]:
-    """The modules of WTB that a module imports, without those of commands."""
-    found: set[str] = set()
+    """Return the modules of WTB that a module imports, without those of commands."""
+    imported: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "wtb":
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                found.add(inner if (ROOT / f"{inner.replace('.', '/')}.py").exists() else node.module)
-    return {name for name in found if not name.startswith("wtb.cli")}
+                imported.add(inner if (ROOT / f"{inner.replace('.', '/')}.py").exists() else node.module)
+    return {name for name in imported if not name.startswith("wtb.cli") and not name.endswith("commands")}
 
 
 def counts() -> dict[str, int]:
-    """The number of rooms by module of commands, those with most first."""
-    files = {file.relative_to(COMMANDS).as_posix(): len(rooms(file)) for file in COMMANDS.glob("*/*.py")}
-    return dict(sorted(files.items(), key=lambda item: -item[1]))
+    """Return the number of rooms by module of commands, largest first."""
+    modules = [*WTB.glob("cli/*/*.py"), *WTB.glob("features/*/*commands.py")]
+    files = {file.relative_to(WTB).as_posix(): len(rooms(file)) for file in modules}
+    return dict(sorted(files.items(), key=lambda pair: -pair[1]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pin the images that deploy/ names to their digests: `make pin`. Takes Docker and a network.
+"""Pin the images that deploy/ names to their digests: `make pin`. Requires Docker and a network.
 
 An image without a digest is whatever its tag means on the day on which it is pulled. Run this for each release, and
 whenever an image has a security fix.
@@ -18,7 +18,7 @@ IMAGE = re.compile(r"^(\s*image: |ARG \w*IMAGE=)(?!\$)([\w./-]+:[\w.-]+)(@sha256
 
 def images(text: str) -> Iterator[tuple[str, str | None]]:
     """Yield the images that a file names, each with its digest if it has one."""
-    yield from ((found[2], found[3]) for found in IMAGE.finditer(text))
+    yield from ((match[2], match[3]) for match in IMAGE.finditer(text))
 
 
 def files() -> list[Path]:
@@ -33,14 +33,14 @@ def digest_of(image: str) -> str:
 
 
 def main() -> None:
-    known: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in files():
         text = path.read_text()
         for image, _ in images(text):
-            if image not in known:
-                known[image] = digest_of(image)
-        path.write_text(IMAGE.sub(lambda found: f"{found[1]}{found[2]}@{known[found[2]]}", text))
-    for image, digest in sorted(known.items()):
+            if image not in digests:
+                digests[image] = digest_of(image)
+        path.write_text(IMAGE.sub(lambda match: f"{match[1]}{match[2]}@{digests[match[2]]}", text))
+    for image, digest in sorted(digests.items()):
         print(f"{image}@{digest}")
 
 

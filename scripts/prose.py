@@ -171,7 +171,7 @@ def template_of(node: ast.Constant | ast.JoinedStr) -> str:
     """Return the text of a string, with `{}` for each value of an f-string."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
-    return "".join(value.value if isinstance(value, ast.Constant) else "{}" for value in node.values)
+    return "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
 
 
 def line_of(text: str) -> str:
@@ -194,7 +194,7 @@ def write(catalogue: Catalogue, prose: Path) -> None:
 
 
 def differences(before: Catalogue, after: Catalogue) -> list[str]:
-    """Return what was removed and added, one literal a line."""
+    """Return removed and added literals, one a line."""
     return [
         f"{kind}.txt: {sign} {line}"
         for kind in sorted({*before, *after})
@@ -220,7 +220,7 @@ def unknown_quotations(tests: Path, catalogue: Catalogue) -> list[str]:
 
 
 def main() -> int:
-    """Write the files, or print what they lack and return 1."""
+    """Write the files, or print the missing texts and return 1."""
     parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[__name__]))
     parser.add_argument("--check", action="store_true", help="Write nothing; fail if the files are out of date.")
     parser.add_argument("--root", type=Path, default=ROOT)

@@ -1,4 +1,4 @@
-"""Run the unit tests and one sweep with each Python that is here: `make pythons`.
+"""Run the unit tests and one sweep with each installed Python: `make pythons`.
 
 They are looked for on the PATH, and among those that pyenv keeps. Each gets an environment of its own in out/pythons.
 """
@@ -21,24 +21,24 @@ ASK_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 def declared() -> list[str]:
-    """The versions that the classifiers name."""
+    """Return the versions that the classifiers name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     names = (re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", name) for name in project["classifiers"])
     return [name[1] for name in names if name]
 
 
 def interpreters() -> dict[str, Path]:
-    """The first interpreter of each version that starts; a shim of pyenv may be there and not start."""
-    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")
+    """Return the first interpreter of each version that starts; a shim of pyenv can exist and not start."""
+    pyenv_folders = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")
     folders = [Path(folder) for folder in os.environ["PATH"].split(os.pathsep)]
-    found: dict[str, Path] = {}
-    for folder in [*folders, *sorted(kept, reverse=True)]:
+    by_version: dict[str, Path] = {}
+    for folder in [*folders, *sorted(pyenv_folders, reverse=True)]:
         for file in sorted(folder.glob("python3.*")):
             if re.fullmatch(r"python3\.\d+", file.name):
-                asked = subprocess.run([file, "-c", ASK_VERSION], capture_output=True, text=True, check=False)
-                if asked.returncode == 0:
-                    found.setdefault(asked.stdout.strip(), file)
-    return found
+                process = subprocess.run([file, "-c", ASK_VERSION], capture_output=True, text=True, check=False)
+                if process.returncode == 0:
+                    by_version.setdefault(process.stdout.strip(), file)
+    return by_version
 
 
 def run(what: str, command: list[str | Path], cwd: Path = ROOT) -> bool:
@@ -52,7 +52,7 @@ def run(what: str, command: list[str | Path], cwd: Path = ROOT) -> bool:
 
 
 def passes(version: str, interpreter: Path) -> bool:
-    """Whether the unit tests and a sweep succeed with a Python."""
+    """Return whether the unit tests and a sweep succeed with a Python."""
     binaries = ENVIRONMENTS / version / "bin"
     python = binaries / "python"
     if not python.exists():
@@ -64,20 +64,23 @@ def passes(version: str, interpreter: Path) -> bool:
     tests = run(f"{version} unit tests", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *UNIT])
     with tempfile.TemporaryDirectory() as folder:
         demo = Path(folder)
-        made = run(f"{version} wtb init", [binaries / "wtb", "init", "."], demo)
-        swept = made and run(f"{version} wtb run", [binaries / "wtb", "run", "sweep.yaml", "--quiet"], demo)
+        created = run(f"{version} wtb init", [binaries / "wtb", "init", "."], demo)
+        swept = created and run(f"{version} wtb run", [binaries / "wtb", "run", "sweep.yaml", "--quiet"], demo)
     return tests and swept
 
 
 def main() -> int:
-    found, wanted = interpreters(), declared()
-    print(f"found: {', '.join(f'{version} ({found[version]})' for version in wanted if version in found) or 'none'}")
-    missing = [version for version in wanted if version not in found]
+    interpreter_of, versions = interpreters(), declared()
+    installed = [f"{version} ({interpreter_of[version]})" for version in versions if version in interpreter_of]
+    print(f"found: {', '.join(installed) or 'none'}")
+    missing = [version for version in versions if version not in interpreter_of]
     print(f"not found: {', '.join(missing) or 'none of those that pyproject.toml names'}", flush=True)
-    failed = [version for version in wanted if version in found and not passes(version, found[version])]
-    print(f"passed: {', '.join(v for v in wanted if v in found and v not in failed) or 'none'}")
+    failed = [
+        version for version in versions if version in interpreter_of and not passes(version, interpreter_of[version])
+    ]
+    print(f"passed: {', '.join(v for v in versions if v in interpreter_of and v not in failed) or 'none'}")
     print(f"failed: {', '.join(failed) or 'none'}; not run: {', '.join(missing) or 'none'}")
-    return 1 if failed or missing == wanted else 0
+    return 1 if failed or missing == versions else 0
 
 
 if __name__ == "__main__":

@@ -33,12 +33,12 @@ _FROM = re.compile(r"""(from\s*)(["'])([@a-z/-]+)\2""")
 
 
 def _with_paths(text: str) -> str:
-    text = _FROM.sub(lambda found: f"{found[1]}{found[2]}{IMPORTS[found[3]]}{found[2]}", text)
+    text = _FROM.sub(lambda match: f"{match[1]}{match[2]}{IMPORTS[match[3]]}{match[2]}", text)
     return re.sub(r"\n?//# sourceMappingURL=.*\n?", "\n", text)
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def main() -> None:
@@ -52,16 +52,16 @@ def main() -> None:
                 contents = {name: archive.extractfile(f"package/{name}") for name in (*files, "LICENSE")}
                 read = {name: member.read() for name, member in contents.items() if member is not None}
             (VENDOR / f"LICENSE.{package.replace('/', '.').lstrip('@')}").write_bytes(read["LICENSE"])
-            for name, here in files.items():
-                data = _with_paths(read[name].decode()).encode()
-                (VENDOR / here).write_bytes(data)
+            for name, path in files.items():
+                content = _with_paths(read[name].decode()).encode()
+                (VENDOR / path).write_bytes(content)
                 manifest.append(
                     {
-                        "file": here,
+                        "file": path,
                         "package": package,
                         "version": version,
                         "published_sha256": _sha256(read[name]),
-                        "sha256": _sha256(data),
+                        "sha256": _sha256(content),
                     }
                 )
     (VENDOR / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")

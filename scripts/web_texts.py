@@ -36,7 +36,7 @@ def script_texts(source: str, every_string: bool = False) -> Iterator[str]:
 
 
 def html_texts(source: str) -> Iterator[str]:
-    """Yield what a reader sees or hears of HTML, with `{}` for each value of a template (Jinja's or a script's)."""
+    """Yield the texts of HTML for readers, with `{}` for each value of a template (Jinja's or a script's)."""
     source = _JINJA_CODE.sub("\x00", _JINJA_VALUE.sub("{}", _INVISIBLE.sub("\x00", source)))
     for tag in _TAG.findall(source):
         for double, single in _READ_ATTRIBUTE.findall(tag):

@@ -1,17 +1,16 @@
-"""Write the tables of operations to docs/python.md, client.md, api.md and access.md: `make operations`."""
+"""Write the tables of operations to docs/operations.md and docs/api.md: `make operations`."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from wtb.core.access.roles import PERMISSIONS
 from wtb.hosting.api.routes import ROUTES, WITHOUT_ROUTE
 from wtb.hosting.client.server import SEVERAL_REQUESTS
 from wtb.operations.registry import OPERATIONS, arguments_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-OPERATIONS_HEADER = "| command | Python | needs | effect |\n| --- | --- | --- | --- |\n"
-ACCESS_HEADER = "| operation | scope | roles | of |\n| --- | --- | --- | --- |\n"
+OPERATIONS_HEADER = "| id | command | Python | needs | effect |\n| --- | --- | --- | --- | --- |\n"
 LACKING_HEADER = "| method | why a server does not do it |\n| --- | --- |\n"
 ROUTES_HEADER = "| request | arguments | what it does |\n| --- | --- | --- |\n"
 
@@ -19,11 +18,12 @@ ROUTES_HEADER = "| request | arguments | what it does |\n| --- | --- | --- |\n"
 def operations() -> str:
     """Return the table of operations, one a line."""
     lines = []
-    for name, operation in OPERATIONS.items():
+    for id, operation in OPERATIONS.items():
         methods = ", ".join(f"`{method}`" for method in operation.python)
         more = ["writes files"] * operation.writes_files + ["may take long"] * operation.long
         effect = ", ".join([operation.effect, *more])
-        lines.append(f"| `wtb {name}` | {methods} | {operation.needs} | {effect} |\n")
+        place = ", all projects" if operation.everywhere else ""
+        lines.append(f"| `{id}` | `wtb {operation.command}` | {methods} | {operation.needs}{place} | {effect} |\n")
     return "".join(lines)
 
 
@@ -41,43 +41,38 @@ def lacking() -> str:
 
 
 def routes() -> str:
-    """Return the table of the API's routes, one a line."""
-    lines = []
+    """Return the table of the API's routes, one a line; those that differ only in `sweeps` or `executions` share it."""
+    paths: dict[tuple[str, str, str], list[str]] = {}
     for route in ROUTES:
-        given = [
-            one for one in arguments_of(route.function) if one not in route.left_out and f"{{{one}}}" not in route.path
+        names = [
+            argument
+            for argument in arguments_of(route.function)
+            if argument not in route.left_out and f"{{{argument}}}" not in route.path
         ]
-        arguments = ", ".join(f"`{one}`" for one in given)
-        lines.append(f"| `{route.method} {route.path}` | {arguments} | {route.summary} |\n")
-    return "".join(lines)
+        arguments = ", ".join(f"`{argument}`" for argument in names)
+        alike = re.sub("^/(sweeps|executions)/{ref}", "", route.path)
+        paths.setdefault((alike, arguments, route.summary), []).append(f"`{route.method} {route.path}`")
+    return "".join(
+        f"| {', '.join(requests)} | {arguments} | {summary} |\n" for (_, arguments, summary), requests in paths.items()
+    )
 
 
-def access() -> str:
-    """Return the table of who may do what, one operation a line."""
-    lines = []
-    for name, operation in OPERATIONS.items():
-        roles = ", ".join(role for role, permissions in PERMISSIONS.items() if operation.needs in permissions)
-        place = "all projects" if operation.everywhere else "a project"
-        lines.append(f"| `{name}` | {operation.needs} | {roles} | {place} |\n")
-    return "".join(lines)
-
-
-# The pages, the headers of their tables, and what makes the lines.
+# The pages, and for each table its header and what makes its lines.
 TABLES = {
-    DOCS / "python.md": (OPERATIONS_HEADER, operations),
-    DOCS / "client.md": (LACKING_HEADER, lacking),
-    DOCS / "api.md": (ROUTES_HEADER, routes),
-    DOCS / "access.md": (ACCESS_HEADER, access),
+    DOCS / "operations.md": [(OPERATIONS_HEADER, operations), (LACKING_HEADER, lacking)],
+    DOCS / "api.md": [(ROUTES_HEADER, routes)],
 }
 
 
 def updated(page: Path) -> str:
-    """Return the text of a page with its table as it is now."""
-    header, made = TABLES[page]
-    before, found, rest = page.read_text("utf-8").partition(header)
-    lines = rest.splitlines(keepends=True)
-    count = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
-    return before + header + made() + "".join(lines[count:]) if found else before
+    """Return the text of a page with its tables as they are now."""
+    text = page.read_text("utf-8")
+    for header, table in TABLES[page]:
+        before, separator, rest = text.partition(header)
+        lines = rest.splitlines(keepends=True)
+        count = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
+        text = before + header + table() + "".join(lines[count:]) if separator else text
+    return text
 
 
 if __name__ == "__main__":

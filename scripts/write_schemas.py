@@ -1,4 +1,4 @@
-"""Write what follows from the types of documents: `make schemas`, after a change of `wtb/core/documents`.
+"""Write the files derived from the types of documents: `make schemas`, after a change of `wtb/core/documents`.
 
 The JSON Schemas in `wtb/schemas`, which git ignores and each build writes again; the contract, which is committed; and
 the table of docs/json.md.

@@ -1,1 +1,1 @@
-"""Sweeps of which the truth is known: how often the statistics are right. `python -m simulations --help`."""
+"""Sweeps whose truth is known: how often the statistics are right. `python -m simulations --help`."""

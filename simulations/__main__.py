@@ -1,4 +1,4 @@
-"""`python -m simulations`: hold every promise of docs/statistics.md against sweeps whose truth is known.
+"""`python -m simulations`: check every promise of docs/statistics.md against sweeps whose truth is known.
 
 Exits with 1 where a figure breaks its bound by more than chance.
 """
@@ -37,7 +37,7 @@ def simulate(number: int, share: float, seed: int) -> tuple[int, int]:
 
 
 class Done:
-    """The figures that runs before this one have simulated, in a file that grows by a line for each.
+    """The figures of earlier runs, in a file that grows by a line for each.
 
     Args:
         file: It; None to remember nothing.
@@ -76,38 +76,42 @@ def main() -> int:
     parser.add_argument("--done", type=Path, metavar="FILE", help="figures of a run of this code that was interrupted")
     options = parser.parse_args()
     began = time.monotonic()
-    known = known_promises()
-    asked = options.only or [""]
-    chosen = [
+    all_promises = known_promises()
+    filters = options.only or [""]
+    numbers = [
         number
-        for number, one in enumerate(known)
-        if any(part in f"{one.claim}, {one.situation}" for part in asked) and (one.has_bound or not options.bound)
+        for number, promise in enumerate(all_promises)
+        if any(part in f"{promise.claim}, {promise.situation}" for part in filters)
+        and (promise.has_bound or not options.bound)
     ]
-    if options.update and (parts := partly([known[number] for number in chosen], known)):
-        parser.error(f"--update takes whole tables: --only {', '.join(asked)} leaves out some of {parts[0]!r}")
+    if options.update and (parts := partly([all_promises[number] for number in numbers], all_promises)):
+        parser.error(f"--update takes whole tables: --only {', '.join(filters)} leaves out some of {parts[0]!r}")
     done = Done(options.done, options.share, options.seed)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        left = [number for number in chosen if done.key(known[number]) not in done.counts]
-        jobs = {pool.submit(simulate, number, options.share, options.seed): known[number] for number in left}
+        pending = [number for number in numbers if done.key(all_promises[number]) not in done.counts]
+        jobs = {pool.submit(simulate, number, options.share, options.seed): all_promises[number] for number in pending}
         for count, job in enumerate(as_completed(jobs), start=1):
             done.add(jobs[job], job.result())
             if count % max(1, len(jobs) // 20) == 0:
                 print(f"{count} of {len(jobs)} figures, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    found = [Found(known[number], *done.counts[done.key(known[number])]) for number in chosen]
+    results = [Found(all_promises[number], *done.counts[done.key(all_promises[number])]) for number in numbers]
     if options.update:
-        replace(PAGE, summary(found), whole=not options.only)
-        replace(FIGURES, render(found, options.share), whole=not options.only)
+        replace(PAGE, summary(results), whole=not options.only)
+        replace(FIGURES, render(results, options.share), whole=not options.only)
     else:
-        print(render(found, options.share))
-    broken = [one for one in found if one.broken]
-    for one in broken:
-        asked = one.promise.at_most if one.broken == "too many" else one.promise.at_least
+        print(render(results, options.share))
+    broken = [figure for figure in results if figure.broken]
+    for figure in broken:
+        promise = figure.promise
+        bound = promise.at_most if figure.broken == "too many" else promise.at_least
         print(
-            f"broken: {one.promise.claim}, {one.promise.situation}, {one.promise.size}: {one.share:.1%} of {one.of:,}, "
-            f"asked {asked:.1%}",
+            f"broken: {promise.claim}, {promise.situation}, {promise.size}: {figure.share:.1%} of {figure.of:,}, "
+            f"asked {bound:.1%}",
             file=sys.stderr,
         )
-    print(f"{len(found)} figures, {len(broken)} beyond their bounds, {time.monotonic() - began:.0f} s", file=sys.stderr)
+    print(
+        f"{len(results)} figures, {len(broken)} beyond their bounds, {time.monotonic() - began:.0f} s", file=sys.stderr
+    )
     return 1 if broken else 0
 
 

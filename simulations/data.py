@@ -8,9 +8,9 @@ import numpy as np
 
 from simulations.promises import Promise
 from wtb.analysis.statistics import Design, Floats, compare
-from wtb.analysis.statistics.units import Units, numbered
+from wtb.analysis.statistics.intervals import Units, numbered
 from wtb.core.serialization.codec import encode
-from wtb.planning.data.equal_inputs import Inputs
+from wtb.planning.equal_inputs import Inputs
 
 Rng = np.random.Generator
 
@@ -47,8 +47,8 @@ def _repeated(rows: int, inputs: int, ids: int, agreeing: float) -> Iterator[Pro
         hits = 0
         for run in range(runs):
             scores = _scores(rng, rows, inputs, ids, agreeing)
-            found = compare(scores, Design(units=units, baseline=0, seed=run, ends=(0.0, 1.0)))
-            hits += any((row.p_adjusted or 1.0) < 0.05 for row in found.rows)
+            comparison = compare(scores, Design(units=units, baseline=0, seed=run, ends=(0.0, 1.0)))
+            hits += any((row.p_adjusted or 1.0) < 0.05 for row in comparison.rows)
         return hits, runs
 
     def covered(rng: Rng, runs: int) -> tuple[int, int]:

@@ -33,13 +33,11 @@ from simulations import (
 )
 from simulations.promises import Promise, counted, seed_from
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
-from wtb.analysis.statistics.effects.fit import fit
-from wtb.analysis.statistics.intervals import SKEWED, intervals, rate_difference, wilson
+from wtb.analysis.statistics.factor_effects import fit
+from wtb.analysis.statistics.intervals import SKEWED, by_unit, differences_by_unit, intervals, rate_difference, wilson
 from wtb.analysis.statistics.paired import mean_test, paired_tests
-from wtb.analysis.statistics.power.pairs import detectable, larger
-from wtb.analysis.statistics.sequential.running import look
-from wtb.analysis.statistics.sequential.spending import spendable
-from wtb.analysis.statistics.units import by_unit, differences_by_unit
+from wtb.analysis.statistics.power import detectable, larger
+from wtb.analysis.statistics.running import look, spendable
 
 Rng = np.random.Generator
 WRONG = 0.05
@@ -93,9 +91,9 @@ def _clear() -> Iterator[Promise]:
 
         def wrong(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool:
             scores, truth = draw(rng, rows, cases)
-            found = compare(scores, Design(seed=seed_from(rng)))
+            comparison = compare(scores, Design(seed=seed_from(rng)))
             best = truth.max()
-            return found.clear and (truth == best).sum() > 1
+            return comparison.clear and (truth == best).sum() > 1
 
         # Where nothing but the best is a clear winner there is none to be wrong about: all of these have ties.
         yield Promise(
@@ -110,8 +108,8 @@ def _clear() -> Iterator[Promise]:
 
         def power(rng: Rng, rows: int = rows, cases: int = cases) -> bool:
             scores, truth = truths.one_better(rng, rows, cases)
-            found = compare(scores, Design(seed=seed_from(rng)))
-            return found.clear and found.best == int(truth.argmax())
+            comparison = compare(scores, Design(seed=seed_from(rng)))
+            return comparison.clear and comparison.best == int(truth.argmax())
 
         yield Promise(
             "a best that is clear, and is so",
@@ -159,10 +157,10 @@ def _winners() -> Iterator[Promise]:
 
         def covers(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool | None:
             scores, truth = draw(rng, rows, cases)
-            found = compare(scores, Design(seed=seed_from(rng)))
-            if found.best is None or found.winner is None or found.winner.ci is None:
+            comparison = compare(scores, Design(seed=seed_from(rng)))
+            if comparison.best is None or comparison.winner is None or comparison.winner.ci is None:
                 return None
-            return bool(found.winner.ci[0] <= truth[found.best] <= found.winner.ci[1])
+            return bool(comparison.winner.ci[0] <= truth[comparison.best] <= comparison.winner.ci[1])
 
         yield Promise(
             "the interval of the best covers",
@@ -180,8 +178,8 @@ def _failures() -> Iterator[Promise]:
         def ahead(rng: Rng, share: float = share) -> bool:
             scores, _ = truths.equal(rng, 6, 50)
             scores[:1] = truths.by_difficulty(rng, scores, share)[:1]
-            found = compare(scores, Design(seed=seed_from(rng)))
-            return found.best == 0 and found.clear
+            comparison = compare(scores, Design(seed=seed_from(rng)))
+            return comparison.best == 0 and comparison.clear
 
         yield Promise(
             "a row gets ahead by failing where it is hard",
@@ -292,21 +290,21 @@ def _tests() -> Iterator[Promise]:
                 p = mean_test(values.draw(rng, (runs, cases)) - values.mean, seed_from(rng))
                 return int((p < WRONG).sum()), runs
 
-            told = "skewed" in name and cases < 50  # said where it shows: these cases are too few for such scores
+            is_skewed = "skewed" in name and cases < 50  # said where it shows: these cases are too few for such scores
             yield Promise(
                 "a difference is seen between equal means",
                 f"differences: {name}",
                 f"{cases} cases",
                 alarm,
-                at_most=None if told else 0.06 if "skewed" in name else WRONG,
+                at_most=None if is_skewed else 0.06 if "skewed" in name else WRONG,
                 runs=2_000,
             )
     for cases in (20, 50, 200):
 
         def family(rng: Rng, cases: int = cases) -> bool:
             scores, _ = truths.deep_prefixes(rng, 24, cases)
-            found = compare(scores, Design(baseline=0, seed=seed_from(rng)))
-            return any(row.p_adjusted is not None and row.p_adjusted < WRONG for row in found.rows)
+            comparison = compare(scores, Design(baseline=0, seed=seed_from(rng)))
+            return any(row.p_adjusted is not None and row.p_adjusted < WRONG for row in comparison.rows)
 
         yield Promise(
             "any star among 23 rows that equal the baseline",
@@ -375,22 +373,22 @@ def _effects() -> Iterator[Promise]:
     }
     for name, (lose, share) in losses.items():
 
-        def told(rng: Rng, lose: object = lose, share: float = share) -> bool:
+        def shows_effect(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, step + truths.equal(rng, 27, 50)[0], share)  # type: ignore[operator]
             return fit(scores, levels, seed_from(rng)).factors[0].p_adjusted < WRONG
 
         def falsely(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, truths.deep_prefixes(rng, 27, 50)[0], share)  # type: ignore[operator]
-            return any(one.p_adjusted < WRONG for one in fit(scores, levels, seed_from(rng)).factors)
+            return any(factor.p_adjusted < WRONG for factor in fit(scores, levels, seed_from(rng)).factors)
 
         def beyond(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, truths.equal(rng, 27, 50)[0], share)  # type: ignore[operator]
-            found = fit(scores, levels, seed_from(rng))
-            return found.unexplained_p is not None and found.unexplained_p < WRONG
+            fitted = fit(scores, levels, seed_from(rng))
+            return fitted.unexplained_p is not None and fitted.unexplained_p < WRONG
 
         size = "3 x 3 x 3, 50 cases"
         least = 0.6 if share > 0.1 else 0.7
-        yield Promise("an effect of 0.3 of a node is told", name, size, counted(told), at_least=least, runs=600)
+        yield Promise("an effect of 0.3 of a node is told", name, size, counted(shows_effect), at_least=least, runs=600)
         yield Promise(
             "an effect of nodes that do nothing is told", name, size, counted(falsely), at_most=WRONG, runs=300
         )
@@ -407,8 +405,8 @@ def _effects() -> Iterator[Promise]:
     for cases in (20, 50, 200):
 
         def crossing(rng: Rng, cases: int = cases) -> bool:
-            found = fit(crossed + rng.normal(size=(len(square), cases)), square, seed_from(rng))
-            return any(one.p_adjusted < WRONG for one in found.factors)
+            fitted = fit(crossed + rng.normal(size=(len(square), cases)), square, seed_from(rng))
+            return any(factor.p_adjusted < WRONG for factor in fitted.factors)
 
         yield Promise(
             "an effect of nodes that do nothing is told",
@@ -421,7 +419,7 @@ def _effects() -> Iterator[Promise]:
 
 
 def _looking() -> Iterator[Promise]:
-    """Somebody looks after every ten of 200 cases, and stops when they like what they see."""
+    """A user looks after every ten of 200 cases, and stops at a favourable result."""
     kinds = ("pass rates of 90%", "scores of 0 to 1, random prefixes")
 
     def drawn(rng: Rng, kind: str, rows: int) -> Floats:
@@ -437,11 +435,11 @@ def _looking() -> Iterator[Promise]:
     for kind, rows in itertools.product(kinds, (2, 3, 9)):
 
         def starred(rng: Rng, kind: str = kind, rows: int = rows) -> bool:
-            return any(not one.delta_ci[0] <= 0 <= one.delta_ci[1] for found in looks(drawn(rng, kind, rows))
-                       for one in found.rows[1:] if one.delta_ci is not None)  # fmt: skip
+            return any(not row.delta_ci[0] <= 0 <= row.delta_ci[1] for outcome in looks(drawn(rng, kind, rows))
+                       for row in outcome.rows[1:] if row.delta_ci is not None)  # fmt: skip
 
         def best(rng: Rng, kind: str = kind, rows: int = rows) -> bool:
-            return any(found.clear for found in looks(drawn(rng, kind, rows)))
+            return any(outcome.clear for outcome in looks(drawn(rng, kind, rows)))
 
         size = f"{rows} rows, a baseline among them"
         claim = "looking after every ten of 200 cases: "
@@ -458,7 +456,7 @@ def _looking() -> Iterator[Promise]:
             return compare(pair(rng, gain), Design(baseline=0, seed=seed_from(rng))).clear
 
         def seen_by_looking(rng: Rng, gain: float = gain) -> bool:
-            return [found.clear for found in looks(pair(rng, gain))][-1]
+            return [outcome.clear for outcome in looks(pair(rng, gain))][-1]
 
         claim, size = "a better row is clearly best", "2 rows, 200 cases"
         situation = f"pass rate 60% against {0.6 + gain:.0%}"
@@ -467,7 +465,7 @@ def _looking() -> Iterator[Promise]:
 
 
 def _stopping() -> Iterator[Promise]:
-    """Cells take their time, and something is known as soon as it is; nobody waits for what is slow."""
+    """Cells end at different times, and looks use the finished ones without waiting for slow ones."""
     for name, slope in (("low scores take longer", -1.0), ("high scores take longer", 1.0)):
         for rows in (2, 4):
 
@@ -489,7 +487,7 @@ def _stopping() -> Iterator[Promise]:
 
 
 def _finished_at(took: Floats, slots: int) -> Floats:
-    """When cells end that begin in the order of cases, each as soon as a slot is free."""
+    """Return when cells end that start in the order of cases, each as soon as a slot is free."""
     free, done = [0.0] * slots, np.empty_like(took)
     for case in range(took.shape[1]):
         for row in range(took.shape[0]):
@@ -499,26 +497,26 @@ def _finished_at(took: Floats, slots: int) -> Floats:
 
 
 def _searching() -> Iterator[Promise]:
-    """Fifty useless variants, one sweep after the other over the same cases, each held against what was tried."""
+    """Fifty useless variants in successive sweeps over the same cases, each corrected for the earlier ones."""
 
     def search(rng: Rng, ledger: bool) -> list[tuple[float, bool]]:
-        """Of each sweep: the gain over the baseline, and whether it claims one."""
+        """Return for each sweep the gain over the baseline, and whether it claims one."""
         gains = 0.7 * rng.normal(size=(50, 60)) + 0.7 * (rng.normal(size=60) - rng.normal(size=60))
-        found = []
-        for before, one in enumerate(paired_tests(gains, seed=seed_from(rng))):
-            delta, level = one.delta or 0.0, WRONG * (spendable(before, 1) if ledger else 1)
-            found.append((delta, delta > 0 and one.p is not None and one.p < level))
-        return found
+        gains_and_claims = []
+        for before, test in enumerate(paired_tests(gains, seed=seed_from(rng))):
+            delta, level = test.delta or 0.0, WRONG * (spendable(before, 1) if ledger else 1)
+            gains_and_claims.append((delta, delta > 0 and test.p is not None and test.p < level))
+        return gains_and_claims
 
     claim, size = "a searcher who tries 50 useless variants claims a gain", "60 cases"
     for ledger in (True, False):
 
-        def kept(rng: Rng, ledger: bool = ledger) -> bool:
+        def best_of_all(rng: Rng, ledger: bool = ledger) -> bool:
             return max(search(rng, ledger))[1]
 
         def ever(rng: Rng, ledger: bool = ledger) -> bool:
             return any(claims for _, claims in search(rng, ledger))
 
-        for name, count in (("the best of all is kept", kept), ("they stop at the first that claims one", ever)):
+        for name, count in (("the best of all is kept", best_of_all), ("they stop at the first that claims one", ever)):
             situation = name if ledger else f"{name}, without the ledger"
             yield Promise(claim, situation, size, counted(count), at_most=WRONG if ledger else None, runs=1_000)

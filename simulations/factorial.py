@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulations.promises import Promise, counted, seed_from
-from wtb.analysis.effects.attribution import attributed
-from wtb.analysis.effects.varied_factors import GridLevels, level_codes, varied_factors
+from wtb.analysis.matrix.attribution import attributed
+from wtb.analysis.matrix.single_changes import GridLevels, level_codes, varied_factors
 from wtb.analysis.statistics import SIGNIFICANT, Floats
-from wtb.analysis.statistics.effects.fit import fit
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.units import Units
+from wtb.analysis.statistics.claims import MissingCells
+from wtb.analysis.statistics.factor_effects import fit
+from wtb.analysis.statistics.intervals import Units
 from wtb.core.documents.report import AttributionDocument
 
 Rng = np.random.Generator
@@ -150,7 +150,7 @@ def drawn(
     }
     for number, row in enumerate(layout.rows):
         spread = math.sqrt(_DIFFICULTY**2 + own**2 * len(row))
-        logits[number] += _logit(round(0.6 + mean(row), 6), spread) + sum(deviations[one] for one in row.items())
+        logits[number] += _logit(round(0.6 + mean(row), 6), spread) + sum(deviations[factor] for factor in row.items())
     return rng.binomial(steps, 1 / (1 + np.exp(-logits))) / steps
 
 
@@ -171,33 +171,35 @@ def attributed_to(
     return attributed(scores, choices, "right", seed_from(rng), units, layout.grids, missing=missing, ends=(0.0, 1.0))
 
 
-def clear_effects(found: AttributionDocument) -> set[tuple[str, ...]]:
-    """Return the factors and pairs that are told to make a difference, by name; what is left beyond is ()."""
+def clear_effects(attribution: AttributionDocument) -> set[tuple[str, ...]]:
+    """Return the factors and pairs with a claimed effect, by name; an unexplained rest is ()."""
     clear: set[tuple[str, ...]] = {
-        (one.get("factor", one["node"]),) for one in found["nodes"] if one["p_adjusted"] < SIGNIFICANT
+        (effect.get("factor", effect["node"]),) for effect in attribution["nodes"] if effect["p_adjusted"] < SIGNIFICANT
     }
     clear |= {
-        tuple(sorted(one.get("factors", one["nodes"])))
-        for one in found["interactions"]
-        if one["p_adjusted"] < SIGNIFICANT
+        tuple(sorted(effect.get("factors", effect["nodes"])))
+        for effect in attribution["interactions"]
+        if effect["p_adjusted"] < SIGNIFICANT
     }
-    return clear | ({()} if found["unexplained_p"] is not None and found["unexplained_p"] < SIGNIFICANT else set())
-
-
-def has_false_effect(found: AttributionDocument, true: set[tuple[str, ...]], mean: Mean) -> bool:
-    """Return whether any effect is told that is not there, single changes included."""
-    return bool(clear_effects(found) - true) or any(
-        one["p_adjusted"] is not None
-        and one["p_adjusted"] < SIGNIFICANT
-        and (mean(_row(one, "variant")) - mean(_row(one, "over"))) * one["effect"] <= 0
-        for one in found.get("simple", [])
+    return clear | (
+        {()} if attribution["unexplained_p"] is not None and attribution["unexplained_p"] < SIGNIFICANT else set()
     )
 
 
-def _row(one: Mapping[str, object], side: str) -> Row:
-    beside = one["beside"]
+def has_false_effect(attribution: AttributionDocument, true: set[tuple[str, ...]], mean: Mean) -> bool:
+    """Return whether any false effect is claimed, including single changes."""
+    return bool(clear_effects(attribution) - true) or any(
+        simple["p_adjusted"] is not None
+        and simple["p_adjusted"] < SIGNIFICANT
+        and (mean(_row(simple, "variant")) - mean(_row(simple, "over"))) * simple["effect"] <= 0
+        for simple in attribution.get("simple", [])
+    )
+
+
+def _row(simple: Mapping[str, object], side: str) -> Row:
+    beside = simple["beside"]
     assert isinstance(beside, dict)
-    return {**beside, str(one.get("factor", one["node"])): str(one[side])}
+    return {**beside, str(simple.get("factor", simple["node"])): str(simple[side])}
 
 
 def true_effects(layout: Layout, mean: Mean) -> set[tuple[str, ...]]:
@@ -206,11 +208,11 @@ def true_effects(layout: Layout, mean: Mean) -> set[tuple[str, ...]]:
     means = np.array([mean(row) for row in layout.rows])
     if not means.any():
         return set()
-    found = fit(np.stack([means, means], axis=1), level_codes(factors), seed=0)
+    fitted = fit(np.stack([means, means], axis=1), level_codes(factors), seed=0)
     return {
-        tuple(sorted(factors[number].name for number in one.factors))
-        for one in [*found.factors, *found.pairs]
-        if np.abs(one.means).max() > 1e-9
+        tuple(sorted(factors[number].name for number in effect.factors))
+        for effect in [*fitted.factors, *fitted.pairs]
+        if np.abs(effect.means).max() > 1e-9
     }
 
 
@@ -220,18 +222,18 @@ KINDS: Mapping[str, int] = {"pass or fail": 1, "a judge of five levels": 4}
 def promises() -> Iterator[Promise]:
     """All of effects of factors."""
     for kind, steps in KINDS.items():
-        yield from _found(kind, steps)
+        yield from _measured(kind, steps)
     for kind, steps in KINDS.items():
         yield from _false(kind, steps)
 
 
-def _found(kind: str, steps: int) -> Iterator[Promise]:
+def _measured(kind: str, steps: int) -> Iterator[Promise]:
     size = "3 x 3 x 2 x 2, 200 cases"
 
     def finds(layout: Layout, mean: Mean, effect: tuple[str, ...], own: float = _OWN) -> Callable[[Rng], bool]:
         return lambda rng: effect in clear_effects(attributed_to(rng, layout, mean, steps=steps, own=own))
 
-    pair, crossed = (tuple(sorted((one[0][0], one[1][0]))) for one in (PAIR, CROSSED))
+    pair, crossed = (tuple(sorted((effect[0][0], effect[1][0]))) for effect in (PAIR, CROSSED))
     main = (MAIN[0],)
     situations: Sequence[tuple[str, str, Callable[[Rng], bool], float | None]] = (
         ("a main effect of 0.08 is found", "", finds(FULL, both_effects, main), 0.9),

@@ -1,4 +1,4 @@
-"""What failures do to the answer of a whole sweep: best, choice and front, as they are read from the database."""
+"""Influence of failures on the conclusion of a whole sweep: best, choice and front, read from the database."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def promises() -> Iterator[Promise]:
 
 def _failing() -> Iterator[Promise]:
     """One of several equal rows fails: in nearly all cases, or in the hardest ones."""
-    for policy, said in ((None, "a failure counts as the worst"), ("left_out", "failures are left out")):
+    for policy, policy_text in ((None, "a failure counts as the worst"), ("left_out", "failures are left out")):
         for failing, what in ((_nearly_all, "39 of 40 cells"), (_hardest, "the hardest 40%")):
 
             def count(rng: Rng, runs: int, policy: str | None = policy, failing: Any = failing) -> tuple[int, int]:
                 return _count_taken(rng, runs, policy, failing)
 
-            yield Promise(CLAIM, f"{what} fail, {said}", f"{ROWS} rows, {CASES} cases", count, None, 0.05, 100)
+            yield Promise(CLAIM, f"{what} fail, {policy_text}", f"{ROWS} rows, {CASES} cases", count, None, 0.05, 100)
 
 
 def _lost() -> Iterator[Promise]:
@@ -85,15 +85,15 @@ def _wrong_first(rng: Rng, rates: Floats, passed: Floats) -> Any:
     return np.argsort(passed, kind="stable")
 
 
-def _nearly_all(found: Floats) -> Cells:
-    failed = np.zeros(found.shape, dtype=np.bool_)
-    failed[0, np.argsort(found[0])[:-1]] = True
+def _nearly_all(row_scores: Floats) -> Cells:
+    failed = np.zeros(row_scores.shape, dtype=np.bool_)
+    failed[0, np.argsort(row_scores[0])[:-1]] = True
     return failed
 
 
-def _hardest(found: Floats) -> Cells:
-    failed = np.zeros(found.shape, dtype=np.bool_)
-    failed[0, np.argsort(found.mean(axis=0))[: int(0.4 * CASES)]] = True
+def _hardest(row_scores: Floats) -> Cells:
+    failed = np.zeros(row_scores.shape, dtype=np.bool_)
+    failed[0, np.argsort(row_scores.mean(axis=0))[: int(0.4 * CASES)]] = True
     return failed
 
 
@@ -103,30 +103,30 @@ def quality(case: Any, result: Any) -> float:
 
 
 def _workflow(rows: int) -> Workflow:
-    made = Workflow("equals")
+    workflow = Workflow("equals")
 
     def answer(state: dict[str, Any], *, row: int = 0) -> dict[str, Any]:
         raise AssertionError("outcomes are written")
 
-    node = made.node(answer)
+    node = workflow.node(answer)
     for row in range(1, rows):
         node.variant(f"v{row}", row=row)
-    made.entry(node)
-    made.edge(node, END)
-    return made
+    workflow.entry(node)
+    workflow.edge(node, END)
+    return workflow
 
 
 def _count_taken(rng: Rng, runs: int, policy: str | None, failing: Any) -> tuple[int, int]:
-    """Count the sweeps in which the first row, which fails, is taken."""
-    taken = 0
+    """Count the sweeps in which the first row, which fails, is chosen."""
+    count = 0
     with _sweep(ROWS, CASES, policy) as (database, sweep_id):
         for _ in range(runs):
             drawn, _ = truths.equal(rng, ROWS, CASES)
             drawn = 1 / (1 + np.exp(-drawn))
             _write(database, sweep_id, drawn, failing(drawn), _FAILED)
             matrix = build(database, queries.find_sweep(database, sweep_id))
-            taken += _is_taken(matrix, matrix["rows"][0]["combination"])
-    return taken, runs
+            count += _is_taken(matrix, matrix["rows"][0]["combination"])
+    return count, runs
 
 
 def _count_stars(rng: Rng, runs: int, lost: int, order: Any, failure: dict[str, Any]) -> tuple[int, int]:
@@ -197,6 +197,6 @@ def _write(database: Database, sweep_id: str, drawn: Floats, failed: Cells, fail
 
 
 def _is_taken(matrix: Mapping[str, Any], row: dict[str, str]) -> bool:
-    """Whether anything in a matrix takes the failing row, the first, for what it is not."""
+    """Return whether a matrix claims anything false about the failing row, the first."""
     named = row in (matrix["best"]["quality"]["combination"], matrix["choice"]["combination"])
     return named or matrix["front"]["quality"] == [0]

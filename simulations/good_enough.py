@@ -1,4 +1,4 @@
-"""Rows within a margin of a best that was chosen from the same data: how often one is said to be that is not.
+"""Rows within a margin of a best that was chosen from the same data: how often a row is falsely claimed to be.
 
 Rows that are behind the best by just the margin are where a wrong "yes" is most likely. Cases differ in how hard they
 are, rows share what they do, cheap rows lose now and then and never win, cells are missing where their answers would be
@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from simulations.promises import Promise, counted, seed_from
 from wtb.analysis.statistics import Design, Floats, compare
 from wtb.analysis.statistics.best import rank
+from wtb.analysis.statistics.claims import MissingCells
 from wtb.analysis.statistics.good_enough import Standing, standings
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.sequential.running import look
-from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, spendable
+from wtb.analysis.statistics.running import EarlierLook, count_before, look, spendable
 
 Rng = np.random.Generator
 Draw = Callable[[Rng, int, int], tuple[Floats, Floats]]  # rows, cases -> scores, by how much rows are behind the best
@@ -45,7 +44,7 @@ def promises() -> Iterator[Promise]:
 
 
 def _beyond(behind: Floats) -> Floats:
-    """Which rows are not within the margin; those that are behind by just the margin are not."""
+    """Return which rows are not within the margin; those exactly at the margin are not."""
     return behind >= MARGIN * (1 - 1e-9)
 
 
@@ -115,13 +114,13 @@ SITUATIONS: dict[str, Draw] = {
 
 
 def _standings(scores: Floats, could_be_best: Sequence[int] = (), **design: Any) -> list[Standing]:
-    """Compare rows; without those that could be the best none is said to be not good enough."""
-    chosen = Design(**{"ends": (0.0, 1.0), **design})
-    return standings(scores, chosen, MARGIN, could_be_best=could_be_best, over=range(len(scores)))
+    """Compare rows; without rows that could be the best, no row is claimed to be not good enough."""
+    design_of_rows = Design(**{"ends": (0.0, 1.0), **design})
+    return standings(scores, design_of_rows, MARGIN, could_be_best=could_be_best, compared_rows=range(len(scores)))
 
 
-def _says(found: Sequence[Standing], within: bool) -> Floats:
-    return np.array([one.within is within for one in found])
+def _says(rows: Sequence[Standing], within: bool) -> Floats:
+    return np.array([standing.within is within for standing in rows])
 
 
 def _claims(name: str, draw: Draw, rows: int, cases: int) -> Iterator[Promise]:
@@ -247,8 +246,8 @@ def _missing_where_no_is_said() -> Iterator[Promise]:
             lost = (rng.random(cases) < 0.04 / 0.2) & (scores[0] == 0)
             scores[0, lost] = np.nan
             missing = MissingCells.of(scores)
-            found = compare(scores, Design(ends=(0.0, 1.0), missing=missing, seed=seed_from(rng)))
-            return bool(_says(_standings(scores, found.candidates, missing=missing), False).any())
+            comparison = compare(scores, Design(ends=(0.0, 1.0), missing=missing, seed=seed_from(rng)))
+            return bool(_says(_standings(scores, comparison.candidates, missing=missing), False).any())
 
         situation = "pass rates, 4% of the cells of the best lost where they are wrong"
         yield Promise(WRONG_NO, situation, f"{rows} rows, {cases} cases", counted(no), at_most=0.05, runs=200)
@@ -263,8 +262,8 @@ def _not_allowed() -> Iterator[Promise]:
             scores = _rates(rng, 0.85 - behind, cases, 0.6)
             best = np.flatnonzero(rank(scores, seed_from(rng)).candidates).tolist()
             design = Design(ends=(0.0, 1.0))
-            found = standings(scores, design, MARGIN, could_be_best=best, over=range(1, rows))
-            return bool(_says(found, False)[1:].any())
+            rows_found = standings(scores, design, MARGIN, could_be_best=best, compared_rows=range(1, rows))
+            return bool(_says(rows_found, False)[1:].any())
 
         situation = "a row that is not allowed is far ahead"
         yield Promise(WRONG_NO, situation, f"{rows} rows, {cases} cases", counted(no), at_most=0.05, runs=200)
@@ -279,31 +278,31 @@ def _missing() -> Iterator[Promise]:
             lost = (rng.random(scores.shape) < share / np.mean(scores[1:] == 0)) & (scores == 0)
             lost[0] = False
             scores = np.where(lost, np.nan, scores)
-            found = _standings(scores, missing=MissingCells.of(scores))
-            return bool((_says(found, True) & _beyond(behind)).any())
+            verdicts = _standings(scores, missing=MissingCells.of(scores))
+            return bool((_says(verdicts, True) & _beyond(behind)).any())
 
         situation = f"pass rates, {share:.0%} of the cells of the others lost where they are wrong"
         yield Promise(WRONG_YES, situation, f"{rows} rows, {cases} cases", counted(yes), at_most=0.05, runs=300)
 
 
 def _looks() -> Iterator[Promise]:
-    """Somebody looks after every 20 of 200 cases, or compares the same rows three times, each time over more cases."""
+    """A user looks after every 20 of 200 cases, or compares the same rows three times, each time over more cases."""
     for rows in (2, 6):
 
         def early(rng: Rng, rows: int = rows) -> bool:
             scores, behind = _at_margin(rng, rows, 200)
             for seen in range(20, 201, 20):
                 finished = np.ones((rows, seen), dtype=np.bool_)
-                found = look(scores[:, :seen], finished, scale=(0.0, 1.0), margin=MARGIN).standings
-                if (_says(found, True) & _beyond(behind)).any():
+                at_look = look(scores[:, :seen], finished, scale=(0.0, 1.0), margin=MARGIN).standings
+                if (_says(at_look, True) & _beyond(behind)).any():
                     return True
             return False
 
-        def again(rng: Rng, rows: int = rows) -> bool:
+        def across_looks(rng: Rng, rows: int = rows) -> bool:
             scores, behind = _at_margin(rng, rows, 600)
             seen: list[EarlierLook] = []
             for cases in (150, 300, 600):
-                earlier = [EarlierLook(one.cases / cases, one.cases, one.combinations) for one in seen]
+                earlier = [EarlierLook(earlier.cases / cases, earlier.cases, earlier.combinations) for earlier in seen]
                 share = spendable(count_before(earlier, rows - 1), rows - 1)
                 if (_says(_standings(scores[:, :cases], share=share), True) & _beyond(behind)).any():
                     return True
@@ -314,7 +313,7 @@ def _looks() -> Iterator[Promise]:
         yield Promise(WRONG_YES, "looking after every 20 of 200 cases", size, counted(early), at_most=0.05, runs=200)
         # All looks together may use half as much again, as with other claims.
         yield Promise(
-            WRONG_YES, "three looks over 150, 300 and 600 cases", size, counted(again), at_most=0.075, runs=300
+            WRONG_YES, "three looks over 150, 300 and 600 cases", size, counted(across_looks), at_most=0.075, runs=300
         )
 
 
@@ -322,13 +321,13 @@ def _power() -> Iterator[Promise]:
     """A row within the margin is shown to be, by how many cases there are and how far it is behind."""
     for behind, rows, cases in itertools.product((0.0, 0.01, 0.02, 0.03), (2, 6, 36), (100, 300, 1_000)):
 
-        def shown(rng: Rng, behind: float = behind, rows: int = rows, cases: int = cases) -> bool:
+        def is_within(rng: Rng, behind: float = behind, rows: int = rows, cases: int = cases) -> bool:
             gaps = np.full(rows, 0.3)
             gaps[:2] = 0.0, behind
             return _standings(_rates(rng, 0.85 - gaps, cases, 0.6))[1].within is True
 
         name = "equal pass rates of 85% that differ in 10% of the cases" if not behind else f"behind by {behind:g}"
-        yield Promise(RIGHT_YES, name, f"{rows} rows, {cases} cases", counted(shown), runs=200)
+        yield Promise(RIGHT_YES, name, f"{rows} rows, {cases} cases", counted(is_within), runs=200)
     for rows, cases in itertools.product((2, 6), (300, 1_000)):
 
         def early(rng: Rng, rows: int = rows, cases: int = cases) -> bool:
@@ -347,13 +346,13 @@ def _power_without_scale() -> Iterator[Promise]:
     """Rows of equal scores without a scale, by how much they differ from case to case."""
     for noise, rows, cases in itertools.product((0.6, 1.0, 1.5), (2, 6), (30, 60)):
 
-        def shown(rng: Rng, noise: float = noise, rows: int = rows, cases: int = cases) -> bool:
+        def is_within(rng: Rng, noise: float = noise, rows: int = rows, cases: int = cases) -> bool:
             scores = 4 * MARGIN * rng.normal(size=cases) + noise * MARGIN / 2**0.5 * rng.normal(size=(rows, cases))
             return _standings(scores, ends=None)[1].within is True
 
         name = f"no scale, equal scores whose differences spread by {noise:g} margins"
         bound = 0.75 if rows == 2 and noise <= 1 else None
-        yield Promise(RIGHT_YES, name, f"{rows} rows, {cases} cases", counted(shown), at_least=bound, runs=200)
+        yield Promise(RIGHT_YES, name, f"{rows} rows, {cases} cases", counted(is_within), at_least=bound, runs=200)
     for rows, cases in itertools.product((2, 6), (30, 60)):
 
         def cheap(rng: Rng, rows: int = rows, cases: int = cases) -> bool:

@@ -9,9 +9,9 @@ import numpy as np
 
 from simulations.factorial import Rng, has_false_effect, no_effect
 from simulations.promises import Promise, counted, seed_from
-from wtb.analysis.effects.attribution import attributed
+from wtb.analysis.matrix.attribution import attributed
 from wtb.analysis.statistics import SIGNIFICANT, Floats
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
+from wtb.analysis.statistics.claims import MissingCells
 
 Choices = list[dict[str, str]]
 Draw = Callable[[Rng, Choices, int], Floats]
@@ -20,7 +20,7 @@ SIZES: Sequence[tuple[int, ...]] = ((2, 2), (3, 3), (3, 3, 2, 2))
 
 
 def promises() -> Iterator[Promise]:
-    """All of effects that are not there and are easily taken for some."""
+    """All of false effects that are easily claimed."""
     for situation, (draw, sizes) in SITUATIONS.items():
         for levels, cases in sizes:
             yield _promise(situation, draw, levels, cases)
@@ -32,8 +32,8 @@ def _promise(situation: str, draw: Draw, levels: tuple[int, ...], cases: int) ->
     def wrong(rng: Rng) -> bool:
         scores = draw(rng, choices, cases)
         missing = MissingCells.of(scores)
-        found = attributed(scores, choices, "right", seed_from(rng), missing=missing, ends=(0.0, 1.0))
-        return has_false_effect(found, set(), no_effect)
+        attribution = attributed(scores, choices, "right", seed_from(rng), missing=missing, ends=(0.0, 1.0))
+        return has_false_effect(attribution, set(), no_effect)
 
     size = f"{' x '.join(map(str, levels))}, {cases} cases"
     claim = "an effect of factors that is not there is claimed, in hard situations"
@@ -58,7 +58,7 @@ def _passing(rate: float) -> Draw:
 
 
 def _first(choices: Choices) -> Floats:
-    """Which combinations have the first variant of the second node."""
+    """Return which combinations have the first variant of the second node."""
     return np.array([choice["answer"] == "0" for choice in choices])
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from simulations.promises import Promise
-from wtb.analysis.judges import bias
+from wtb.analysis import judge_bias
+from wtb.analysis.judge_agreement import cohens_kappa, krippendorffs_alpha
+from wtb.analysis.judge_rows import labelled_mean
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.raters.agreement import cohens_kappa, krippendorffs_alpha
-from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 
 Rng = np.random.Generator
 COVERS = 0.925
@@ -29,16 +29,16 @@ def promises() -> Iterator[Promise]:
 
 
 def _judged(rng: Rng, rate: float, accuracy: float, cases: int) -> tuple[Floats, Floats]:
-    """What people would say of each case, and what a judge says who is right so often."""
+    """Draw human labels of the cases, and those of a judge with this accuracy."""
     truth = (rng.random(cases) < rate).astype(np.float64)
     return truth, np.where(rng.random(cases) < accuracy, truth, 1 - truth)
 
 
 def _some(rng: Rng, truth: Floats, labels: int) -> Floats:
-    known = np.full(len(truth), np.nan)
+    labelled = np.full(len(truth), np.nan)
     drawn = rng.choice(len(truth), labels, replace=False)
-    known[drawn] = truth[drawn]
-    return known
+    labelled[drawn] = truth[drawn]
+    return labelled
 
 
 def _covers(interval: tuple[float, float], truth: float) -> bool:
@@ -74,7 +74,7 @@ def _means() -> Iterator[Promise]:
             for _ in range(runs):
                 truth, judge = _judged(rng, 0.5, accuracy, 1_000)
                 labels = _some(rng, truth, 100)
-                both, alone = (labelled_mean(labels, one).interval for one in (judge, np.full(1_000, np.nan)))
+                both, alone = (labelled_mean(labels, judged).interval for judged in (judge, np.full(1_000, np.nan)))
                 hits += both[1] - both[0] < alone[1] - alone[0]
             return hits, runs
 
@@ -95,8 +95,8 @@ def _differences() -> Iterator[Promise]:
             for _ in range(runs):
                 first, judge = _judged(rng, 0.6, accuracy, 1_000)
                 second, other = _judged(rng, 0.5, min(accuracy + 0.04, 1.0), 1_000)
-                found = labelled_mean(_some(rng, first - second, 100), judge - other)
-                hits += _covers(found.interval, 0.1)
+                labelled = labelled_mean(_some(rng, first - second, 100), judge - other)
+                hits += _covers(labelled.interval, 0.1)
             return hits, runs
 
         yield Promise(
@@ -147,8 +147,8 @@ def _biases() -> Iterator[Promise]:
                 for _ in range(runs):
                     truth = (rng.random((2, cases)) < [[0.85], [0.45]]).astype(np.float64)
                     judge = np.where(rng.random((2, cases)) < 0.8, truth, 1 - truth).ravel() + more * own
-                    found = bias.own_family(bias.Held(judge, truth.ravel(), places), own).interval
-                    hits += found is not None and _covers(found, more)
+                    interval = judge_bias.own_family(judge_bias.Held(judge, truth.ravel(), places), own).interval
+                    hits += interval is not None and _covers(interval, more)
                 return hits, runs
 
             yield Promise(_LIKES, f"it adds {more:g}", f"{cases} cases", liked, at_least=COVERS)
@@ -159,9 +159,9 @@ def _biases() -> Iterator[Promise]:
                     people = 1.0 + rng.choice(5, cases, p=_LEVELS)
                     noisy = np.where(rng.random(cases) < 0.7, people, 1.0 + rng.choice(5, cases, p=_LEVELS))
                     judge = np.where(rng.random(cases) < more, 4.0, noisy)
-                    used = bias.uses(bias.Held(judge, people, np.arange(cases)), range(1, 6))
-                    found = used[3].more.interval
-                    hits += found is not None and _covers(found, more * 0.7)
+                    used = judge_bias.uses(judge_bias.Held(judge, people, np.arange(cases)), range(1, 6))
+                    interval = used[3].more.interval
+                    hits += interval is not None and _covers(interval, more * 0.7)
                 return hits, runs
 
             yield Promise(_OFTEN, f"it says 4 anyway in {more:.0%}", f"{cases} cases", often, at_least=COVERS)
@@ -179,13 +179,13 @@ def _rated(rng: Rng, units: int, right: float, raters: int = 3) -> Floats:
 
 
 def _true_agreement(name: str, right: float) -> float:
-    """The coefficient of all units that there could be, of the probabilities of pairs of ratings."""
+    """Return the coefficient of the whole population, from the probabilities of pairs of ratings."""
     one_right = (_SHARES[:, None] + _SHARES[None, :]) / 4
     pairs = right**2 * np.diag(_SHARES) + right * (1 - right) * one_right + (1 - right) ** 2 / 16
-    given = pairs.sum(axis=0)
-    middles = np.cumsum(given) - given / 2
+    totals = pairs.sum(axis=0)
+    middles = np.cumsum(totals) - totals / 2
     distance = 1 - np.eye(4) if name == "Cohen's kappa" else (middles[:, None] - middles[None, :]) ** 2
-    return 1 - float((distance * pairs).sum() / (distance * np.outer(given, given)).sum())
+    return 1 - float((distance * pairs).sum() / (distance * np.outer(totals, totals)).sum())
 
 
 def _agreement() -> Iterator[Promise]:
@@ -201,10 +201,10 @@ def _agreement() -> Iterator[Promise]:
                     for _ in range(runs):
                         ratings = _rated(rng, units, right)
                         if name == "Cohen's kappa":
-                            found = cohens_kappa(ratings[0], ratings[1])
+                            agreement = cohens_kappa(ratings[0], ratings[1])
                         else:
-                            found = krippendorffs_alpha(ratings, "ordinal")
-                        hits += _covers(found.interval, true)
+                            agreement = krippendorffs_alpha(ratings, "ordinal")
+                        hits += _covers(agreement.interval, true)
                     return hits, runs
 
                 yield Promise(

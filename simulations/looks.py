@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from simulations.promises import Count, Promise
 from wtb.analysis.statistics import Floats, holm
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
+from wtb.analysis.statistics.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import mean_test
-from wtb.analysis.statistics.sequential.spending import LATER, EarlierLook, count_before, spendable
+from wtb.analysis.statistics.running import LATER, EarlierLook, count_before, spendable
 
 Rng = np.random.Generator
 Draw = Callable[[Rng, tuple[int, ...]], Floats]  # people x rows x cases
@@ -25,7 +25,7 @@ ALL_LOOKS = SIGNIFICANT * (1 + LATER)  # of a difference in either direction: th
 
 
 class Searchers:
-    """People who look again and again, and what the ledger knows of it.
+    """Users who look repeatedly, and the ledger of their looks.
 
     Attributes:
         gained: Who has claimed a gain of which row so far.
@@ -39,7 +39,7 @@ class Searchers:
         self._looks: list[tuple[range, int]] = []
 
     def look(self, scores: Floats, cases: range, rows: Any = slice(None)) -> Flags:
-        """Return who claims a gain of which row.
+        """Return which users claim a gain of which row.
 
         Args:
             scores: People x rows x cases; the first row is the baseline.
@@ -50,16 +50,16 @@ class Searchers:
         share = spendable(count_before(self._earlier(cases), count), count)
         differences = scores[:, 1:] - scores[:, :1]
         p = mean_test(differences.reshape(-1, scores.shape[2]), self._seed).reshape(people, count)
-        corrected = np.stack([holm(one) for one in p])
+        corrected = np.stack([holm(p_values) for p_values in p])
         gains = differences.mean(axis=2) > 0
         places = (np.arange(people)[:, None], np.broadcast_to(np.arange(self.gained.shape[1])[rows], (people, count)))
         # What was claimed before is claimed again at the full level.
         levels = np.where(np.where(gains, self.gained[places], self.lost[places]), 1.0, share) * SIGNIFICANT
-        shown = np.asarray(np.nan_to_num(corrected, nan=1.0) < levels)
-        self.gained[places] |= shown & gains
-        self.lost[places] |= shown & ~gains
+        significant = np.asarray(np.nan_to_num(corrected, nan=1.0) < levels)
+        self.gained[places] |= significant & gains
+        self.lost[places] |= significant & ~gains
         self._looks.append((cases, count))
-        return shown & gains
+        return significant & gains
 
     def _earlier(self, cases: range) -> list[EarlierLook]:
         shared = [(len(range(max(had[0], cases[0]), min(had[-1], cases[-1]) + 1)), had, n) for had, n in self._looks]
@@ -85,7 +85,7 @@ Search = Callable[[Rng, int], Searchers]
 def promises() -> Iterator[Promise]:
     """All of them."""
     yield from _more_cases()
-    yield from _again()
+    yield from _repeated_looks()
     yield from _screening()
     yield from _metrics()
     yield from _nights()
@@ -99,8 +99,8 @@ def _bounded(situation: str, size: str, search: Search) -> Iterator[Promise]:
         return int(search(rng, runs).gained.any(axis=1).sum()), runs
 
     def claim(rng: Rng, runs: int) -> tuple[int, int]:
-        found = search(rng, runs)
-        return int((found.gained | found.lost).any(axis=1).sum()), runs
+        searchers = search(rng, runs)
+        return int((searchers.gained | searchers.lost).any(axis=1).sum()), runs
 
     counts: tuple[tuple[str, Count, float], ...] = (("a gain", gain, SIGNIFICANT), ("any * or ★", claim, ALL_LOOKS))
     for name, count, bound in counts:
@@ -126,7 +126,7 @@ def _more_cases() -> Iterator[Promise]:
             yield from _bounded(f"more cases of the same rows, {kind}", size, search)
 
 
-def _again() -> Iterator[Promise]:
+def _repeated_looks() -> Iterator[Promise]:
     for rows, times in ((1, 3), (1, 5), (1, 10), (5, 10)):
         for kind, draw in KINDS.items():
 
@@ -148,8 +148,8 @@ def _screening() -> Iterator[Promise]:
                 by, scores = Searchers(rng, people, variants), draw(rng, (people, variants + 1, 100))
                 by.look(scores[:, :, :40], range(40))
                 best = np.argmax(scores[:, 1:, :40].mean(axis=2), axis=1)[:, None]
-                chosen = np.take_along_axis(scores, 1 + best[:, :, None], axis=1)
-                by.look(np.concatenate([scores[:, :1], chosen], axis=1), range(100), best)
+                screened = np.take_along_axis(scores, 1 + best[:, :, None], axis=1)
+                by.look(np.concatenate([scores[:, :1], screened], axis=1), range(100), best)
                 return by
 
             yield from _bounded(f"the best of {variants} on 40 cases, then on 100 that hold these", kind, search)
@@ -169,8 +169,8 @@ def _nightly(rng: Rng, people: int, nights: int, gain: float = 0.0) -> tuple[Sea
     """Run a sweep every night, and pool them all in the end. Cases differ for good, and from night to night."""
     by, lasting = Searchers(rng, people, 1), normal(rng, (people, 2, 50)) + np.array([[0.0], [gain]])
     runs = [lasting + 0.7 * rng.normal(size=lasting.shape) for _ in range(nights)]
-    shown = [by.look(run, range(50)) for run in runs]
-    return by, [*shown, by.look(np.mean(runs, axis=0), range(50))]
+    gains = [by.look(run, range(50)) for run in runs]
+    return by, [*gains, by.look(np.mean(runs, axis=0), range(50))]
 
 
 def _nights() -> Iterator[Promise]:
@@ -181,14 +181,14 @@ def _nights() -> Iterator[Promise]:
 
         yield from _bounded("the same sweep every night, then pooled", f"{nights} nights, 50 cases", search)
 
-    def kept(rng: Rng, runs: int) -> tuple[int, int]:
+    def retained(rng: Rng, runs: int) -> tuple[int, int]:
         """Count the nights on which a gain is shown that an earlier night has shown."""
-        shown = np.stack([one[:, 0] for one in _nightly(rng, runs, 20, 1.2)[1]])
-        known = np.logical_or.accumulate(shown)[:-1]
-        return int((shown[1:] & known).sum()), int(known.sum())
+        gains = np.stack([gain[:, 0] for gain in _nightly(rng, runs, 20, 1.2)[1]])
+        earlier = np.logical_or.accumulate(gains)[:-1]
+        return int((gains[1:] & earlier).sum()), int(earlier.sum())
 
     claim = "a gain that was shown is shown again on later nights"
-    yield Promise(claim, "a gain of 1.2 of normal scores", "20 nights, 50 cases", kept, 0.9, None, 200)
+    yield Promise(claim, "a gain of 1.2 of normal scores", "20 nights, 50 cases", retained, 0.9, None, 200)
 
 
 def _power() -> Iterator[Promise]:

@@ -11,9 +11,8 @@ import numpy as np
 from simulations.promises import Promise, counted
 from wtb.analysis.comparison.regressions import Question, answer
 from wtb.analysis.statistics import Design, Floats, compare
-from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.missing.worst_case import Pairs
+from wtb.analysis.statistics.claims import MissingCells, Pairs
+from wtb.analysis.statistics.margins import BeforeAndAfter
 
 Rng = np.random.Generator
 Draw = Callable[[Rng, int, float], Floats]  # cases, gain of the second row -> two rows of equal truth but for the gain
@@ -74,7 +73,7 @@ def _without(scores: Floats, row: int, cases: Any) -> Floats:
 
 
 def _of(scores: Floats, kinds: bool, scale: bool) -> Design:
-    """How the rows are compared. kinds: the rows lack cells for different reasons."""
+    """Compare the rows. kinds: the rows lack cells for different reasons."""
     missing = MissingCells.of(scores)
     if kinds:
         second = missing.total * np.array([[0], [1]], np.int32)
@@ -135,17 +134,17 @@ def _false(
 
 
 def _power() -> Iterator[Promise]:
-    """Of both rows 2% are missing at random. The bound is what is found without, less 15 points."""
+    """Of both rows 2% are missing at random. The bound is the power without missing cells, less 15 points."""
     designs: list[tuple[str, Draw, float, bool, dict[int, float]]] = [
         ("pass rates of 80% against 90%", _passes, 0.1, True, {100: 0.44, 200: 0.77, 400: 0.97}),
         ("a judge from 0 to 1, better by 0.05", _judged, 0.05, True, {100: 0.6, 200: 0.88, 400: 0.99}),
         ("normal scores, better by 0.28", _normal, 0.28, False, {100: 0.49, 200: 0.79, 400: 0.98}),
     ]
-    for name, draw, gain, scale, known in designs:
-        for cases, whole in known.items():
+    for name, draw, gain, scale, powers in designs:
+        for cases, whole in powers.items():
             for share in (0.0, 0.02):
 
-                def found(
+                def has_gain(
                     rng: Rng, draw: Draw = draw, cases: int = cases, gain: float = gain, share: float = share,
                     scale: bool = scale,
                 ) -> bool:  # fmt: skip
@@ -156,11 +155,11 @@ def _power() -> Iterator[Promise]:
 
                 situation = f"{name}, {share:.0%} at random"
                 at_least = whole - 0.15 if share else None
-                yield Promise(POWER, situation, f"{cases} cases", counted(found), at_least, None, 500)
+                yield Promise(POWER, situation, f"{cases} cases", counted(has_gain), at_least, None, 500)
 
 
 def _regressions() -> Iterator[Promise]:
-    """The later night, or the earlier one, lacks cells where a verdict of worse would like it."""
+    """The later night, or the earlier one, lacks the cells whose absence favours the verdict "worse"."""
 
     def verdict(scores: Floats) -> str:
         sides = BeforeAndAfter(Pairs(scores, MissingCells.of(scores), (0.0, 1.0)))
@@ -177,9 +176,9 @@ def _regressions() -> Iterator[Promise]:
 
             yield Promise(WORSE, f"{situation}, 8%", f"{cases} cases", counted(alarms), None, 0.05, 500)
 
-    def told(rng: Rng) -> bool:
+    def is_regression(rng: Rng) -> bool:
         scores = _passes(rng, 200, -0.15)
         return verdict(np.where(rng.random(scores.shape) < 0.02, np.nan, scores)) == "worse"
 
     claim = "cells are missing: a fall of 0.15 in one night is reported"
-    yield Promise(claim, "pass rates of 80%, 2% at random", "200 cases", counted(told), 0.8, None, 500)
+    yield Promise(claim, "pass rates of 80%, 2% at random", "200 cases", counted(is_regression), 0.8, None, 500)

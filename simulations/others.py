@@ -1,4 +1,4 @@
-"""How often a difference is claimed that is not there, by what people do elsewhere and by WTB.
+"""False claims of differences, by common methods and by WTB.
 
 The others, as their documentation describes them: lm-evaluation-harness gives each row a mean with a standard error,
 and people compare these; MLflow 3.18 (`compare_evaluations`) tests paired scores by Wilcoxon's signed-rank test.
@@ -14,7 +14,7 @@ import scipy.stats
 
 from simulations.promises import Promise, seed_from
 from wtb.analysis.statistics import Design, Floats, compare
-from wtb.analysis.statistics.sequential.running import look
+from wtb.analysis.statistics.running import look
 
 Rng = np.random.Generator
 Method = Callable[[Floats, int], bool]  # (rows x cases, the first of which is the baseline; seed) -> is any claimed?
@@ -36,11 +36,11 @@ def promises() -> Iterator[Promise]:
         yield Promise(CLAIM, method, size, at_end, at_most=WRONG if method == OWN else None, runs=200)
     for method, claims in (_METHODS | {OWN: _wtb_before_the_end}).items():
 
-        def again(rng: Rng, runs: int, claims: Method = claims) -> tuple[int, int]:
+        def repeated_looks(rng: Rng, runs: int, claims: Method = claims) -> tuple[int, int]:
             return sum(_by_any_look(claims, _passes(rng, 20, 200), seed_from(rng)) for _ in range(runs)), runs
 
         size = f"20 equal rows, looked at every {STEP} of 200 cases"
-        yield Promise(CLAIM, method, size, again, at_most=WRONG if method == OWN else None, runs=100)
+        yield Promise(CLAIM, method, size, repeated_looks, at_most=WRONG if method == OWN else None, runs=100)
 
 
 def _by_any_look(claims: Method, scores: Floats, seed: int) -> bool:
@@ -48,30 +48,30 @@ def _by_any_look(claims: Method, scores: Floats, seed: int) -> bool:
 
 
 def _standard_errors(scores: Floats, seed: int) -> bool:
-    """Whether the means of any two rows are further apart than 1.96 standard errors of two independent samples."""
+    """Return whether any two means differ by more than 1.96 standard errors of two independent samples."""
     means, variances = scores.mean(axis=1), scores.var(axis=1, ddof=1) / scores.shape[1]
     apart = np.abs(means[:, None] - means[None, :])
     return bool((apart > 1.96 * np.sqrt(variances[:, None] + variances[None, :])).any())
 
 
 def _wilcoxon(scores: Floats, seed: int) -> bool:
-    """Whether any row differs from the baseline at 5% by Wilcoxon's signed-rank test."""
+    """Return whether any row differs from the baseline at 5% by Wilcoxon's signed-rank test."""
     differences = scores[1:] - scores[0]
     return any(row.any() and scipy.stats.wilcoxon(row).pvalue < WRONG for row in differences)
 
 
 def _wtb(scores: Floats, seed: int) -> bool:
-    found = compare(scores, Design(baseline=0, seed=seed))
-    return found.clear or any(row.p_adjusted is not None and row.p_adjusted < WRONG for row in found.rows)
+    comparison = compare(scores, Design(baseline=0, seed=seed))
+    return comparison.clear or any(row.p_adjusted is not None and row.p_adjusted < WRONG for row in comparison.rows)
 
 
 def _wtb_before_the_end(scores: Floats, seed: int) -> bool:
-    """The same by what WTB shows of a sweep that runs."""
-    found = look(
+    """Return whether WTB claims a difference while the sweep runs."""
+    at_look = look(
         scores, np.ones(scores.shape, dtype=np.bool_), Design(baseline=0, seed=seed), scale=(0.0, 1.0)
     ).compared
-    ends = [row.delta_ci for row in found.rows if row.delta_ci is not None]
-    return found.clear or any(low > 0 or high < 0 for low, high in ends)
+    ends = [row.delta_ci for row in at_look.rows if row.delta_ci is not None]
+    return at_look.clear or any(low > 0 or high < 0 for low, high in ends)
 
 
 _METHODS: dict[str, Method] = {

@@ -12,9 +12,8 @@ from functools import cache
 import numpy as np
 
 from simulations.promises import Promise
+from wtb.analysis.judge_ranking import Comparisons, Numbers, Pairs, Strengths, could_be_best, race, strengths
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.raters.bradley_terry import Comparisons, Numbers, Strengths, strengths
-from wtb.analysis.statistics.raters.racing import Pairs, could_be_best, race
 
 Rng = np.random.Generator
 COVERS = 0.925
@@ -40,24 +39,24 @@ def _compared(rng: Rng, own: Floats, bias: float, first: Numbers, second: Number
 
 def _all_pairs(rng: Rng, truth: Floats, bias: float, cases: int) -> Comparisons:
     own = truth + rng.normal(0.0, _OWN, (cases, len(truth)))
-    one, other = np.triu_indices(len(truth), 1)
-    first, second = (np.tile(np.concatenate(pair), cases) for pair in ((one, other), (other, one)))
-    return _compared(rng, own, bias, first, second, np.repeat(np.arange(cases), 2 * len(one)))
+    left, right = np.triu_indices(len(truth), 1)
+    first, second = (np.tile(np.concatenate(pair), cases) for pair in ((left, right), (right, left)))
+    return _compared(rng, own, bias, first, second, np.repeat(np.arange(cases), 2 * len(left)))
 
 
 @cache
-def _known(bias: float) -> Strengths:
-    """What all cases would give, which is less far apart than the rows within a case."""
+def _true_strengths(bias: float) -> Strengths:
+    """Return the strengths over all cases, which are closer than those of the rows within a case."""
     return strengths(_all_pairs(np.random.default_rng(1), _ROWS, bias, _MANY), len(_ROWS))
 
 
-def _holds(what: str, said: Strengths, bias: float, row: int) -> bool:
+def _holds(what: str, estimate: Strengths, bias: float, row: int) -> bool:
     if what == "places":
         place = 1 + int((_ROWS[row] < _ROWS).sum())
-        return bool(said.rank[row, 0] <= place <= said.rank[row, 1])
-    known = _known(bias)
-    low, high = said.interval[row] if what == "strengths" else said.first_interval
-    return bool(low <= (known.strength[row] if what == "strengths" else known.first) <= high)
+        return bool(estimate.rank[row, 0] <= place <= estimate.rank[row, 1])
+    truth = _true_strengths(bias)
+    low, high = estimate.interval[row] if what == "strengths" else estimate.first_interval
+    return bool(low <= (truth.strength[row] if what == "strengths" else truth.first) <= high)
 
 
 def _figures() -> Iterator[Promise]:
@@ -70,8 +69,8 @@ def _figures() -> Iterator[Promise]:
                 ) -> tuple[int, int]:
                     hits = 0
                     for run in range(runs):
-                        said = strengths(_all_pairs(rng, _ROWS, bias, cases), len(_ROWS))
-                        hits += _holds(what, said, bias, run % len(_ROWS))
+                        estimate = strengths(_all_pairs(rng, _ROWS, bias, cases), len(_ROWS))
+                        hits += _holds(what, estimate, bias, run % len(_ROWS))
                     return hits, runs
 
                 yield Promise(
@@ -87,7 +86,7 @@ def _race(rng: Rng, truth: Floats, bias: float) -> tuple[Comparisons, bool]:
     own = truth + rng.normal(0.0, _OWN, (_CASES, len(truth)))
 
     def compare(unit: int, pairs: Pairs) -> Comparisons:
-        first, second = np.array([pair for one, other in pairs for pair in ((one, other), (other, one))]).T
+        first, second = np.array([pair for left, right in pairs for pair in ((left, right), (right, left))]).T
         return _compared(rng, own, bias, first, second, np.full(len(first), unit))
 
     return race(len(truth), range(_CASES), compare, rng)
@@ -109,11 +108,11 @@ def _races() -> Iterator[Promise]:
             everything = len(truth) * (len(truth) - 1) * _CASES
             return sum(len(_race(rng, truth, 1.0)[0]) for _ in range(runs)), runs * everything
 
-        def known(rng: Rng, runs: int, truth: Floats = truth) -> tuple[int, int]:
+        def best_is_known(rng: Rng, runs: int, truth: Floats = truth) -> tuple[int, int]:
             return sum(_race(rng, truth, 1.0)[1] for _ in range(runs)), runs
 
         size = f"{_CASES} cases"
         claim = "the best row is ruled out while comparing what tells most"
         yield Promise(claim, situation, size, ruled_out, at_most=0.05, runs=400)
-        yield Promise("the best row is known after comparing what tells most", situation, size, known, runs=200)
+        yield Promise("the best row is known after comparing what tells most", situation, size, best_is_known, runs=200)
         yield Promise("calls to compare what tells most, of all pairs in both orders", situation, size, calls, runs=100)

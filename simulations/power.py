@@ -13,25 +13,25 @@ import numpy as np
 from simulations.promises import Promise, seed_from
 from wtb.analysis.comparison.regressions import Question, answer, of_sweep
 from wtb.analysis.statistics import Design, Floats, compare
+from wtb.analysis.statistics.best import Leads, next_step
+from wtb.analysis.statistics.claims import SIGNIFICANT
 from wtb.analysis.statistics.margins import cases_for
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import paired_tests
-from wtb.analysis.statistics.power.next_step import Leads, next_step
-from wtb.analysis.statistics.power.pairs import detectable
-from wtb.analysis.statistics.sequential.spending import share_of_next
+from wtb.analysis.statistics.power import detectable
+from wtb.analysis.statistics.running import share_of_next
 
 Rng = np.random.Generator
 PILOT = 100  # cases
 DETECTED = "a detectable difference is seen"
-SETTLED = "as many cases as are said settle it, if the leads are real"
-SHOWN = "as many cases as are planned show that no row lost its margin"
+SETTLED_AS_PLANNED = "as many cases as are said settle it, if the leads are real"
+MARGIN_SHOWN = "as many cases as are planned show that no row lost its margin"
 
 
 def promises() -> Iterator[Promise]:
     """Changes of pass rates, sweeps that go on as they were advised to, and sweeps as large as `wtb plan` asks for."""
     yield from _detectable()
-    yield from _settled()
-    yield from _shown()
+    yield from _settled_as_planned()
+    yield from _margin_shown()
 
 
 def _detectable() -> Iterator[Promise]:
@@ -71,7 +71,7 @@ def _passes(rng: Rng, rate: float, rows: int, cases: int) -> Floats:
     return (rng.random((rows, cases)) < chances).astype(np.float64)
 
 
-def _settled() -> Iterator[Promise]:
+def _settled_as_planned() -> Iterator[Promise]:
     """A pilot gives the spreads and how rows vary together; the leads are the true ones."""
     for (kind, rows), lead in itertools.product((("normal", 2), ("normal", 6), ("pass rate 60%", 2)), (0.1, 0.15)):
 
@@ -84,7 +84,7 @@ def _settled() -> Iterator[Promise]:
                     clear += compare(_drawn(rng, kind, rows, lead, needed), design).clear
             return clear, runs
 
-        yield Promise(SETTLED, f"{kind}, a lead of {lead:g}", f"{rows} rows", count, 0.75, 0.85, 200)
+        yield Promise(SETTLED_AS_PLANNED, f"{kind}, a lead of {lead:g}", f"{rows} rows", count, 0.75, 0.85, 200)
 
 
 def _drawn(rng: Rng, kind: str, rows: int, lead: float, cases: int) -> Floats:
@@ -114,15 +114,15 @@ def _level(rows: int, cases: int) -> float:
     return SIGNIFICANT * _share(rows, cases)
 
 
-def _shown() -> Iterator[Promise]:
+def _margin_shown() -> Iterator[Promise]:
     for rows, margin in itertools.product((1, 6, 24), (0.1, 0.2)):
 
         def count(rng: Rng, runs: int, rows: int = rows, margin: float = margin) -> tuple[int, int]:
             cases = cases_for(margin, np.ones(rows))
-            shown = 0
+            hits = 0
             for _ in range(runs):
                 questions = {"m": Question(rng.normal(size=(rows, cases)), margin=margin)}
-                shown += of_sweep(answer(questions, seed=seed_from(rng)), questions) in ("not worse", "better")
-            return shown, runs
+                hits += of_sweep(answer(questions, seed=seed_from(rng)), questions) in ("not worse", "better")
+            return hits, runs
 
-        yield Promise(SHOWN, f"normal, margin {margin:g}", f"{rows} rows", count, 0.75, 0.85, 200)
+        yield Promise(MARGIN_SHOWN, f"normal, margin {margin:g}", f"{rows} rows", count, 0.75, 0.85, 200)

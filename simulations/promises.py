@@ -1,4 +1,4 @@
-"""What docs/statistics.md promises, each with a figure that is simulated and the bound that it has to keep."""
+"""The promises of docs/statistics.md, each with a simulated figure and its bound."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def seed_from(rng: np.random.Generator) -> int:
 
 
 def counted(happens: Callable[[np.random.Generator], bool | None]) -> Count:
-    """Count over runs what `happens(rng)` returns of each: True, False, or None where it does not count."""
+    """Count the runs in which `happens(rng)` returns True; None does not count."""
 
     def count(rng: np.random.Generator, runs: int) -> tuple[int, int]:
-        known = [hit for hit in (happens(rng) for _ in range(runs)) if hit is not None]
-        return sum(known), len(known)
+        hits = [hit for hit in (happens(rng) for _ in range(runs)) if hit is not None]
+        return sum(hits), len(hits)
 
     return count
 
@@ -51,13 +51,13 @@ class Promise:
 
     @property
     def has_bound(self) -> bool:
-        """Whether its share is held against anything."""
+        """True if the promise has a bound."""
         return self.at_least is not None or self.at_most is not None
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a promise."""
+    """The simulated figure of a promise."""
 
     promise: Promise
     hits: int
@@ -89,4 +89,4 @@ def _tail(hits: int, of: int, share: float) -> float:
         + k * math.log(share) + (of - k) * math.log1p(-share)
         for k in range(hits + 1)
     )  # fmt: skip
-    return min(1.0, math.fsum(math.exp(one) for one in logs)) if share < 1 else float(hits >= of)
+    return min(1.0, math.fsum(math.exp(log) for log in logs)) if share < 1 else float(hits >= of)

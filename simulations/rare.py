@@ -9,17 +9,17 @@ from functools import cache
 import numpy as np
 
 from simulations.promises import Promise
+from wtb.analysis.judge_agreement import cohens_kappa, krippendorffs_alpha
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.figures.class_intervals import differences, row_intervals
-from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, contributions
-from wtb.analysis.statistics.raters.agreement import cohens_kappa, krippendorffs_alpha
-from wtb.core.scoring.figures import FIGURES, OF_CLASSES, OF_SCORES, Figure
+from wtb.analysis.statistics.class_intervals import differences, row_intervals
+from wtb.analysis.statistics.row_figures import FigureRows, RowCells, contributions
+from wtb.core.scoring.measure import FIGURES, OF_CLASSES, OF_SCORES, Figure
 
 Rng = np.random.Generator
-LEAST, MOST = 0.93, 0.97
+LOW, HIGH = 0.93, 0.97
 _TRULY = 1_000_000  # cells, of which a figure is as good as true
 _SIZES = ((18, 100), (20, 300), (30, 300), (20, 1_000))  # cases of the rare class, of so many
-_OTHERS = np.array([0.5, 0.3, 0.2])  # of the cases that are of no rare class
+_COMMON_SHARES = np.array([0.5, 0.3, 0.2])  # of the cases that are of no rare class
 
 
 def promises() -> Iterator[Promise]:
@@ -29,7 +29,7 @@ def promises() -> Iterator[Promise]:
 
 
 def _row(rng: Rng, figure: Figure, truth: Floats, hard: Floats, better: float) -> Floats:
-    """What a row finds: wrong mostly where it is hard. better: how much less often."""
+    """Draw the labels of a row: wrong mostly in hard cases. better: how much less often."""
     if figure in OF_SCORES:
         scores = rng.normal(1.2 * truth + 0.6 * (hard - 0.5) - 0.3, 0.6 - 2 * better)
         return np.asarray(1 / (1 + np.exp(-3 * (scores - 0.5))))
@@ -45,7 +45,7 @@ def _pair(rng: Rng, figure: Figure, share: float, cases: int) -> FigureRows:
     """Two rows, the second better. share: of the cases that are of the rare class."""
     hard = rng.random(cases)
     if figure in OF_CLASSES:
-        truth = rng.choice(4, cases, p=[*_OTHERS * (1 - share), share])
+        truth = rng.choice(4, cases, p=[*_COMMON_SHARES * (1 - share), share])
     else:
         truth = (rng.random(cases) < share).astype(np.int64)
     rows = [_row(rng, figure, truth, hard, better) for better in (0.0, 0.05)]
@@ -54,7 +54,7 @@ def _pair(rng: Rng, figure: Figure, share: float, cases: int) -> FigureRows:
 
 @cache
 def _true(figure: Figure, share: float) -> tuple[float, float]:
-    """The figures of all cells that there could be."""
+    """Return the figures of the whole population of cells."""
     rows = _pair(np.random.default_rng(7), figure, share, _TRULY).rows
     first, second = (float(contributions(figure, *row).mean()) for row in rows)
     return first, second
@@ -85,7 +85,7 @@ def _figures() -> Iterator[Promise]:
             return hits, of
 
         size = f"{rare} of {cases:,} cases are of the class"
-        bounds = {"at_least": LEAST, "at_most": MOST}
+        bounds = {"at_least": LOW, "at_most": HIGH}
         yield Promise("intervals of figures over few cases of a class cover", figure, size, covered, runs=500, **bounds)
         claim = "intervals of differences of figures over few cases of a class cover"
         yield Promise(claim, figure, size, apart, runs=500, **bounds)
@@ -102,9 +102,9 @@ def _agreement() -> Iterator[Promise]:
             for _ in range(runs):
                 truth = (rng.random(cases) < 0.95).astype(float)
                 ratings = np.where(rng.random((3, cases)) < right, truth, 1 - truth)
-                for found in (cohens_kappa(ratings[0], ratings[1]), krippendorffs_alpha(ratings)):
-                    of += np.isfinite(found.interval[0])
-                    hits += found.interval[0] <= true <= found.interval[1]
+                for agreement in (cohens_kappa(ratings[0], ratings[1]), krippendorffs_alpha(ratings)):
+                    of += np.isfinite(agreement.interval[0])
+                    hits += agreement.interval[0] <= true <= agreement.interval[1]
             return hits, of
 
         yield Promise(
@@ -112,6 +112,6 @@ def _agreement() -> Iterator[Promise]:
             f"95% pass, raters are right in {right:.0%}",
             f"{cases:,} units",
             covered,
-            at_least=LEAST,
+            at_least=LOW,
             runs=300,
         )

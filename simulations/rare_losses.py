@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from simulations.promises import Promise, counted
 from wtb.analysis.comparison.regressions import Question, answer
+from wtb.analysis.judge_rows import labelled_mean
 from wtb.analysis.statistics import Design, Floats, compare
-from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 
 Rng = np.random.Generator
 STAR = "rare large losses: a false * or star for small gains"
@@ -37,9 +37,9 @@ def _stars() -> Iterator[Promise]:
 
             def claims(rng: Rng, cases: int = cases, design: tuple[float, float, float] = (often, rare, share)) -> bool:
                 scores = np.stack([np.full(cases, 0.0), _mostly(rng, cases, *design)])
-                found = compare(scores, Design(baseline=0, ends=(-0.5, 0.5) if design[1] > -0.6 else (-1.0, 0.0)))
-                p, delta = found.rows[1].p_adjusted, found.rows[1].delta or 0.0
-                return (p is not None and p < 0.05 and delta > 0) or (found.clear and found.best == 1)
+                comparison = compare(scores, Design(baseline=0, ends=(-0.5, 0.5) if design[1] > -0.6 else (-1.0, 0.0)))
+                p, delta = comparison.rows[1].p_adjusted, comparison.rows[1].delta or 0.0
+                return (p is not None and p < 0.05 and delta > 0) or (comparison.clear and comparison.best == 1)
 
             situation = f"{often:+.2f} mostly, {rare:+.2f} in {share:.0%}"
             yield Promise(STAR, situation, f"{cases} cases", counted(claims), None, 0.05, 1_000)
@@ -51,14 +51,14 @@ def _verdicts() -> Iterator[Promise]:
         for cases in (20, 30, 50, 100):
             design = often, rare, share
 
-            def told(
+            def is_regression(
                 rng: Rng, cases: int = cases, wrong: str = wrong, design: tuple[float, float, float] = design
             ) -> bool:
                 question = Question(_mostly(rng, cases, *design)[None], span=1.0)
                 return answer({"m": question})["m"].rows[0].verdict == wrong
 
             situation = f"{often:+.2f} mostly, {rare:+.2f} in {share:.0%}: {wrong}"
-            yield Promise(VERDICT, situation, f"{cases} cases", counted(told), None, 0.05, 1_000)
+            yield Promise(VERDICT, situation, f"{cases} cases", counted(is_regression), None, 0.05, 1_000)
 
 
 def _labels() -> Iterator[Promise]:

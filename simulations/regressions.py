@@ -27,7 +27,7 @@ def promises() -> Iterator[Promise]:
 
 
 def _share(verdict: str, draw: Draw, pools: list[list[int]]) -> Count:
-    """How often two sweeps come to a verdict."""
+    """Count how often two sweeps reach a verdict."""
 
     def count(rng: Rng, runs: int) -> tuple[int, int]:
         hits = 0

@@ -1,4 +1,4 @@
-"""pass@k and pass^k over cases of unequal difficulty: what intervals cover, and whether equal rows differ."""
+"""pass@k and pass^k over cases of unequal difficulty: coverage of intervals, and false differences of equal rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from simulations.promises import Promise
 from wtb.analysis.statistics import Design, Floats, compare
-from wtb.analysis.statistics.figures.repeats import over_repeats
-from wtb.core.scoring.passes import Kind, Passes
+from wtb.analysis.statistics.row_figures import over_repeats
+from wtb.core.scoring.measure import Kind, Passes
 
 Rng = np.random.Generator
 _REPEATS = 5
@@ -25,7 +25,7 @@ def promises() -> Iterator[Promise]:
 
 
 def _rates(rng: Rng, cases: int) -> Floats:
-    """How often each case passes: some hardly ever, some nearly always."""
+    """Draw the pass rate of each case: some near 0, some near 1."""
     return rng.beta(1.0, 0.7, cases)
 
 
@@ -53,8 +53,8 @@ def _of(passes: Passes, cases: int) -> Iterator[Promise]:
         return hits, of
 
     def starred(rng: Rng, runs: int) -> tuple[int, int]:
-        found = (compare(_pair(rng, passes, cases), Design(baseline=0, seed=run)) for run in range(runs))
-        return sum(one.rows[1].p is not None and one.rows[1].p < 0.05 for one in found), runs
+        comparisons = (compare(_pair(rng, passes, cases), Design(baseline=0, seed=run)) for run in range(runs))
+        return sum(comparison.rows[1].p is not None and comparison.rows[1].p < 0.05 for comparison in comparisons), runs
 
     yield Promise("intervals of pass@k and pass^k cover", str(passes), size, covered, at_least=0.93, runs=400)
     yield Promise(

@@ -10,10 +10,10 @@ import numpy as np
 
 from simulations.promises import Promise, seed_from
 from wtb.analysis.statistics import Design, Floats, compare
-from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences, row_intervals
-from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, contributions
+from wtb.analysis.statistics.class_intervals import FigureDifferences, differences, row_intervals
 from wtb.analysis.statistics.paired import paired_tests
-from wtb.core.scoring.figures import FIGURES, OF_CLASSES, OF_SCORES, Figure
+from wtb.analysis.statistics.row_figures import FigureRows, RowCells, contributions
+from wtb.core.scoring.measure import FIGURES, OF_CLASSES, OF_SCORES, Figure
 
 Rng = np.random.Generator
 COVERS = 0.925
@@ -33,20 +33,20 @@ def promises() -> Iterator[Promise]:
 
 
 def _truth(rng: Rng, figure: Figure, cases: int, rare: bool = False) -> Any:
-    """What is expected of each case, and how hard it is, which rows have in common. rare: so are some classes."""
+    """Draw the expected label and the difficulty of each case, which rows share. rare: some classes are rare."""
     hard = rng.random(cases)
     if figure in OF_CLASSES:
         return rng.choice(4, cases, p=_RARE if rare else _SHARES), hard
     return (rng.random(cases) < (0.1 if rare else 0.3)).astype(int), hard
 
 
-def _found(rng: Rng, figure: Figure, truth: Any, hard: Floats, better: float = 0.0) -> Floats:
-    """What a row finds: wrong mostly where it is hard."""
+def _predicted(rng: Rng, figure: Figure, truth: Any, hard: Floats, better: float = 0.0) -> Floats:
+    """Draw the labels of a row: wrong mostly in hard cases."""
     return _found_by(rng, figure, truth, hard, (_RIGHT + better, 0.7 + better, 0.9 + better), better)
 
 
 def _found_by(rng: Rng, figure: Figure, truth: Any, hard: Floats, right: Any, better: float = 0.0) -> Floats:
-    """The same. right: how often it is, by class; of one class, where it is that, and where it is not."""
+    """Draw the labels of a row. right: its accuracy by class; of one class, inside and outside of it."""
     if figure in OF_SCORES:
         scores = rng.normal(0.8 * truth + 0.6 * (hard - 0.5), 0.6 - better)
         return np.asarray(1 / (1 + np.exp(-3 * (scores - 0.5))))
@@ -59,14 +59,14 @@ def _found_by(rng: Rng, figure: Figure, truth: Any, hard: Floats, right: Any, be
 
 @cache
 def _as_good(figure: Figure) -> float:
-    """How often a row is right that has the figure of others in another way: it finds more, and is wrong elsewhere."""
+    """Return the accuracy of a row with the same figure in another way: it finds more, and errs elsewhere."""
     low, high = 0.0, 1.0
     for _ in range(14):
         middle = (low + high) / 2
         rng = np.random.default_rng(7)
         truth, hard = _truth(rng, figure, _TRULY)
-        found = _found_by(rng, figure, truth, hard, _other(middle))
-        is_low = contributions(figure, truth, found, np.arange(_TRULY)).mean() < _true(figure)
+        predicted = _found_by(rng, figure, truth, hard, _other(middle))
+        is_low = contributions(figure, truth, predicted, np.arange(_TRULY)).mean() < _true(figure)
         low, high = (middle, high) if is_low else (low, middle)
     return middle
 
@@ -78,7 +78,7 @@ def _other(by: float) -> Any:
 def _two_rows(rng: Rng, figure: Figure, cases: int, kind: str) -> FigureRows:
     """Two rows whose figures are equal. kind: `rare` classes, or the second is as good in `another` way."""
     truth, hard = _truth(rng, figure, cases, kind == "rare")
-    rows = [_found(rng, figure, truth, hard) for _ in range(2)]
+    rows = [_predicted(rng, figure, truth, hard) for _ in range(2)]
     if kind == "another":
         rows[1] = _found_by(rng, figure, truth, hard, _other(_as_good(figure)))
     columns = np.arange(cases)
@@ -86,7 +86,7 @@ def _two_rows(rng: Rng, figure: Figure, cases: int, kind: str) -> FigureRows:
 
 
 def _table(rows: FigureRows) -> Floats:
-    """What cases contribute to the figures of rows."""
+    """Return the contributions of cases to the figures of rows."""
     return np.array([contributions(rows.figure, *row) for row in rows.rows])
 
 
@@ -95,17 +95,17 @@ def _repeated(rng: Rng, figure: Figure, cases: int, repeats: int, better: float 
     truth, hard = _truth(rng, figure, cases)
     every, its = np.repeat(truth, repeats), np.repeat(hard, repeats)
     numbers = np.repeat(np.arange(cases), repeats)
-    rows = [RowCells(every, _found(rng, figure, every, its, by), numbers) for by in (0.0, better)]
+    rows = [RowCells(every, _predicted(rng, figure, every, its, by), numbers) for by in (0.0, better)]
     return FigureRows(figure, rows, cases)
 
 
 @cache
 def _true(figure: Figure, better: float = 0.0) -> float:
-    """The figure of all cells that there could be."""
+    """Return the figure of the whole population of cells."""
     rng = np.random.default_rng(7)
     truth, hard = _truth(rng, figure, _TRULY)
-    found = _found(rng, figure, truth, hard, better)
-    return float(contributions(figure, truth, found, np.arange(_TRULY)).mean())
+    predicted = _predicted(rng, figure, truth, hard, better)
+    return float(contributions(figure, truth, predicted, np.arange(_TRULY)).mean())
 
 
 def _intervals() -> Iterator[Promise]:
@@ -117,8 +117,8 @@ def _intervals() -> Iterator[Promise]:
             ) -> tuple[int, int]:
                 true = _true(figure)
                 ends = np.vstack([row_intervals(_repeated(rng, figure, cases, repeats).part([0])) for _ in range(runs)])
-                known = np.isfinite(ends[:, 0])
-                return int(((ends[:, 0] <= true) & (true <= ends[:, 1])).sum()), int(known.sum())
+                finite = np.isfinite(ends[:, 0])
+                return int(((ends[:, 0] <= true) & (true <= ends[:, 1])).sum()), int(finite.sum())
 
             yield Promise(
                 "intervals of figures over all cells of a row cover",
@@ -165,13 +165,13 @@ def _seen(figure: Figure, cases: int, kind: str, words: str) -> Promise:
         hits = of = 0
         for start in range(0, runs, _AT_ONCE):
             rows = [_two_rows(rng, figure, cases, kind) for _ in range(min(_AT_ONCE, runs - start))]
-            tables = [_table(one) for one in rows]
+            tables = [_table(row) for row in rows]
             differences = np.array([second - first for first, second in tables])
-            swaps, none = np.vstack([one.swaps(1, [0]) for one in rows]), np.full((len(rows), 2), np.nan)
+            swaps, none = np.vstack([table_.swaps(1, [0]) for table_ in rows]), np.full((len(rows), 2), np.nan)
             figures = FigureDifferences(swaps, none, none)
             tested = paired_tests(differences, seed=seed_from(rng), figures=figures)
-            hits += sum(one.p is not None and one.p < 0.05 for one in tested)
-            of += sum(one.p is not None for one in tested)
+            hits += sum(test.p is not None and test.p < 0.05 for test in tested)
+            of += sum(test.p is not None for test in tested)
         return hits, of
 
     claim = "a difference is seen between equal figures over all cells of a row"

@@ -1,4 +1,4 @@
-"""Sequences for a running sweep whose scores have no declared bounds: a person looks after every ten cases."""
+"""Sequences for a running sweep whose scores have no declared bounds: a user looks after every ten cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from simulations.promises import Promise
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.sequential.anytime import asymptotic
+from wtb.analysis.statistics.anytime import asymptotic
 
 Rng = np.random.Generator
 Draw = Callable[[Rng, tuple[int, int]], Floats]

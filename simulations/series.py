@@ -12,7 +12,7 @@ from simulations.promises import Promise, counted, seed_from
 from wtb.analysis.comparison.regressions import Question, answer, of_sweep
 from wtb.analysis.comparison.verdicts import WORSE
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.sequential.nights import BASELINE, FIRST, JOINING, night_tests
+from wtb.analysis.statistics.anytime import BASELINE, FIRST, JOINING, night_tests
 
 Rng = np.random.Generator
 Sweep = Callable[[float], Floats]  # how much worse it is than at first -> its scores
@@ -52,21 +52,21 @@ def alarms(
         nightly: Whether nights are a series; else each is compared with the baseline alone, at 5%.
     """
     first = max((sweep(0.0) for _ in range(best_of)), key=lambda scores: float(scores.mean()))
-    baseline, block, nights, found = first, [first], list[Floats](), list[bool]()
+    baseline, block, nights, alarms_so_far = first, [first], list[Floats](), list[bool]()
     for fall in falls:
         tonight = sweep(fall)
         nights.append(tonight)
-        level = 0.05 if not nightly else BASELINE if found else FIRST
+        level = 0.05 if not nightly else BASELINE if alarms_so_far else FIRST
         is_alarm = _is_worse(rng, baseline, tonight, level)
         if nightly:
             tests = night_tests(block, nights)
             is_alarm |= any(test.is_fall for part in tests for test in part)
-        found.append(is_alarm)
+        alarms_so_far.append(is_alarm)
         if updates and not is_alarm:
             baseline = tonight
-        if not is_alarm and len(block) <= JOINING and len(found) == len(block):
+        if not is_alarm and len(block) <= JOINING and len(alarms_so_far) == len(block):
             block.append(nights.pop())
-    return found
+    return alarms_so_far
 
 
 def _is_worse(rng: Rng, before: Floats, after: Floats, level: float) -> bool:

@@ -1,4 +1,4 @@
-"""Promises held against whole sweeps: run by the engine, their prefixes really shared, read from the matrix."""
+"""Promises checked against whole sweeps: run by the engine, with shared prefixes, read from the matrix."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def promises() -> Iterator[Promise]:
 
 
 def _workflow(seed: int) -> Workflow:
-    made = Workflow("prefixes")
+    workflow = Workflow("prefixes")
 
-    @made.node
+    @workflow.node
     def first(state: dict[str, Any], ctx: Context, *, kind: str = "a") -> dict[str, Any]:
         return {"luck": random.Random(f"{seed} {ctx.case.id} {kind}").gauss(0.0, 1.0)}
 
-    @made.node
+    @workflow.node
     def last(state: dict[str, Any], *, gain: float = 0.0) -> dict[str, Any]:
         return {"score": state["luck"] + gain}
 
     first.variant("b", kind="b")
     last.variant("more", gain=0.1)
-    made.entry(first)
-    made.edge(first, last)
-    made.edge(last, END)
-    return made
+    workflow.entry(first)
+    workflow.edge(first, last)
+    workflow.edge(last, END)
+    return workflow
 
 
 @evaluator(better="higher")
@@ -50,7 +50,7 @@ def score(case: Any, result: Any) -> float:
 
 
 def _clear(rng: np.random.Generator, runs: int) -> tuple[int, int]:
-    """How often a single combination is called clearly best, of which there are two."""
+    """Count how often one combination is called clearly best although there are two."""
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="wtb-simulated-") as folder:
         for number in itertools.islice(itertools.count(), runs):

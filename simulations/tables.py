@@ -1,4 +1,4 @@
-"""What came out, as Markdown: a table for each promise, a row for each situation, a column for each size."""
+"""The figures as Markdown: a table for each promise, a row for each situation, a column for each size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from simulations.promises import Found, Promise
 
-PAGE, FIGURES = Path("docs/statistics.md"), Path("simulations/figures.md")
+PAGE, FIGURES = Path("docs/simulated.md"), Path("simulations/figures.md")
 
 # The summary of the page: what is claimed, and the claims whose figures it takes together.
 OVERVIEW = (
@@ -143,83 +143,88 @@ ON_THE_PAGE = (
 BEGIN, END = "<!-- simulated -->", "<!-- end of simulated -->"
 
 
-def render(found: Sequence[Found], share: float = 1.0) -> str:
-    """Tables of percentages; a dash where nothing was simulated, bold where a bound is broken."""
-    counts = [one.of for one in found if one.of]
+def render(figures: Sequence[Found], share: float = 1.0) -> str:
+    """Return tables of percentages: a dash means not simulated, bold means a broken bound."""
+    counts = [figure.of for figure in figures if figure.of]
     part = "" if share == 1 else f" (`--share {share:g}` of those of `make simulate`)"
-    runs = f"{len(found):,} figures, each of {min(counts):,} to {max(counts):,} observations{part}." if counts else ""
-    return _joined([runs, *(_table(found, claim) for claim in dict.fromkeys(one.promise.claim for one in found))])
+    runs = f"{len(figures):,} figures, each of {min(counts):,} to {max(counts):,} observations{part}." if counts else ""
+    return _joined(
+        [runs, *(_table(figures, claim) for claim in dict.fromkeys(figure.promise.claim for figure in figures))]
+    )
 
 
-def summary(found: Sequence[Found]) -> str:
-    """The tables of the page: the range of each promise, and what a reader decides by."""
-    claims = [claim for claim in ON_THE_PAGE if any(one.promise.claim == claim for one in found)]
-    return _joined([_overview(found), *(_table(found, claim) for claim in claims)])
+def summary(figures: Sequence[Found]) -> str:
+    """Return the tables of the page: the range of each promise, and the most important claims."""
+    claims = [claim for claim in ON_THE_PAGE if any(figure.promise.claim == claim for figure in figures)]
+    return _joined([_overview(figures), *(_table(figures, claim) for claim in claims)])
 
 
 def _joined(parts: Sequence[str]) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _table(found: Sequence[Found], claim: str) -> str:
-    rows = [one for one in found if one.promise.claim == claim]
-    sizes = list(dict.fromkeys(one.promise.size for one in rows))
-    head = f"| {claim}, % ({_asked(rows)}) | " + " | ".join(sizes) + " |"
+def _table(figures: Sequence[Found], claim: str) -> str:
+    rows = [figure for figure in figures if figure.promise.claim == claim]
+    sizes = list(dict.fromkeys(figure.promise.size for figure in rows))
+    head = f"| {claim}, % ({_bound(rows)}) | " + " | ".join(sizes) + " |"
     lines = [head, "| --- " + "| ---: " * len(sizes) + "|"]
-    for situation in dict.fromkeys(one.promise.situation for one in rows):
-        shares = {one.promise.size: one for one in rows if one.promise.situation == situation}
+    for situation in dict.fromkeys(figure.promise.situation for figure in rows):
+        shares = {figure.promise.size: figure for figure in rows if figure.promise.situation == situation}
         lines.append(f"| {situation} | " + " | ".join(_percent(shares.get(size)) for size in sizes) + " |")
     return "\n".join(lines)
 
 
-def _overview(found: Sequence[Found]) -> str:
+def _overview(every_figure: Sequence[Found]) -> str:
     """The lowest and the highest figure of each promise, with its bound."""
     lines = ["| % of simulated sweeps | measured | bound | without a bound |", "| --- | --- | --- | --- |"]
     for promised, claims in OVERVIEW:
-        figures = [one for one in found if one.promise.claim in claims and one.of]
+        figures = [figure for figure in every_figure if figure.promise.claim in claims and figure.of]
         if not figures:
             continue
-        bound = [one for one in figures if one.promise.has_bound]
-        rest = [one for one in figures if one not in bound]
-        lines.append(f"| {promised} | {_range(bound)} | {_asked(bound)} | {_range(rest)} |")
+        bound = [figure for figure in figures if figure.promise.has_bound]
+        rest = [figure for figure in figures if figure not in bound]
+        lines.append(f"| {promised} | {_range(bound)} | {_bound(bound)} | {_range(rest)} |")
     return "\n".join(lines)
 
 
-def _range(found: Sequence[Found]) -> str:
-    """From the lowest to the highest share, in percent; empty where there is none."""
-    if not found:
+def _range(figures: Sequence[Found]) -> str:
+    """Return the lowest to the highest share, in percent; empty if there is none."""
+    if not figures:
         return ""
-    low, high = (f"{100 * end(one.share for one in found):.1f}" for end in (min, max))
+    low, high = (f"{100 * end(figure.share for figure in figures):.1f}" for end in (min, max))
     return low if low == high else f"{low} to {high}"
 
 
-def partly(chosen: Sequence[Promise], known: Sequence[Promise]) -> list[str]:
-    """The lines and tables of which only some promises were chosen, so that they cannot be written."""
-    kept = {one.claim for one in known if one not in chosen}
-    found = [*((promised, set(claims)) for promised, claims in OVERVIEW), *((one.claim, {one.claim}) for one in known)]
-    claimed = {one.claim for one in chosen}
-    return [promised for promised, claims in found if claims & claimed and claims & kept]
+def partly(promises: Sequence[Promise], all_promises: Sequence[Promise]) -> list[str]:
+    """Return the lines and tables of which only some promises were selected, so that they cannot be written."""
+    left_out = {promise.claim for promise in all_promises if promise not in promises}
+    claims_by_text = [
+        *((promised, set(claims)) for promised, claims in OVERVIEW),
+        *((promise.claim, {promise.claim}) for promise in all_promises),
+    ]
+    claimed = {promise.claim for promise in promises}
+    return [promised for promised, claims in claims_by_text if claims & claimed and claims & left_out]
 
 
 def _merged(before: str, text: str) -> str:
-    """Tables with those of some promises written anew: whole ones by their heading, of the overview its lines."""
+    """Return tables with those of some promises replaced: whole ones by heading, of the overview its lines."""
     tables = {table.partition("%")[0]: table for table in text.strip().split("\n\n")}
     overview = next((table for table in tables.values() if table.startswith("| % of")), "")
     lines = {line.split("|")[1]: line for line in overview.splitlines()[2:]}
-    found = []
+    merged = []
     for table in before.strip().split("\n\n"):
         if table.startswith("| % of"):
             anew = (lines.get(line.split("|")[1], line) for line in table.splitlines())
-            found.append("\n".join(anew))
+            merged.append("\n".join(anew))
         else:
-            found.append(tables.get(table.partition("%")[0], table))
-    known = {table.partition("%")[0] for table in before.strip().split("\n\n")}
-    new = [table for heading, table in tables.items() if table.startswith("|") and heading not in known]
-    return "\n\n".join([*found, *new]) + "\n"
+            merged.append(tables.get(table.partition("%")[0], table))
+    known_headings = {table.partition("%")[0] for table in before.strip().split("\n\n")}
+    new = [table for heading, table in tables.items() if table.startswith("|") and heading not in known_headings]
+    return "\n\n".join([*merged, *new]) + "\n"
 
 
 def replace(page: Path, text: str, *, whole: bool) -> None:
-    """Put the tables between the marks of a page. whole: all of them, else in the place of their like."""
+    """Put the tables between the marks of a page. whole: replace all, else only those with the same heading."""
     before, begin, rest = page.read_text().partition(BEGIN)
     tables, end, after = rest.partition(END)
     if not begin or not end:
@@ -229,15 +234,15 @@ def replace(page: Path, text: str, *, whole: bool) -> None:
     page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
 
 
-def _asked(rows: Sequence[Found]) -> str:
-    low = dict.fromkeys(one.promise.at_least for one in rows if one.promise.at_least is not None)
-    high = dict.fromkeys(one.promise.at_most for one in rows if one.promise.at_most is not None)
-    bounds = [f"at least {100 * value:g}" for value in low] + [f"at most {100 * value:g}" for value in high]
+def _bound(figures: Sequence[Found]) -> str:
+    low = dict.fromkeys(figure.promise.at_least for figure in figures if figure.promise.at_least is not None)
+    high = dict.fromkeys(figure.promise.at_most for figure in figures if figure.promise.at_most is not None)
+    bounds = [f"at least {100 * share:g}" for share in low] + [f"at most {100 * share:g}" for share in high]
     return ", ".join(bounds) or "no bound"
 
 
-def _percent(found: Found | None) -> str:
-    if found is None or math.isnan(found.share):
+def _percent(figure: Found | None) -> str:
+    if figure is None or math.isnan(figure.share):
         return "–"
-    text = f"{100 * found.share:.1f}" + ("" if found.promise.has_bound else "\\*")
-    return f"**{text}**" if found.broken else text
+    text = f"{100 * figure.share:.1f}" + ("" if figure.promise.has_bound else "\\*")
+    return f"**{text}**" if figure.broken else text

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-MOST = 10  # more than that is no matter of a busy machine; what is really broken fails alone, too
+MAX_FAILED = 10  # more than that is no matter of a busy machine; what is really broken fails alone, too
 CACHE = Path(".pytest_cache/v")
 STATUS = "wtb/exit_status"  # in the cache: how the last run ended, as tests/conftest.py notes it
 
 
 def last(name: str) -> Any:
-    """What pytest's cache has under a name; None where there is none."""
+    """Return the value of a name in pytest's cache; None if there is none."""
     path = CACHE / name
     return json.loads(path.read_text()) if path.exists() else None
 
@@ -29,8 +29,8 @@ def main() -> int:
     if last(STATUS) != pytest.ExitCode.TESTS_FAILED:
         print("the last run did not come to its end: nothing is tried again", file=sys.stderr)
         return 1
-    if not 0 < len(failed) <= MOST:
-        print(f"{len(failed)} tests failed: none is tried again; at most {MOST} would be", file=sys.stderr)
+    if not 0 < len(failed) <= MAX_FAILED:
+        print(f"{len(failed)} tests failed: none is tried again; at most {MAX_FAILED} would be", file=sys.stderr)
         return 1
     code = subprocess.run([sys.executable, "-m", "pytest", "-v", *failed], check=False).returncode
     if code == 0:

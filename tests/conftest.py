@@ -16,7 +16,8 @@ Fixtures that everybody may ask for, each in its file of support/:
     cluster.py    workers, schedulers and a broker of the test's own, to be killed: `cluster`, `make_cluster`
 
 Commands and node processes are forks of processes that have imported everything (forkserver.py). A mark asks for other
-node processes: `nodes("langgraph")` for those that know LangGraph, `nodes("started")` for those that users get.
+node processes: `nodes("langgraph")` for those that know LangGraph, `nodes("clients")` for those that know clients of
+models and of MCP servers, `nodes("started")` for those that users get.
 
 Each process of a run has one PostgreSQL. Tests of a module that share one of its fixtures run in one process.
 """
@@ -40,7 +41,7 @@ from hypothesis import HealthCheck, settings
 from tests import again
 from tests.support import forkserver
 from wtb.config import credentials
-from wtb.config.garbage import start_collecting
+from wtb.config.distribution import start_collecting
 
 # What is imported and collected stays until the end: looking through it for garbage took a fifth of the collection.
 gc.disable()
@@ -73,21 +74,21 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Say where the node processes of a test come from, before its fixtures start any."""
-    asked = item.get_closest_marker("nodes")
-    kind = asked.args[0] if asked else "plain"
+    mark = item.get_closest_marker("nodes")
+    kind = mark.args[0] if mark else "plain"
     forkserver.fork_nodes(None if kind == "started" or "faults" in item.path.parts else kind)
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave to `make test-all` what repeats a test on the other database, but in store/, which is about them."""
-    for item in items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
+    for test in items:
+        params = test.callspec.params if hasattr(test, "callspec") else {}
         kind = params.get("prepared_url") or params.get("database_url")
-        if kind and "store" not in item.path.parts:
-            drawn = DATABASES[zlib.crc32(item.nodeid.replace(kind, "").encode()) % len(DATABASES)]
+        if kind and "store" not in test.path.parts:
+            drawn = DATABASES[zlib.crc32(test.nodeid.replace(kind, "").encode()) % len(DATABASES)]
             if kind != drawn:
-                item.add_marker(pytest.mark.slow)
+                test.add_marker(pytest.mark.slow)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -113,14 +114,14 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(tryfirst=True)  # before xdist reports the tests
 def pytest_collection_finish(session: pytest.Session) -> None:
     start_collecting()
-    given = getattr(session.config, "workerinput", {})
-    if given.get("workerid") == "gw0":
-        found = {item.nodeid: str(item.path) for item in session.items if _shares_a_fixture(item)}
-        Path(given["groups"]).write_text(json.dumps(found), "utf-8")
+    settings = getattr(session.config, "workerinput", {})
+    if settings.get("workerid") == "gw0":
+        groups = {test.nodeid: str(test.path) for test in session.items if _shares_a_fixture(test)}
+        Path(settings["groups"]).write_text(json.dumps(groups), "utf-8")
 
 
-def _shares_a_fixture(item: Any) -> bool:
-    fixtures = (fixture for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found)
+def _shares_a_fixture(test: Any) -> bool:
+    fixtures = (fixture for definitions in test._fixtureinfo.name2fixturedefs.values() for fixture in definitions)
     return any(fixture.scope == "module" for fixture in fixtures)
 
 
@@ -144,13 +145,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return str(self._group_of.get(nodeid, nodeid))
 
         def remove_node(self, node: Any) -> str | None:
-            """What ended its process runs no second time, and what had run is not handed out again."""
-            given = self.assigned_work[node].items()
-            left = {scope: [test for test, done in tests.items() if not done] for scope, tests in given}
-            pending = [test for tests in left.values() for test in tests]
+            """Drop the test that ended its process, and hand out again only the tests that had not run."""
+            scopes = self.assigned_work[node].items()
+            unfinished = {scope: [test for test, done in tests.items() if not done] for scope, tests in scopes}
+            pending = [test for tests in unfinished.values() for test in tests]
             crashed = pending[0] if pending else None
-            kept = {scope: {test: False for test in tests if test != crashed} for scope, tests in left.items()}
-            self.assigned_work[node] = {scope: tests for scope, tests in kept.items() if tests}
+            rest = {scope: {test: False for test in tests if test != crashed} for scope, tests in unfinished.items()}
+            self.assigned_work[node] = {scope: tests for scope, tests in rest.items() if tests}
             super().remove_node(node)
             return crashed
 
@@ -173,5 +174,5 @@ def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one test has a process keep is not the next one's: it would use the other's database."""
-    monkeypatch.setattr(credentials, "_kept", {})
+    """Forget the credentials that a test stored: the next one would use the wrong database."""
+    monkeypatch.setattr(credentials, "_credentials", {})

@@ -39,7 +39,7 @@ DRAW = "async ([id, text, style]) => { mermaid.initialize(style); return (await 
 
 
 def source_mark(source: str) -> str:
-    """What the picture of a diagram ends with, so that a test sees whether it shows the present source."""
+    """Return the last line of a diagram's picture, which tests compare with the present source."""
     return f"<!-- source: {hashlib.sha256(source.encode()).hexdigest()} -->"
 
 
@@ -65,11 +65,11 @@ def draw_diagrams(browser: Browser) -> None:
 def serving(folder: Path, environment: Mapping[str, str] = os.environ) -> Iterator[str]:
     """The address of a server of what a folder has."""
     command = [sys.executable, "-m", "wtb", "serve", "--run", "--port", "0"]
-    given = {**environment, "WTB_SERVER_TOKEN": TOKEN}
-    with subprocess.Popen(command, cwd=folder, env=given, stderr=subprocess.PIPE, text=True) as server:
+    variables = {**environment, "WTB_SERVER_TOKEN": TOKEN}
+    with subprocess.Popen(command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
-            yield next(found[1] for line in server.stderr if (found := re.search(r"at (http://\S+)/api/v1", line)))
+            yield next(match[1] for line in server.stderr if (match := re.search(r"at (http://\S+)/api/v1", line)))
         finally:
             server.terminate()
 
@@ -93,9 +93,9 @@ def settle(page: Page) -> None:
     page.mouse.move(0, 0)
 
 
-def take(page: Page, name: str, element: Locator | None = None) -> None:
+def take(page: Page, name: str, locator: Locator | None = None) -> None:
     """Keep what is seen, or an element of it."""
-    (element or page).screenshot(path=DIAGRAMS / f"page-{name}.png")
+    (locator or page).screenshot(path=DIAGRAMS / f"page-{name}.png")
 
 
 def take_help_desk(browser: Browser) -> None:

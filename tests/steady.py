@@ -30,16 +30,16 @@ PROCESSES = 4
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that wait for nothing: this module is a plugin of the rounds, too."""
-    left_out = [item for item in items if not waits(item)]
+    left_out = [test for test in items if not waits(test)]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if waits(item)]
+    items[:] = [test for test in items if waits(test)]
 
 
-def waits(item: Any) -> bool:
-    """Whether a test, a fixture that it uses or what these call of the tests waits for anything."""
-    fixtures = [fixture.func for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found]
+def waits(test: Any) -> bool:
+    """Return whether a test, a fixture that it uses or a function of the tests that these call waits for anything."""
+    fixtures = [fixture.func for definitions in test._fixtureinfo.name2fixturedefs.values() for fixture in definitions]
     seen: set[types.CodeType] = set()
-    return any(_calls_a_wait(function, seen) for function in [item.function, *fixtures])
+    return any(_calls_a_wait(function, seen) for function in [test.function, *fixtures])
 
 
 def _calls_a_wait(function: Any, seen: set[types.CodeType]) -> bool:
@@ -51,13 +51,13 @@ def _calls_a_wait(function: Any, seen: set[types.CodeType]) -> bool:
     names = set(_names(code))
     if names & WAITS:
         return True
-    known = [function.__globals__.get(name) for name in names]
+    functions = [function.__globals__.get(name) for name in names]
     # Of what type a fixture is stands in annotations only: any class that the module knows may be meant.
     ours = [
-        one for one in function.__globals__.values() if isinstance(one, type) and one.__module__.startswith("tests.")
+        cls for cls in function.__globals__.values() if isinstance(cls, type) and cls.__module__.startswith("tests.")
     ]
-    methods = [vars(one)[name] for one in ours for name in names & vars(one).keys()]
-    return any(_calls_a_wait(called, seen) for called in [*known, *methods] if callable(called))
+    methods = [vars(cls)[name] for cls in ours for name in names & vars(cls).keys()]
+    return any(_calls_a_wait(called, seen) for called in [*functions, *methods] if callable(called))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -80,7 +80,7 @@ def busy() -> Iterator[None]:
 
 
 def run_round(paths: list[str]) -> tuple[int, list[str], int]:
-    """How many tests ran, those that failed, and the exit code of pytest."""
+    """Run one round. Returns how many tests ran, those that failed, and the exit code of pytest."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         options = ["-q", "-n", str(PROCESSES), "--dist", "loadgroup", "-m", "not slow", "-p", "tests.steady"]
@@ -93,25 +93,27 @@ def run_round(paths: list[str]) -> tuple[int, list[str], int]:
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(prog="python -m tests.steady", description="Run tests that wait on a busy machine.")
-    asked.add_argument("--times", type=int, default=30, help="rounds")
-    asked.add_argument("paths", nargs="*", help="as for pytest; all tests where none is given")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.steady", description="Run tests that wait on a busy machine."
+    )
+    parser.add_argument("--times", type=int, default=30, help="rounds")
+    parser.add_argument("paths", nargs="*", help="as for pytest; all tests where none is given")
+    options = parser.parse_args()
     failed: Counter[str] = Counter()
     with busy():
-        for number in range(1, given.times + 1):
-            ran, bad, code = run_round(given.paths)
+        for number in range(1, options.times + 1):
+            ran, bad, code = run_round(options.paths)
             if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
                 return code
             failed.update(bad)
             print(
-                f"round {number} of {given.times}: {ran} tests that wait, {len(bad)} failed",
+                f"round {number} of {options.times}: {ran} tests that wait, {len(bad)} failed",
                 *bad,
                 sep="\n  ",
                 flush=True,
             )
     for name, count in failed.most_common():
-        print(f"{count} of {given.times}: {name}")
+        print(f"{count} of {options.times}: {name}")
     return 1 if failed else 0
 
 

@@ -13,52 +13,52 @@ from wtb.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from wtb.authoring.context.node_context import Context, current_context
-    from wtb.authoring.edges import END
     from wtb.authoring.evaluation.evaluators import evaluator
     from wtb.authoring.nodes import Backoff, Node, Variant
     from wtb.authoring.workflow import Workflow
+    from wtb.authoring.workflow_facts import END
     from wtb.core.errors import FinalError, InputError, NodeError, Rejected, StateError, ToolDenied, WTBError
-    from wtb.core.scoring.reasons import Score
-    from wtb.operations.execution import start
-    from wtb.operations.handles.bench import Bench, submit
-    from wtb.operations.handles.bench import open as open
-    from wtb.operations.handles.execution import ExecutionHandle
-    from wtb.operations.handles.question import QuestionHandle
-    from wtb.operations.handles.records import ExecutionRecord, Progress, QuestionRecord, RunRecord, SweepRecord
-    from wtb.operations.handles.sweep import SweepHandle
-    from wtb.operations.sweep import Sweep
+    from wtb.core.scoring.scores import Score
+    from wtb.handles.bench import Bench, submit
+    from wtb.handles.bench import open as open
+    from wtb.handles.execution import ExecutionHandle
+    from wtb.handles.local_sweep import Sweep
+    from wtb.handles.records import ExecutionRecord, Progress, QuestionRecord, RunRecord, SweepRecord
+    from wtb.handles.start import start
+    from wtb.handles.sweep import SweepHandle
+    from wtb.handles.target import QuestionHandle
 
 # Name -> module. Looked up when first used, so that `import wtb` costs nothing and `wtb --help` stays quick.
 _HOME = {
     "Backoff": "wtb.authoring.nodes",
-    "Bench": "wtb.operations.handles.bench",
+    "Bench": "wtb.handles.bench",
     "Context": "wtb.authoring.context.node_context",
-    "END": "wtb.authoring.edges",
-    "ExecutionHandle": "wtb.operations.handles.execution",
-    "ExecutionRecord": "wtb.operations.handles.records",
+    "END": "wtb.authoring.workflow_facts",
+    "ExecutionHandle": "wtb.handles.execution",
+    "ExecutionRecord": "wtb.handles.records",
     "FinalError": "wtb.core.errors",
     "InputError": "wtb.core.errors",
     "Node": "wtb.authoring.nodes",
     "NodeError": "wtb.core.errors",
-    "Progress": "wtb.operations.handles.records",
-    "QuestionHandle": "wtb.operations.handles.question",
-    "QuestionRecord": "wtb.operations.handles.records",
+    "Progress": "wtb.handles.records",
+    "QuestionHandle": "wtb.handles.target",
+    "QuestionRecord": "wtb.handles.records",
     "Rejected": "wtb.core.errors",
-    "RunRecord": "wtb.operations.handles.records",
-    "Score": "wtb.core.scoring.reasons",
+    "RunRecord": "wtb.handles.records",
+    "Score": "wtb.core.scoring.scores",
     "StateError": "wtb.core.errors",
-    "Sweep": "wtb.operations.sweep",
-    "SweepHandle": "wtb.operations.handles.sweep",
-    "SweepRecord": "wtb.operations.handles.records",
+    "Sweep": "wtb.handles.local_sweep",
+    "SweepHandle": "wtb.handles.sweep",
+    "SweepRecord": "wtb.handles.records",
     "ToolDenied": "wtb.core.errors",
     "Variant": "wtb.authoring.nodes",
     "WTBError": "wtb.core.errors",
     "Workflow": "wtb.authoring.workflow",
     "current_context": "wtb.authoring.context.node_context",
     "evaluator": "wtb.authoring.evaluation.evaluators",
-    "open": "wtb.operations.handles.bench",
-    "start": "wtb.operations.execution",
-    "submit": "wtb.operations.handles.bench",
+    "open": "wtb.handles.bench",
+    "start": "wtb.handles.start",
+    "submit": "wtb.handles.bench",
 }
 
 # Not `open`: `from wtb import *` would put it in place of Python's own.
@@ -106,10 +106,11 @@ def __getattr__(name: str) -> Any:
 
 def _picture(workflow: Workflow) -> str:
     """Draw a workflow for a notebook. What draws it is imported then."""
-    from wtb.authoring.graph_snapshot import graph_snapshot, variant_parameters
+    from wtb.authoring.graph import graph_snapshot, variant_parameters
     from wtb.display.notebook import graph
 
-    return graph(graph_snapshot(workflow), variant_parameters(workflow))
+    facts = workflow.facts()
+    return graph(graph_snapshot(facts), variant_parameters(facts))
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from wtb.core.tree.checkpoint_store import CheckpointStore, InMemoryCheckpoints
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Position, Writer
-from wtb.core.tree.history import ExecutionHistory, NodeBoundary, RollbackCheck
+from wtb.core.tree.history import ExecutionHistory, RollbackCheck
+from wtb.core.tree.recorded_runs import NodeBoundary
 from wtb.core.values import Value
 
 __all__ = [

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from wtb.authoring.code.calling import Caller
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 from wtb.authoring.nodes import Node, Variant
 from wtb.core.errors import InputError, NodeError
 from wtb.core.questions import Answer, Answers, place
 from wtb.core.serialization.codec import decode, encode
-from wtb.core.tree.checkpoints import Position, shown
-from wtb.core.values import Value
+from wtb.core.tree.checkpoints import Position, visible_state
+from wtb.core.values import Params, State, Value
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Root, Settings, Task, engine_of
-from wtb.operations.sweep import Sweep
+from wtb.handles.local_sweep import Sweep
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
@@ -28,7 +28,7 @@ __all__ = ["Answer", "CellResult", "ScoredCase", "run_cell", "run_node", "stub"]
 
 
 def stub(
-    node: Node, *, returns: Mapping[str, Any] | None = None, raises: BaseException | None = None, name: str = "stub"
+    node: Node, *, returns: State | None = None, raises: BaseException | None = None, name: str = "stub"
 ) -> Variant:
     """Add a variant that returns the same update each time, or raises.
 
@@ -60,7 +60,7 @@ def stub(
     if name in node.variants:
         raise InputError(f"node {node.name!r} has a variant {name!r} already; give this one another name=")
 
-    def canned(state: Any) -> Mapping[str, Any] | None:
+    def canned(state: Any) -> State | None:
         if raises is not None:
             raise raises
         return returns
@@ -72,10 +72,10 @@ def stub(
 def run_node(
     workflow: Any,
     node: str,
-    state: Mapping[str, Any],
+    state: State,
     *,
     variant: str | None = None,
-    params: Mapping[str, Any] | None = None,
+    params: Params | None = None,
     seed: int = 0,
     answers: Sequence[Any] = (),
 ) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def run_node(
         {'text': 'Hi, Ana!'}
     """
     workflow = as_workflow(workflow, "workflow")
-    if node in workflow.nodes and node not in workflow.starts:
+    if node in workflow.nodes and node not in workflow.facts().starts:
         raise InputError(f"node {node!r} is of a graph within: give run_node that graph, and the node's name in it")
     chosen = workflow[node][variant or workflow[node].default]
     values = {name: Value.of(value) for name, value in state.items()}
@@ -134,7 +134,7 @@ def run_node(
         raise NodeError(f"{result.failure}\n{result.failure.trace}".rstrip())
     if result.question is not None:
         raise NodeError(f"node {node!r} asks {result.question.text!r}; give run_node(..., answers=[...]) one more")
-    return {name: decode(value.data) for name, value in shown(result.writes or {}).items()}
+    return {name: decode(value.data) for name, value in visible_state(result.writes or {}).items()}
 
 
 def _by_place(node: str, answers: Sequence[Any]) -> Answers:
@@ -150,9 +150,7 @@ def _answer(given: Any) -> Answer:
     return Answer("approve", by="test", value=encode(given).decode())
 
 
-def run_cell(
-    workflow: Any, input: Mapping[str, Any], *, params: Mapping[str, Any] | None = None, **choices: str
-) -> CellResult:
+def run_cell(workflow: Any, input: State, *, params: Params | None = None, **choices: str) -> CellResult:
     """Run one cell in memory, from its input to the end.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the REST API answers in, with `--cells` cells in the database, and what `wtb serve` holds at rest. PostgreSQL.
+"""Response times of the REST API with `--cells` cells in the database, and memory of `wtb serve` at rest. PostgreSQL.
 
 The cells are those of `plans`: half of them of one sweep, half of 99 others. What is asked for in detail is a sweep of
 T that has run. Requests are sent one after the other on one connection, as by one person; p95 is of all rounds
@@ -60,7 +60,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     _publish(database, environment.folder)
     seconds: dict[str, list[float]] = {}
     busy_s: dict[str, float] = {}
-    with _serving(database) as (server, asked):
+    with _serving(database) as (server, client):
         rest = psutil.Process(server.pid).memory_full_info().uss / 1e6
         paths = {
             "a list of 50 sweeps": "/sweeps?limit=50",
@@ -74,9 +74,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         calls[f"submission of {SUBMITTED:,} cells"] = submissions
         postgres = server_of(database)
         for name, requests in calls.items():
-            begun = tree_cpu_s(server.pid) + tree_cpu_s(postgres)
-            seconds[name] = [asked.took(*request) for request in requests]
-            busy_s[name] = (tree_cpu_s(server.pid) + tree_cpu_s(postgres) - begun) / len(requests)
+            before_s = tree_cpu_s(server.pid) + tree_cpu_s(postgres)
+            seconds[name] = [client.took(*request) for request in requests]
+            busy_s[name] = (tree_cpu_s(server.pid) + tree_cpu_s(postgres) - before_s) / len(requests)
     database.close()
     yield Figure("api: memory of `wtb serve` at rest", rest, "MB", 120)
     for name, each in seconds.items():
@@ -88,7 +88,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _keep_counts(database: Database) -> None:
-    """Leave what has ended as the scheduler does, which keeps matrices, and tables as they are once vacuumed."""
+    """Leave ended sweeps as the scheduler does, with kept matrices, and vacuum the tables."""
     with database.write(long=True) as connection:
         for statement in _KEEPING:
             connection.execute(sa.text(statement))
@@ -116,22 +116,22 @@ def _sweep(number: int) -> Mapping[str, Any]:
     return {"keys": keys, "anyway": True}
 
 
-class _Asked:
-    """A server, asked on one connection."""
+class _Client:
+    """A client with one connection to a server."""
 
     def __init__(self, host: str, port: int, prefix: str) -> None:
         self._connection = http.client.HTTPConnection(host, port, timeout=120)
         self._prefix = prefix
 
     def took(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> float:
-        """Seconds from a request to the last byte of its answer. Raises RuntimeError where it is refused."""
+        """Return the seconds from a request to the last byte of its response. Raise RuntimeError if it fails."""
         text = None if body is None else json.dumps(body)
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-        begun = time.perf_counter()
+        start = time.perf_counter()
         self._connection.request(method, self._prefix + path, text, headers)
         with self._connection.getresponse() as response:
             content = response.read()
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         if response.status not in (200, 201):
             raise RuntimeError(f"{method} {path}: {response.status} {content[:500]!r}")
         return seconds
@@ -141,8 +141,8 @@ class _Asked:
 
 
 @contextmanager
-def _serving(database: Database) -> Iterator[tuple[Served, _Asked]]:
+def _serving(database: Database) -> Iterator[tuple[Served, _Client]]:
     url = database.url.render_as_string(hide_password=False)
-    with serving(url) as server, closing(_Asked(server.host, server.port, server.prefix)) as asked:
-        asked.took("GET", "/sweeps?limit=1")  # it is warm
-        yield server, asked
+    with serving(url) as server, closing(_Client(server.host, server.port, server.prefix)) as client:
+        client.took("GET", "/sweeps?limit=1")  # it is warm
+        yield server, client

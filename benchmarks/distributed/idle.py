@@ -1,4 +1,4 @@
-"""Workers and a scheduler with nothing to do, and how long a submitted sweep waits for its first node.
+"""Idle workers and a scheduler, and the time from submission to the first node.
 
 What is waited for is the time from the commit of `wtb submit` to the time that the node itself reads. The pool is
 warm: it has run a sweep of the same code just before.
@@ -32,30 +32,32 @@ SWEEP = {
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     for slots in (2, 16):
         waited, shares = [], []
-        with worker_stack(environment, 1, slots) as made:
-            made.run("clocked", [{"at": 0.0}] * slots, ["look"])
+        with worker_stack(environment, 1, slots) as stack:
+            stack.run("clocked", [{"at": 0.0}] * slots, ["look"])
             for _ in range(runs):
-                waited.append(1000 * median([_submitted(made) for _ in range(SUBMISSIONS)]))
-                shares.append(100 * _at_rest(made))
-        yield of_rounds(f"submit to first node, {made.name}", waited, "ms", 100)
-        yield of_rounds(f"at rest, {made.name}: worker and scheduler, of one core", shares, "%", 1)
+                waited.append(1000 * median([_submitted(stack) for _ in range(SUBMISSIONS)]))
+                shares.append(100 * _at_rest(stack))
+        yield of_rounds(f"submit to first node, {stack.name}", waited, "ms", 100)
+        yield of_rounds(f"at rest, {stack.name}: worker and scheduler, of one core", shares, "%", 1)
 
 
-def _submitted(made: WorkerStack) -> float:
-    """Seconds from the commit of a submission to the start of the node."""
-    (made.folder / "sweep.yaml").write_text(json.dumps(SWEEP))  # which is YAML, too
+def _submitted(stack: WorkerStack) -> float:
+    """Return the seconds from the commit of a submission to the start of the node."""
+    (stack.folder / "sweep.yaml").write_text(json.dumps(SWEEP))  # which is YAML, too
     command = [sys.executable, "-m", "wtb", "submit", "sweep.yaml", "--quiet"]
-    done = subprocess.run(command, cwd=made.folder, env=made.env, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=stack.folder, env=stack.env, check=True, capture_output=True, text=True)
     sweep_id = done.stdout.strip()
-    made.wait_completed(sweep_id)
-    (cell,) = cell_documents(made.database, sweep_id)
-    committed = queries.find_sweep(made.database, sweep_id).started_at
+    stack.wait_completed(sweep_id)
+    (cell,) = cell_documents(stack.database, sweep_id)
+    committed = queries.find_sweep(stack.database, sweep_id).started_at
     assert committed is not None, "it has run"
-    return float(cell["state"]["at"]) - committed
+    at = cell["state"]["at"]
+    assert isinstance(at, float), "the node wrote when it ran"
+    return at - committed
 
 
-def _at_rest(made: WorkerStack) -> float:
-    """The share of one core that its processes take while nothing is asked of them."""
-    before, begun = made.cpu_s(), time.monotonic()
+def _at_rest(stack: WorkerStack) -> float:
+    """Return the share of one core that idle processes take."""
+    before, start = stack.cpu_s(), time.monotonic()
     time.sleep(AT_REST_S)
-    return (made.cpu_s() - before) / (time.monotonic() - begun)
+    return (stack.cpu_s() - before) / (time.monotonic() - start)

@@ -29,9 +29,8 @@ from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.bulk import insert_values
 from wtb.store.database import Database
-from wtb.store.events import add_event, subject
 from wtb.store.files.locations import workspaces_of
-from wtb.store.log import START, LogPosition
+from wtb.store.log import START, LogPosition, add_event, subject
 from wtb.store.read import queries
 from wtb.store.tables.schema import node_runs
 
@@ -55,7 +54,7 @@ EACH = (
 
 @dataclass
 class Measured:
-    """What one size gave. Seconds are of CPU unless they say otherwise; memory is in MB, the most at any time."""
+    """The measurements of one size. Seconds are of CPU unless noted; memory is the peak in MB."""
 
     cells: int
     node_runs: int = 0
@@ -85,57 +84,57 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     yield from _beside(large, small)
 
 
-def _alone(found: Measured) -> Iterator[Figure]:
-    of = f"{found.cells:,} cells"
-    yield Figure(f"{of}: node runs", found.node_runs, "")
-    yield Figure(f"{of}: submission, CPU a cell", 1e6 * found.submission_s / found.cells, "us")
-    yield Figure(f"{of}: time from its first batch to its end", found.wall_s, "s")
-    yield Figure(f"{of}: database a node run", found.stored_bytes / found.node_runs, "B", 3_000)
+def _alone(measured: Measured) -> Iterator[Figure]:
+    of = f"{measured.cells:,} cells"
+    yield Figure(f"{of}: node runs", measured.node_runs, "")
+    yield Figure(f"{of}: submission, CPU a cell", 1e6 * measured.submission_s / measured.cells, "us")
+    yield Figure(f"{of}: time from its first batch to its end", measured.wall_s, "s")
+    yield Figure(f"{of}: database a node run", measured.stored_bytes / measured.node_runs, "B", 3_000)
     for name, attribute, scale, unit in EACH:
-        yield Figure(f"{of}: {name} a node run", scale * getattr(found, attribute) / found.node_runs, unit)
-    for kind, (locked_s, followed_s) in found.waited_s.items():
+        yield Figure(f"{of}: {name} a node run", scale * getattr(measured, attribute) / measured.node_runs, unit)
+    for kind, (locked_s, followed_s) in measured.waited_s.items():
         removing = kind in ("its deletion", "garbage collection")
         yield Figure(f"{of}: another writer waited at most, {kind}", 1e3 * locked_s, "ms", 100 if removing else 1_000)
         yield Figure(f"{of}: and then its follower, {kind}", 1e3 * followed_s, "ms", 1_000)
-    yield Figure(f"{of}: from kill -9 of the workers to the next node run", found.resumed_after_s, "s", 10.0)
-    for name, (wall_s, cpu_s, megabytes) in found.commands.items():
+    yield Figure(f"{of}: from kill -9 of the workers to the next node run", measured.resumed_after_s, "s", 10.0)
+    for name, (wall_s, cpu_s, megabytes) in measured.commands.items():
         target = 5.0 if "matrix" in name else None
         yield Figure(f"{of}: {name}", wall_s, "s", target)
         yield Figure(f"{of}: {name}, CPU", cpu_s, "s")
         yield Figure(f"{of}: {name}, memory", megabytes, "MB")
-    for when, memory in (("", found.memory), (" after the kill", found.memory_after_kill)):
+    for when, memory in (("", measured.memory), (" after the kill", measured.memory_after_kill)):
         for kind, megabytes in memory.items():
             yield Figure(f"{of}: memory of {kind}, with all below it{when}", megabytes, "MB")
-    yield Figure(f"{of}: wtb delete", found.deleted_s, "s", 5.0)
-    yield Figure(f"{of}: wtb gc after it", found.collected_s, "s")
+    yield Figure(f"{of}: wtb delete", measured.deleted_s, "s", 5.0)
+    yield Figure(f"{of}: wtb admin gc after it", measured.collected_s, "s")
 
 
 def _beside(large: Measured, small: Measured) -> Iterator[Figure]:
     of = f"{large.cells:,} / {small.cells:,} cells"
     for name, attribute, _, _ in EACH:
-        value, other = (getattr(one, attribute) / one.node_runs for one in (large, small))
-        yield Figure(f"{of}: {name} a node run", value / other, "x", 1.2)
+        large_share, small_share = (getattr(size, attribute) / size.node_runs for size in (large, small))
+        yield Figure(f"{of}: {name} a node run", large_share / small_share, "x", 1.2)
     for kind, megabytes in large.memory.items():
         yield Figure(f"{of}: memory of {kind}", megabytes / small.memory[kind], "x", 1.3)
 
 
 def _measured(environment: Environment, cells: int) -> Measured:
-    found = Measured(cells)
+    measured = Measured(cells)
     with ExitStack() as context:
         stack = context.enter_context(empty_stack(environment, f"{cells:,} cells"))
         probe = context.enter_context(_Probe(stack.database, _submit(stack, "other", 1)).probing())
-        begun = time.process_time()
-        with probe.during(found, "its submission"):
+        start = time.process_time()
+        with probe.during(measured, "its submission"):
             sweep_id = _submit(stack, "large", cells // COMBINATIONS, queued=True)
-        found.submission_s = time.process_time() - begun
-        with probe.during(found, "its run"):
-            _run(stack, found, sweep_id)
-        _look(stack, found, "at its end")
-        with probe.during(found, "its deletion"):
-            found.deleted_s = _command(stack, "delete", "large", "--yes")[0]
-        with probe.during(found, "garbage collection"):
-            found.collected_s = _command(stack, "gc")[0]
-    return found
+        measured.submission_s = time.process_time() - start
+        with probe.during(measured, "its run"):
+            _run(stack, measured, sweep_id)
+        _look(stack, measured, "at its end")
+        with probe.during(measured, "its deletion"):
+            measured.deleted_s = _command(stack, "delete", "large", "--yes")[0]
+        with probe.during(measured, "garbage collection"):
+            measured.collected_s = _command(stack, "admin", "gc")[0]
+    return measured
 
 
 def _submit(stack: WorkerStack, name: str, cases: int, *, queued: bool = False) -> str:
@@ -152,58 +151,58 @@ def _submit(stack: WorkerStack, name: str, cases: int, *, queued: bool = False) 
     return prepare(spec, max_cells=MOST_CELLS).submit(stack.database, workspaces, queued=queued)
 
 
-def _run(stack: WorkerStack, found: Measured, sweep_id: str) -> None:
-    """Run it to its end; half way the workers are killed, and a third of the way people look at it."""
+def _run(stack: WorkerStack, measured: Measured, sweep_id: str) -> None:
+    """Run it to its end. Look at it after a third, and kill the workers half way."""
     database, server = stack.database, server_of(stack.database)
     stack.start("wtb", "scheduler")
     workers = [stack.start("wtb", "worker", "--concurrency", str(SLOTS)) for _ in range(WORKERS)]
-    before, server_s, begun = _counters(database), tree_cpu_s(server), time.monotonic()
+    before, server_s, start = _counters(database), tree_cpu_s(server), time.monotonic()
     stack.publish()
-    expected = found.cells // COMBINATIONS * A_CASE
+    expected = measured.cells // COMBINATIONS * A_CASE
     looked = killed = False
     grown = time.monotonic()
     while (row := queries.find_sweep(database, sweep_id)).status in ("pending", "running"):
-        _sample(stack, found.memory_after_kill if killed else found.memory)
+        _sample(stack, measured.memory_after_kill if killed else measured.memory)
         done = _node_runs(database, sweep_id)
-        if done > found.node_runs:
-            found.node_runs, grown = done, time.monotonic()
+        if done > measured.node_runs:
+            measured.node_runs, grown = done, time.monotonic()
         elif time.monotonic() > grown + STALLED_S:
             raise RuntimeError(f"no node run for {STALLED_S:g} s; {done:,} of {expected:,} have ended")
         if done > expected / 3 and not looked:
             looked = True
-            _look(stack, found, "while it runs")
+            _look(stack, measured, "while it runs")
         if done > expected / 2 and not killed:
             killed = True
-            found.workers_s += sum(tree_cpu_s(one.pid) for one in workers)
-            workers = _killed(stack, found, workers, sweep_id)
+            measured.workers_s += sum(tree_cpu_s(worker.pid) for worker in workers)
+            workers = _killed(stack, measured, workers, sweep_id)
         time.sleep(SAMPLE_S)
     if row.status != "completed":
         raise RuntimeError(f"the sweep is {row.status}: {row.reason}")
-    found.node_runs = _node_runs(database, sweep_id)
-    found.workers_s += sum(tree_cpu_s(one.pid) for one in workers)
-    found.wall_s, found.server_s = time.monotonic() - begun, tree_cpu_s(server) - server_s
+    measured.node_runs = _node_runs(database, sweep_id)
+    measured.workers_s += sum(tree_cpu_s(worker.pid) for worker in workers)
+    measured.wall_s, measured.server_s = time.monotonic() - start, tree_cpu_s(server) - server_s
     after = _counters(database)
-    found.commits, found.rows_read, found.wal_bytes, found.stored_bytes = (
+    measured.commits, measured.rows_read, measured.wal_bytes, measured.stored_bytes = (
         now - then for now, then in zip(after, before, strict=True)
     )
 
 
 def _killed(
-    stack: WorkerStack, found: Measured, workers: list[subprocess.Popen[bytes]], sweep_id: str
+    stack: WorkerStack, measured: Measured, workers: list[subprocess.Popen[bytes]], sweep_id: str
 ) -> list[subprocess.Popen[bytes]]:
-    for one in workers:
-        one.send_signal(signal.SIGKILL)
-        one.wait()
-        stack.forget(one)
-    before, begun = _last_begun(stack.database, sweep_id), time.monotonic()
+    for worker in workers:
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        stack.forget(worker)
+    before, start = _last_begun(stack.database, sweep_id), time.monotonic()
     started = [stack.start("wtb", "worker", "--concurrency", str(SLOTS)) for _ in range(WORKERS)]
     while _last_begun(stack.database, sweep_id) == before:
         time.sleep(PROBE_S)
-    found.resumed_after_s = time.monotonic() - begun
+    measured.resumed_after_s = time.monotonic() - start
     return started
 
 
-def _look(stack: WorkerStack, found: Measured, when: str) -> None:
+def _look(stack: WorkerStack, measured: Measured, when: str) -> None:
     pages = stack.folder / "report.html"
     for name, command in (
         (f"wtb list {when}", ("list",)),
@@ -211,30 +210,30 @@ def _look(stack: WorkerStack, found: Measured, when: str) -> None:
         (f"wtb matrix {when}", ("matrix", "large", "--edited", "--format", "json", "--output", str(pages))),
         (f"wtb report {when}", ("report", "large", "--output", str(pages))),
     ):
-        found.commands[name] = _command(stack, *command)
+        measured.commands[name] = _command(stack, *command)
 
 
 def _command(stack: WorkerStack, *arguments: str) -> tuple[float, float, float]:
-    """Run a command. Returns seconds, seconds of CPU and MB of memory."""
-    begun = time.monotonic()
+    """Run a command. Return seconds, seconds of CPU and MB of memory."""
+    start = time.monotonic()
     process = stack.start("wtb", *arguments)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     stack.forget(process)
     if process.returncode:
         raise RuntimeError(f"wtb {' '.join(arguments)} ended with {process.returncode}: {stack.last_log()}")
-    return time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    return time.monotonic() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def _node_runs(database: Database, sweep_id: str) -> int:
-    """About how many have been accepted, as PostgreSQL counts: counting a million rows each second would be work."""
+    """Estimate the accepted node runs from PostgreSQL statistics, because counting a million rows is slow."""
     query = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'node_runs'"
     ((count,),) = database.tuples(sa.text(query))
     return int(count)
 
 
 def _last_begun(database: Database, sweep_id: str) -> float | None:
-    """When the node run began of whose success the database heard last."""
+    """Return the start of the node run that succeeded last."""
     succeeded = (node_runs.c.sweep_id == sweep_id, node_runs.c.ended_event.is_not(None))
     query = sa.select(node_runs.c.started_at).where(*succeeded)
     last = query.order_by(node_runs.c.ended_transaction.desc(), node_runs.c.ended_event.desc())
@@ -250,13 +249,13 @@ def _counters(database: Database) -> tuple[int, int, int, int]:
     return commits, rows, wal, size
 
 
-def _sample(stack: WorkerStack, most: dict[str, float]) -> None:
+def _sample(stack: WorkerStack, peaks: dict[str, float]) -> None:
     for kind, megabytes in stack.memory().items():
-        most[kind] = max(most.get(kind, 0.0), megabytes)
+        peaks[kind] = max(peaks.get(kind, 0.0), megabytes)
 
 
 class _Probe:
-    """Somebody who writes a value and an event of another sweep and waits until it can be read, again and again."""
+    """Repeatedly writes a value and an event of another sweep, and waits until it can be read."""
 
     def __init__(self, database: Database, sweep_id: str) -> None:
         self._database, self._sweep = Database(database.url.render_as_string(hide_password=False)), sweep_id
@@ -275,22 +274,22 @@ class _Probe:
             self._database.close()
 
     @contextmanager
-    def during(self, found: Measured, what: str) -> Iterator[None]:
+    def during(self, measured: Measured, what: str) -> Iterator[None]:
         self._locked_s = self._followed_s = 0.0
         yield
-        found.waited_s[what] = self._locked_s, self._followed_s
+        measured.waited_s[what] = self._locked_s, self._followed_s
 
     def _probe(self) -> None:
         position: LogPosition = START
         while not self._ending.wait(PROBE_S):
-            begun = time.monotonic()
-            data = encode(begun)
+            start = time.monotonic()
+            json_bytes = encode(start)
             with self._database.write() as connection:
-                insert_values(connection, [(digest(data), data)])
+                insert_values(connection, [(digest(json_bytes), json_bytes)])
                 add_event(connection, subject("default", self._sweep), "probe", {})
             written = time.monotonic()
             while not (rows := queries.event_rows(self._database, self._sweep, after=position)):
                 time.sleep(LOOK_S)
             position = rows[-1]["transaction"], rows[-1]["id"]
-            self._locked_s = max(self._locked_s, written - begun)
+            self._locked_s = max(self._locked_s, written - start)
             self._followed_s = max(self._followed_s, time.monotonic() - written)

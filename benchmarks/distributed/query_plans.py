@@ -37,7 +37,7 @@ from wtb.store.tables.schema import executions
 
 FEW, MANY = 1_000, 1_000_000
 PENDING = 2_000
-OTHERS = 99  # sweeps that have ended
+ENDED_SWEEPS = 99  # sweeps that have ended
 CALLS = 40  # of each kind in a round
 LARGE = ("executions", "cells")
 
@@ -54,44 +54,44 @@ class Filled:
     slot: Slot
 
     def calls(self) -> dict[str, Callable[[], Call]]:
-        """By name: what makes ready for a call, and returns it."""
+        """Functions by name: each prepares a call and returns it."""
         database, runner_id = self.database, self.slot.runner_id
         return {
             "publish": lambda: self._free(partial(publishing.publish, database)),
             "publish_again": lambda: self._published(partial(publishing.publish_again, database, 0.0)),
             "claim_tasks": self._claiming,
-            "renew": lambda: self._held(partial(leases.renew, database, runner_id, LEASE_S)),
+            "renew": lambda: self._holding(partial(leases.renew, database, runner_id, LEASE_S)),
             "flush of an execution that ends": self._ending,
             "reclaim": lambda: self._expired(partial(maintenance.reclaim, database)),
-            "demand": lambda: self._held(partial(queue.demand, database)),
+            "demand": lambda: self._holding(partial(queue.demand, database)),
             "next_published": lambda: self._published(partial(publishing.next_published, database, self.slot.queues)),
-            "finish": lambda: self._held(partial(maintenance.finish, database, self.sweep_id)),
-            "open_sweeps": lambda: self._held(partial(maintenance.open_sweeps, database)),
+            "finish": lambda: self._holding(partial(maintenance.finish, database, self.sweep_id)),
+            "open_sweeps": lambda: self._holding(partial(maintenance.open_sweeps, database)),
         }
 
     def _free(self, call: Call) -> Call:
-        """The slot is free, and nothing is claimed or published."""
+        """Free the slot, and release and unpublish everything."""
         leases.release_all(self.database, self.slot.runner_id)
-        queue.leave(self.database, self.slot)
+        queue.mark_free(self.database, self.slot)
         with self.database.write() as connection:
             queue.withdraw(connection, executions.c.sweep_id == self.sweep_id)
         return call
 
     def _published(self, call: Call) -> Call:
-        """The same, with a window of published tasks."""
+        """Prepare the same, with a window of published tasks."""
         self._free(call)
         publishing.publish(self.database)
         return call
 
-    def _held(self, call: Call) -> Call:
-        """The slot holds some executions."""
+    def _holding(self, call: Call) -> Call:
+        """Let the slot hold some executions."""
         self._free(call)
         claim_next(self.database, self.slot)
         return call
 
     def _expired(self, call: Call) -> Call:
-        """The slot holds some executions, and their leases have run out."""
-        self._held(call)
+        """Let the slot hold some executions whose leases have expired."""
+        self._holding(call)
         with self.database.write() as connection:
             mine = executions.c.owner_id == self.slot.runner_id
             connection.execute(executions.update().where(mine).values(lease_until=0.0))
@@ -125,7 +125,7 @@ class Filled:
 
 
 def claim_next(database: Database, slot: Slot) -> list[ExecutionRow]:
-    """Publish what is pending, and claim the next task for a slot. Returns its executions; none if there is none."""
+    """Publish what is pending, and claim the next task for a slot. Return its executions; none if there is no task."""
     publishing.publish(database)
     while (task_id := publishing.next_published(database, slot.queues)) is not None:
         if rows := queue.claim_tasks(database, {slot: task_id}, LEASE_S)[slot].rows:
@@ -137,15 +137,15 @@ def fill(database: Database, folder: Path, finished: int, pending: int = PENDING
     """Fill an empty database with executions that have ended, and a sweep with pending ones."""
     database.prepare()
     cases = [{"id": str(number), "input": {"at": 0.0}} for number in range(pending)]
-    made = prepare(
+    prepared = prepare(
         parse_spec({"workflow": "benchmarks.workloads.importable:clocked", "cases": cases, "vary": {"look": "all"}})
     )
-    sweep_id = made.submit(database, workspaces_of(database, folder), queued=True)
+    sweep_id = prepared.submit(database, workspaces_of(database, folder), queued=True)
     runner = WorkerIdentity(**asdict(identity()), worker="bench", queues=[DEFAULT_QUEUE], slots=2, version="")
     leases.register(database, runner)
     with database.write(long=True) as connection:
         for statement in _FILLING:
-            connection.execute(sa.text(statement), {"sweep": sweep_id, "finished": finished, "others": OTHERS})
+            connection.execute(sa.text(statement), {"sweep": sweep_id, "finished": finished, "others": ENDED_SWEEPS})
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text("SET statement_timeout = 0"))
         connection.execute(sa.text("ANALYZE"))
@@ -176,16 +176,16 @@ _FILLING = (
 
 
 class _Explained(psycopg.Cursor[Any]):
-    """A cursor that has each statement explained before it is executed."""
+    """A cursor that explains each statement before it executes it."""
 
-    found: list[tuple[str, str]]
+    scans: list[tuple[str, str]]
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> _Explained:
         words = query.split(maxsplit=1)[0].upper() if isinstance(query, str) else ""
         if words in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"):
             with psycopg.Cursor(self.connection) as other:
                 ((plan,),) = other.execute(f"EXPLAIN (FORMAT JSON) {query}", params).fetchall()
-            self.found += [(table, query) for table in _read_whole(plan[0]["Plan"])]
+            self.scans += [(table, query) for table in _read_whole(plan[0]["Plan"])]
         super().execute(query, params, **options)
         return self
 
@@ -199,12 +199,12 @@ def _read_whole(plan: dict[str, Any]) -> Iterator[str]:
 
 @contextmanager
 def read_whole(database: Database) -> Iterator[list[tuple[str, str]]]:
-    """(table, statement) of what is done meanwhile for which PostgreSQL means to read a whole large table."""
-    found: list[tuple[str, str]] = []
-    made = type("Explained", (_Explained,), {"found": found})
+    """Yield (table, statement) of statements in the block for which PostgreSQL plans to read a whole large table."""
+    scans: list[tuple[str, str]] = []
+    cursor_class = type("Explained", (_Explained,), {"scans": scans})
 
     def explain(connection: Any, *_: Any) -> None:
-        connection.cursor_factory = made
+        connection.cursor_factory = cursor_class
 
     def leave(connection: Any, *_: Any) -> None:
         connection.cursor_factory = psycopg.Cursor
@@ -213,11 +213,11 @@ def read_whole(database: Database) -> Iterator[list[tuple[str, str]]]:
     for name, listener in listeners:
         sa.event.listen(database.engine, name, listener)
     try:
-        yield found
+        yield scans
     finally:
         for name, listener in listeners:
             sa.event.remove(database.engine, name, listener)
-        found[:] = [(table, statement) for table, statement in found if table in LARGE]
+        scans[:] = [(table, statement) for table, statement in scans if table in LARGE]
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
@@ -228,9 +228,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     whole: dict[str, int] = {}
     for name, prepared in many.calls().items():
         call = prepared()
-        with read_whole(many.database) as found:
+        with read_whole(many.database) as scans:
             call()
-        whole[name] = len(found)
+        whole[name] = len(scans)
     ratios: dict[str, list[float]] = {}
     times: dict[str, list[float]] = {}
     for _ in range(runs):
@@ -239,9 +239,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             for _ in range(CALLS):
                 for place, filled in enumerate((few, many)):
                     call = filled.calls()[name]()
-                    begun = time.perf_counter()
+                    start = time.perf_counter()
                     call()
-                    seconds[place].append(time.perf_counter() - begun)
+                    seconds[place].append(time.perf_counter() - start)
             ratios.setdefault(name, []).append(median(seconds[1]) / median(seconds[0]))
             times.setdefault(name, []).append(1000 * median(seconds[1]))
     for name in ratios:

@@ -17,59 +17,59 @@ from benchmarks.harness.workers import WorkerStack, worker_stack
 from benchmarks.peers.celery_tasks import Plain
 from benchmarks.workloads.chain import CASES, NODE_RUNS, STEPS
 from benchmarks.workloads.importable import SLEEP_S
-from wtb.execution.runtime.heartbeat import LOOK_S
+from wtb.execution.runtime.upkeep import LOOK_S
 
 WARMING = 2
 BATCH = 10  # cells in a task, as an expert would cut it
 LEAST = {"process": 1.7, "thread": 3.0}  # plain Celery with a cell a task over WTB
-MOST = {"process": 5.0, "thread": 2.5}  # WTB over plain Celery in batches
+MOST_RATIO = {"process": 5.0, "thread": 2.5}  # WTB over plain Celery in batches
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     for pool, count, slots in (("thread", 2, 1), ("process", 1, 2)):
-        with worker_stack(environment, count, slots) as made:
-            yield from _tiny(made, pool, Plain(made, 1, "prefork", 2), runs)
+        with worker_stack(environment, count, slots) as stack:
+            yield from _tiny(stack, pool, Plain(stack, 1, "prefork", 2), runs)
     for pool, count, slots in (("thread", 2, 8), ("process", 1, 16)):
-        with worker_stack(environment, count, slots) as made:
-            yield from _sleepy(made, pool, Plain(made, 2, "threads", 8) if pool == "thread" else None, runs)
+        with worker_stack(environment, count, slots) as stack:
+            yield from _sleepy(stack, pool, Plain(stack, 2, "threads", 8) if pool == "thread" else None, runs)
 
 
-def _tiny(made: WorkerStack, pool: str, plain: Plain, runs: int) -> Iterator[Figure]:
+def _tiny(stack: WorkerStack, pool: str, plain: Plain, runs: int) -> Iterator[Figure]:
     for _ in range(WARMING):
-        timed(made, "tiny", pool)
+        timed(stack, "tiny", pool)
         plain.timed()
         plain.timed(batch=BATCH)
-    own, others, spent, plain_spent, batched = [], [], [], [], []
+    own, plain_seconds, spent, plain_spent, batched = [], [], [], [], []
     for _ in range(runs):
-        begun = made.cpu_s() - plain.cpu_s()
-        own.append(timed(made, "tiny", pool))
-        spent.append(made.cpu_s() - plain.cpu_s() - begun)
-        begun = plain.cpu_s()
-        others.append(plain.timed())
-        plain_spent.append(plain.cpu_s() - begun)
+        before_s = stack.cpu_s() - plain.cpu_s()
+        own.append(timed(stack, "tiny", pool))
+        spent.append(stack.cpu_s() - plain.cpu_s() - before_s)
+        before_s = plain.cpu_s()
+        plain_seconds.append(plain.timed())
+        plain_spent.append(plain.cpu_s() - before_s)
         batched.append(plain.timed(batch=BATCH))
-    name = f"T queued, {pool} {made.name}"
+    name = f"T queued, {pool} {stack.name}"
     yield of_rounds(f"{name}: time", own, "s")
     yield of_rounds(f"{name}: CPU of the workers", spent, "s")
-    yield of_rounds(f"{name}: one plain Celery task a cell", others, "s")
+    yield of_rounds(f"{name}: one plain Celery task a cell", plain_seconds, "s")
     yield of_rounds(f"{name}: CPU of plain Celery", plain_spent, "s")
-    ratios = [other / mine for other, mine in zip(others, own, strict=True)]
+    ratios = [other / mine for other, mine in zip(plain_seconds, own, strict=True)]
     yield of_rounds(f"{name}: plain Celery / WTB", ratios, "x", LEAST[pool], "least")
     yield of_rounds(f"{name}: plain Celery, {BATCH} cells a task", batched, "s")
     ratios = [mine / other for mine, other in zip(own, batched, strict=True)]
-    yield of_rounds(f"{name}: WTB / plain Celery, {BATCH} cells a task", ratios, "x", MOST[pool])
+    yield of_rounds(f"{name}: WTB / plain Celery, {BATCH} cells a task", ratios, "x", MOST_RATIO[pool])
 
 
-def _sleepy(made: WorkerStack, pool: str, plain: Plain | None, runs: int) -> Iterator[Figure]:
+def _sleepy(stack: WorkerStack, pool: str, plain: Plain | None, runs: int) -> Iterator[Figure]:
     for _ in range(WARMING):
-        timed(made, "sleepy", pool)
+        timed(stack, "sleepy", pool)
     own, bare, spent = [], [], []
     for _ in range(runs):
         bare.append(bare_sleeps())
-        begun = made.cpu_s()
-        own.append(timed(made, "sleepy", pool))
-        spent.append(made.cpu_s() - begun)
-    name = f"S queued, {pool} {made.name}"
+        before_s = stack.cpu_s()
+        own.append(timed(stack, "sleepy", pool))
+        spent.append(stack.cpu_s() - before_s)
+    name = f"S queued, {pool} {stack.name}"
     yield of_rounds(f"{name}: time", own, "s")
     yield of_rounds(f"{name}: CPU of the workers", spent, "s")
     ratios = [mine / other for mine, other in zip(own, bare, strict=True)]
@@ -79,9 +79,9 @@ def _sleepy(made: WorkerStack, pool: str, plain: Plain | None, runs: int) -> Ite
         yield of_rounds(f"{name}: one plain Celery task a cell", [plain.timed(SLEEP_S) for _ in range(runs)], "s")
 
 
-def timed(made: WorkerStack, workflow: str, pool: str) -> float:
-    """Seconds of T or S; every cell is verified in the database."""
+def timed(stack: WorkerStack, workflow: str, pool: str) -> float:
+    """Return the seconds of T or S; every cell is verified in the database."""
     time.sleep(2 * LOOK_S)  # until each worker has seen the end of the sweep before, and has its code ready again
-    sweep_id, seconds = made.run(workflow, [{"x": x} for x in range(CASES)], tuple(STEPS), pool=pool)
-    verify(made.database, sweep_id, CASES)
+    sweep_id, seconds = stack.run(workflow, [{"x": x} for x in range(CASES)], tuple(STEPS), pool=pool)
+    verify(stack.database, sweep_id, CASES)
     return seconds

@@ -1,4 +1,4 @@
-"""How long after its commit an event is at those who follow: 1,000 events a second, 200 followers, PostgreSQL.
+"""Delay of an event from its commit to its followers: 1,000 events a second, 200 followers, PostgreSQL.
 
 `wtb serve` is a process of its own, and so is the writer, `python -m benchmarks.distributed.streams`: it commits 20
 events 50 times a second, and each says when it was written, just before. The followers are sockets of this process,
@@ -36,9 +36,9 @@ from benchmarks.workloads.importable import MANY
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.store.events import add_event
 from wtb.store.files.locations import workspaces_of
 from wtb.store.housekeeping.deletion import delete_sweep
+from wtb.store.log import add_event
 from wtb.store.read import queries
 from wtb.store.tables.sweeps import Subject
 
@@ -64,22 +64,22 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         name = f"streams, {AT_A_TIME * TIMES_A_SECOND:,} events a second, {FOLLOWERS} followers"
         if beside:
             name += f", beside sweeps of {environment.beside:,} cells submitted and deleted"
-        late = [float(np.percentile(one.delays, 95)) for one in rounds]
+        late = [float(np.percentile(round_.delays, 95)) for round_ in rounds]
         yield of_rounds(f"{name}: from an event to a follower, p95", late, "s", 1.0)
-        yield of_rounds(f"{name}: the latest of all", [float(one.delays.max()) for one in rounds], "s")
-        yield of_rounds(f"{name}: for so long", [one.seconds for one in rounds], "s")
-        yield of_rounds(f"{name}: events lost or doubled", [one.lost for one in rounds], "", 0)
-        grown = [one.grown for one in rounds]
+        yield of_rounds(f"{name}: the latest of all", [float(round_.delays.max()) for round_ in rounds], "s")
+        yield of_rounds(f"{name}: for so long", [round_.seconds for round_ in rounds], "s")
+        yield of_rounds(f"{name}: events lost or doubled", [round_.lost for round_ in rounds], "", 0)
+        grown = [round_.grown for round_ in rounds]
         yield of_rounds(f"{name}: memory of the server, at the end / after 5 s", grown, "x", 1.1)
-        yield of_rounds(f"{name}: the server's share of one core", [one.share for one in rounds], "%")
+        yield of_rounds(f"{name}: the server's share of one core", [round_.share for round_ in rounds], "%")
         if not beside:
-            idle = [one.idle for one in rounds]
+            idle = [round_.idle for round_ in rounds]
             yield of_rounds(f"streams, {FOLLOWERS} followers: the server's share of one core at rest", idle, "%")
     database.close()
 
 
 def submit(database: Database, name: str, cells: int) -> str:
-    """Submit a sweep of so many cells that nobody runs."""
+    """Submit a sweep that no worker runs."""
     spec = parse_spec(
         {
             "sweep": name,
@@ -93,7 +93,7 @@ def submit(database: Database, name: str, cells: int) -> str:
 
 @contextmanager
 def _submitting(url: str, cells: int) -> Iterator[list[str]]:
-    """Have sweeps be submitted while others are deleted, inside the block; yields what grows each time that is done."""
+    """Submit and delete sweeps in the block; yield a list that grows after each round."""
     command = [sys.executable, "-m", "benchmarks.distributed.streams", "beside", url, str(cells)]
     done: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -114,7 +114,7 @@ def _submitting(url: str, cells: int) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class _Round:
-    """What a round came to.
+    """The measurements of a round.
 
     delays: seconds from each event to each follower. lost: events that were missing or came twice, over all followers.
     grown: memory of the server at the end, over that after five seconds. share: percent of one core that it took.
@@ -132,7 +132,7 @@ class _Round:
 async def _followed(
     served: Served, url: str, sweeps: tuple[str, str], least_s: float, done: list[str] | None
 ) -> _Round:
-    """Have events written for at least so many seconds, until another one has been `done`, and follow them."""
+    """Write and follow events for at least these seconds, and until another round is `done`."""
     server = psutil.Process(served.pid)
     came: list[list[tuple[float, str]]] = [[] for _ in range(FOLLOWERS)]
     contents: dict[str, bytes] = {}
@@ -140,14 +140,14 @@ async def _followed(
     each = [{"name": name, "sweep": id, "after": "now"} for name, id in zip(("one", "other"), sweeps, strict=True)]
     both = f"{served.prefix}/stream?{urlencode({'subscribe': list(map(json.dumps, each))}, doseq=True)}"
     followers = [
-        asyncio.create_task(_follow(served, both if number % 2 else alone, one, contents))
-        for number, one in enumerate(came)
+        asyncio.create_task(_follow(served, both if number % 2 else alone, arrivals, contents))
+        for number, arrivals in enumerate(came)
     ]
     await asyncio.sleep(8)
     idle = await _share(server, QUIET_S)
     command = [sys.executable, "-m", "benchmarks.distributed.streams", "write", url, sweeps[0]]
     pipe = asyncio.subprocess.PIPE
-    writer, begun = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe), time.monotonic()
+    writer, start = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe), time.monotonic()
     before = len(done or ())
     await asyncio.sleep(EARLY_S)
     early = server.memory_info().rss
@@ -156,19 +156,19 @@ async def _followed(
     while done is not None and len(done) == before:
         await asyncio.sleep(0.2)
     out, _ = await writer.communicate(b"")  # which closes what it reads: it stops
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     grown = server.memory_info().rss / early
     count = int(out)
     last, deadline = f"<{count}>".encode(), time.monotonic() + LATEST_S
-    while time.monotonic() < deadline and not all(one and last in contents[one[-1][1]] for one in came):
+    while time.monotonic() < deadline and not all(arrivals and last in contents[arrivals[-1][1]] for arrivals in came):
         await asyncio.sleep(0.2)
     for follower in followers:
         follower.cancel()
     events = {id: _written(text) for id, text in contents.items()}
     delays, lost = [], 0
-    for one in came:
-        delays += [(arrived - events[id][1]).astype(np.float32) for arrived, id in one]
-        seen = np.bincount(np.concatenate([events[id][0] for _, id in one]), minlength=count + 1)[1 : count + 1]
+    for arrivals in came:
+        delays += [(arrived - events[id][1]).astype(np.float32) for arrived, id in arrivals]
+        seen = np.bincount(np.concatenate([events[id][0] for _, id in arrivals]), minlength=count + 1)[1 : count + 1]
         lost += int(np.abs(seen - 1).sum())
     return _Round(np.concatenate(delays), lost, grown, share, idle, seconds)
 
@@ -176,16 +176,16 @@ async def _followed(
 def _written(text: bytes) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float64]]]:
     """Return the numbers of the events of a message, and when each was written."""
     document = json.loads(text)
-    events = [one["data"] for one in document.get("message", document).get("events", [])]
-    numbers = np.array([int(one["mark"][1:-1]) for one in events], np.int64)
-    return numbers, np.array([one["at_s"] for one in events], np.float64)
+    events = [event["data"] for event in document.get("message", document).get("events", [])]
+    numbers = np.array([int(event["mark"][1:-1]) for event in events], np.int64)
+    return numbers, np.array([event["at_s"] for event in events], np.float64)
 
 
 async def _share(process: psutil.Process, seconds: float) -> float:
-    """Percent of one core that a process takes over some seconds."""
-    busy, begun = sum(process.cpu_times()[:2]), time.monotonic()
+    """Return the percent of one core that a process takes over some seconds."""
+    busy, start = sum(process.cpu_times()[:2]), time.monotonic()
     await asyncio.sleep(seconds)
-    return 100 * (sum(process.cpu_times()[:2]) - busy) / (time.monotonic() - begun)
+    return 100 * (sum(process.cpu_times()[:2]) - busy) / (time.monotonic() - start)
 
 
 async def _follow(served: Served, path: str, came: list[tuple[float, str]], contents: dict[str, bytes]) -> None:
@@ -204,8 +204,8 @@ async def _follow(served: Served, path: str, came: list[tuple[float, str]], cont
 
 
 def write(url: str, sweep: str) -> None:
-    """Write events at a steady rate until the input ends, then say how many."""
-    database, begun, number = Database(url), time.monotonic(), 0
+    """Write events at a steady rate until the input ends, and print their number."""
+    database, start, number = Database(url), time.monotonic(), 0
     about: Subject = {"session_id": "default", "sweep_id": sweep, "execution_id": None}
     ended = threading.Event()
 
@@ -214,7 +214,7 @@ def write(url: str, sweep: str) -> None:
         ended.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    while not ended.wait(max(0.0, begun + number / AT_A_TIME / TIMES_A_SECOND - time.monotonic())):
+    while not ended.wait(max(0.0, start + number / AT_A_TIME / TIMES_A_SECOND - time.monotonic())):
         with database.write() as connection:
             for _ in range(AT_A_TIME):
                 number += 1
@@ -224,7 +224,7 @@ def write(url: str, sweep: str) -> None:
 
 
 def submit_and_delete(url: str, cells: int) -> None:
-    """Submit sweeps and delete each while the next one is submitted, for ever; say when both are done."""
+    """Submit sweeps for ever, and delete each while the next one is submitted; print a line after each."""
     database, number = Database(url), 0
     last = submit(database, "large-0", cells)
     print("ready", flush=True)
@@ -238,8 +238,8 @@ def submit_and_delete(url: str, cells: int) -> None:
 
 
 if __name__ == "__main__":
-    what, url, given = sys.argv[1:]
+    what, url, argument = sys.argv[1:]
     if what == "write":
-        write(url, given)
+        write(url, argument)
     else:
-        submit_and_delete(url, int(given))
+        submit_and_delete(url, int(argument))

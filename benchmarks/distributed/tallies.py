@@ -1,4 +1,4 @@
-"""What it costs a sweep that another process tallies it every second: T over more cases, scored, on PostgreSQL.
+"""Cost of tallies by another process every second: T over more cases, scored, on PostgreSQL.
 
 Runs with and without alternate, and each round's ratio is that of the two next to each other. The other process is
 `python -m benchmarks.distributed.tallies`, started before the clock; when its input ends it writes one line of JSON.
@@ -39,17 +39,17 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     ratios, alone, busy, looks = [], [], [], []
     for number in range(runs):
         seconds: dict[bool, float] = {}
-        found: dict[str, float] = {}
+        tally: dict[str, float] = {}
         for tallied in (False, True) if number % 2 else (True, False):  # so that neither is always the warmer one
             if tallied:
-                with tallying(database) as found:
+                with tallying(database) as tally:
                     seconds[tallied] = _timed(database)
             else:
                 seconds[tallied] = _timed(database)
         ratios.append(seconds[True] / seconds[False])
         alone.append(seconds[False])
-        busy.append(100 * found["in_tally_s"] / seconds[True])
-        looks.append(found["tallies"])
+        busy.append(100 * tally["in_tally_s"] / seconds[True])
+        looks.append(tally["tallies"])
     database.close()
     yield of_rounds(f"tallies, {CELLS:,} cells: not tallied", alone, "s")
     yield of_rounds(f"tallies, {CELLS:,} cells: tallied every second / not tallied", ratios, "x", 1.05)
@@ -58,7 +58,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _timed(database: Database) -> float:
-    """Seconds from before the submission to the last commit; every score is counted afterwards."""
+    """Return the seconds from before the submission to the last commit; every score is counted afterwards."""
     spec = parse_spec(
         {
             "workflow": "bench:workflow",
@@ -68,11 +68,11 @@ def _timed(database: Database) -> float:
         }
     )
     prepared, workspaces = prepare(spec, workflow=workflow()), workspaces_of(database)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     sweep_id = prepared.submit(database, workspaces)
     run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
     ended = follow(Context(run.database), run, grace=10.0).ended
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     deadline = time.monotonic() + 30
     while sum(row.n for row in tally_rows(database, sweep_id)) != CELLS:
         tally(database, sweep_id)
@@ -83,19 +83,19 @@ def _timed(database: Database) -> float:
 
 @contextmanager
 def tallying(database: Database) -> Iterator[dict[str, float]]:
-    """Tally whatever is running in a process of its own. What it did is there at the end."""
+    """Tally running sweeps in another process. The yielded figures are filled in at the end."""
     url = database.url.render_as_string(hide_password=False)
     command = [sys.executable, "-m", "benchmarks.distributed.tallies"]
-    found: dict[str, float] = {}
+    tallied: dict[str, float] = {}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "WTB_DATABASE_URL": url}, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        yield found
+        yield tallied
         process.stdin.close()
-        found.update(json.loads(process.stdout.readline()))
+        tallied.update(json.loads(process.stdout.readline()))
 
 
 def main() -> None:
@@ -105,9 +105,9 @@ def main() -> None:
     times, spent = 0, 0.0
     while not select([sys.stdin], [], [], EVERY_S)[0]:
         for row in queries.list_sweeps(database, status="running"):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             times += tally(database, row.id)
-            spent += time.perf_counter() - begun
+            spent += time.perf_counter() - start
     print(json.dumps({"tallies": times, "in_tally_s": spent}), flush=True)
 
 

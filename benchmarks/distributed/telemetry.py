@@ -1,4 +1,4 @@
-"""What it costs T and S through workers that another process sends their traces, and what a span costs that process.
+"""Cost of sending traces of T and S by another process, and CPU of a span in that process.
 
 Runs with and without it alternate, and each round's ratio is that of the two next to each other: `--runs 15` for what
 is promised. It waits for workers that have work, as it does for users; `pressing` is without that patience, as after
@@ -26,13 +26,12 @@ from benchmarks.distributed.queued import WARMING, timed
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.harness.workers import WorkerStack, worker_stack
-from wtb.operations.telemetry import continuous
-from wtb.operations.telemetry.building import SpanOptions
-from wtb.operations.telemetry.collector import Collector, url_of
-from wtb.operations.telemetry.continuous import TraceExports
-from wtb.operations.telemetry.settings import TelemetrySettings
+from wtb.features.telemetry import operations
+from wtb.features.telemetry.building import SpanOptions
+from wtb.features.telemetry.collector import Collector, TelemetrySettings, url_of
+from wtb.features.telemetry.operations import TraceExports
+from wtb.store import log_followers
 from wtb.store.database import Database
-from wtb.store.telemetry import positions
 
 EVERY_S = 0.5
 PATIENCE_S = 120.0
@@ -40,17 +39,17 @@ PATIENCE_S = 120.0
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     for name, workflow, slots in (("T", "tiny", 1), ("S", "sleepy", 8)):
-        with worker_stack(environment, 2, slots) as made, throwing_away() as endpoint:
+        with worker_stack(environment, 2, slots) as stack, throwing_away() as endpoint:
             for _ in range(WARMING):
-                timed(made, workflow, "thread")
-            for how, patience, pairs in (("", continuous.PATIENCE_S, runs), (", pressing", 0.0, ceil(runs / 8))):
-                ratios, spans = _pairs(made, workflow, endpoint, patience, pairs)
+                timed(stack, workflow, "thread")
+            for how, patience, pairs in (("", operations.PATIENCE_S, runs), (", pressing", 0.0, ceil(runs / 8))):
+                ratios, spans = _pairs(stack, workflow, endpoint, patience, pairs)
                 yield of_rounds(f"{name} queued, traces are sent{how} / are not", ratios, "x", 1.1)
                 yield of_rounds(f"{name} queued{how}: CPU of a span", spans, "ms")
 
 
 def _pairs(
-    made: WorkerStack, workflow: str, endpoint: str, patience: float, runs: int
+    stack: WorkerStack, workflow: str, endpoint: str, patience: float, runs: int
 ) -> tuple[list[float], list[float]]:
     """Return the ratio of each pair, and the milliseconds of CPU of each span in each."""
     ratios, costs = [], []
@@ -58,19 +57,19 @@ def _pairs(
         seconds: dict[bool, float] = {}
         for with_traces in (False, True) if number % 2 else (True, False):  # so that neither is always the warmer one
             if not with_traces:
-                seconds[False] = timed(made, workflow, "thread")
+                seconds[False] = timed(stack, workflow, "thread")
                 continue
             # A collector of its own, so that it is sent this sweep alone.
-            with _sending(made, f"{endpoint}/{token_hex(4)}", patience) as found:
-                seconds[True] = timed(made, workflow, "thread")
-            costs.append(1000 * found["cpu_s"] / found["spans"])
+            with _sending(stack, f"{endpoint}/{token_hex(4)}", patience) as sender:
+                seconds[True] = timed(stack, workflow, "thread")
+            costs.append(1000 * sender["cpu_s"] / sender["spans"])
         ratios.append(seconds[True] / seconds[False])
     return ratios, costs
 
 
 @contextmanager
 def throwing_away() -> Iterator[str]:
-    """Take whatever is sent on loopback, and yield where that is."""
+    """Accept and drop all requests on loopback, and yield the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -81,7 +80,7 @@ def throwing_away() -> Iterator[str]:
             self.wfile.write(b"{}")
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -93,38 +92,38 @@ def throwing_away() -> Iterator[str]:
 
 
 @contextmanager
-def _sending(made: WorkerStack, endpoint: str, patience: float) -> Iterator[dict[str, float]]:
-    """Have another process send traces inside the block; what it says at its end is in what is yielded."""
-    found: dict[str, float] = {}
+def _sending(stack: WorkerStack, endpoint: str, patience: float) -> Iterator[dict[str, float]]:
+    """Send traces by another process in the block; its figures are in the yielded dict at the end."""
+    sender: dict[str, float] = {}
     command = [sys.executable, "-m", "benchmarks.distributed.telemetry", endpoint, str(patience)]
-    with subprocess.Popen(command, env=made.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=stack.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()  # it is there
-        yield found
+        yield sender
         process.stdin.close()
-        found |= json.loads(process.stdout.readline())
+        sender |= json.loads(process.stdout.readline())
 
 
 def send(endpoint: str, patience: float) -> None:
     """Send the traces of the database of the environment until standard input ends, and then the rest."""
-    continuous.PATIENCE_S = patience  # type: ignore[misc]
+    operations.PATIENCE_S = patience  # type: ignore[misc]
     database = Database(os.environ["WTB_DATABASE_URL"])
     traces = TraceExports(
         database, TelemetrySettings(endpoint, Collector(url_of(endpoint)), SpanOptions()), lambda text: print(text)
     )
-    exporter = positions.claim_exporter(database, endpoint, "", 0.0)
+    exporter = log_followers.claim_exporter(database, endpoint, "", 0.0)
     assert exporter is not None
     began = time.process_time()
     print("there", flush=True)
     while not select([sys.stdin], [], [], EVERY_S)[0]:
         traces.look()
     ends = time.monotonic() + PATIENCE_S
-    while positions.behind(database, exporter) and time.monotonic() < ends:
+    while log_followers.behind(database, exporter) and time.monotonic() < ends:
         traces.look()
         time.sleep(EVERY_S / 5)
     traces.end(PATIENCE_S)
-    (row,) = [one for one in positions.collectors(database) if one.endpoint == endpoint]
+    (row,) = [collector for collector in log_followers.collectors(database) if collector.endpoint == endpoint]
     print(json.dumps({"cpu_s": time.process_time() - began, "spans": row.spans}), flush=True)
     database.close()
 

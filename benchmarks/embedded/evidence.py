@@ -1,4 +1,4 @@
-"""What concluding takes: the matrix with its tests and attribution, and the report, of 64 combinations x 1,000 cases
+"""Time of conclusions: the matrix with its tests and attribution, and the report, of 64 combinations x 1,000 cases
 x 3 metrics: scores that depend on case and combination, one of them a pass rate, on SQLite; and comparing 200
 combinations x 2,000 cases by typical differences, beside means.
 """
@@ -16,13 +16,14 @@ from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep, evaluator
-from wtb.analysis.effects.attribution import attribute
-from wtb.analysis.matrix.build import made
+from wtb.analysis.matrix.attribution import attribute
+from wtb.analysis.matrix.build import matrix_from
+from wtb.analysis.matrix.facts import read_facts
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, compare
 from wtb.analysis.statistics.paired import Compare
-from wtb.display.report.evidence import gather
-from wtb.display.report.html.page import render
+from wtb.display.report.report_files import render
+from wtb.display.report.sweep_evidence import gather
 from wtb.store.database import Database
 from wtb.store.read.queries import find_sweep
 
@@ -33,7 +34,7 @@ LARGEST = 3_000_000  # bytes of a report
 
 @evaluator(better="higher")
 def quality(case: Any, result: Any) -> dict[str, float]:
-    """One graded, one passed or not, one skewed."""
+    """Return three scores: one graded, one pass or fail, one skewed."""
     noise = random.Random(f"{case.id} {result.state['c']}")
     graded = int(case.id) % 7 / 10 + int(result.state["c"][-1]) / 20 + noise.gauss(0, 0.2)
     return {"graded": graded, "passed": float(graded > 0.4), "cost": noise.lognormvariate(graded, 1.0)}
@@ -51,7 +52,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
     def conclude() -> None:
         scored = Scores(database, row)
-        matrix = made(database, row, scored)
+        matrix = matrix_from(read_facts(database, row, scored))
         if list(matrix["metrics"]) != list(METRICS):
             raise RuntimeError(f"the metrics are {list(matrix['metrics'])}")
         for metric in METRICS:
@@ -70,14 +71,14 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _typical(runs: int) -> Iterator[Figure]:
-    """Compare durations by mean and by median in turn, so that both meet the same machine."""
+    """Compare durations by mean and by median in turn, so that both run under the same load."""
     rng = np.random.default_rng(0)
     seconds = rng.lognormal(size=(200, 2_000)) * (1 + rng.random(2_000))
 
     def compared(by: Compare) -> float:
-        begun = time.process_time()
+        start = time.process_time()
         compare(seconds, Design(baseline=0, better="lower", by=by))
-        return time.process_time() - begun
+        return time.process_time() - start
 
     by_mean, by_median = zip(*((compared("mean"), compared("median")) for _ in range(runs)), strict=True)
     what = "200 x 2,000: comparison"
@@ -88,6 +89,6 @@ def _typical(runs: int) -> Iterator[Figure]:
 
 
 def _seconds(call: Callable[[], None]) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     call()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start

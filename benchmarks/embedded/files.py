@@ -45,7 +45,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             added.append(new - CHANGED * SIZE)
             empty.append(_empty(workspaces) * 1e6)
             bare.append(_bare(home / "bare") * 1e6)
-    ratios = [one / other for one, other in zip(own, copies, strict=True)]
+    ratios = [own_s / other for own_s, other in zip(own, copies, strict=True)]
     reflinks = bool(workspaces.files._clones)
     yield of_rounds(
         "files, a node run that changes 10 of 1,000", [1000 * s for s in own], "ms", 30 if reflinks else None
@@ -58,35 +58,35 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _node_run(workspaces: Workspaces, parent: str | None, changed: list[str]) -> tuple[float, int]:
-    """(seconds without those of the node's own writing, bytes added to the store)."""
-    begun = time.perf_counter()
+    """Return (seconds without the node's own writing, bytes added to the store)."""
+    start = time.perf_counter()
     workspace = workspaces.open(parent)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     for name in changed:
         (workspace.path / name).write_bytes(os.urandom(SIZE))
-    begun = time.perf_counter()
-    made = workspace.close(keep=True)
-    return seconds + time.perf_counter() - begun, sum(size for _, size in made.new)
+    start = time.perf_counter()
+    snapshot = workspace.close(keep=True)
+    return seconds + time.perf_counter() - start, sum(size for _, size in snapshot.new)
 
 
 def _copy(tree: Path, target: Path) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     subprocess.run(["cp", "-a", tree, target], check=True)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     shutil.rmtree(target)
     return seconds
 
 
 def _empty(workspaces: Workspaces) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(EMPTY):
         workspaces.open(None).close(keep=True)
-    return (time.perf_counter() - begun) / EMPTY
+    return (time.perf_counter() - start) / EMPTY
 
 
 def _bare(path: Path) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(EMPTY):
         os.mkdir(path, 0o700)
         os.rmdir(path)
-    return (time.perf_counter() - begun) / EMPTY
+    return (time.perf_counter() - start) / EMPTY

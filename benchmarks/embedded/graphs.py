@@ -1,4 +1,4 @@
-"""T as a graph of LangGraph: swept as it is, against a loop over the same steps with LangGraph's PostgresSaver.
+"""T as a graph of LangGraph: a sweep of it, and a loop over the same steps with LangGraph's PostgresSaver.
 
 Both are timed in turn in every round, on the same PostgreSQL; every cell of either is verified in the database.
 """
@@ -23,7 +23,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     seconds: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     apart: list[float] = []
     natives: list[float] = []
-    others: list[float] = []
+    langgraph_seconds: list[float] = []
     url = environment.fresh("postgresql")
     with langgraph_graph.threads(url) as loop:
         for number in range(runs):
@@ -31,17 +31,19 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
                 seconds[kind].append(timed(databases[kind], langgraph))
             apart.append(timed_in_processes(databases["postgresql"], PROCESSES, "benchmarks.workloads.graph:tiny"))
             natives.append(timed(databases["postgresql"], native))
-            others.append(langgraph_graph.timed(loop, url, f"round-{number}"))
+            langgraph_seconds.append(langgraph_graph.timed(loop, url, f"round-{number}"))
     for database in databases.values():
         database.close()
     for kind in KINDS:
         yield of_rounds(f"T as a graph, {kind}: time a node run", [1000 * s / NODE_RUNS for s in seconds[kind]], "ms")
     own = seconds["postgresql"]
-    yield of_rounds("T as a graph, LangGraph / WTB on the same PostgreSQL", _ratios(others, own), "x", 2, "least")
+    yield of_rounds(
+        "T as a graph, LangGraph / WTB on the same PostgreSQL", _ratios(langgraph_seconds, own), "x", 2, "least"
+    )
     name = f"T as a graph, LangGraph / WTB in {PROCESSES} warm processes, PostgreSQL"
-    yield of_rounds(name, _ratios(others, apart), "x")
+    yield of_rounds(name, _ratios(langgraph_seconds, apart), "x")
     yield of_rounds("T, a graph / native, PostgreSQL", _ratios(own, natives), "x")
 
 
-def _ratios(over: list[float], under: list[float]) -> list[float]:
-    return [first / second for first, second in zip(over, under, strict=True)]
+def _ratios(numerators: list[float], denominators: list[float]) -> list[float]:
+    return [first / second for first, second in zip(numerators, denominators, strict=True)]

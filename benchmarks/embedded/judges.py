@@ -14,9 +14,9 @@ from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.models import serving_model
 from wtb.authoring.workflow import Workflow
-from wtb.integrations.judges.rubric import read_rubric
-from wtb.operations.handles.bench import open as open_bench
-from wtb.operations.sweep import Sweep
+from wtb.handles.bench import open as open_bench
+from wtb.handles.local_sweep import Sweep
+from wtb.integrations.judge_rubric import read_rubric
 
 COUNT = int(os.environ.get("BENCH_JUDGEMENTS", "10000"))
 BARE = -(-COUNT // 10)  # of the bare client, so that it takes no minute more
@@ -36,7 +36,7 @@ judged.entry(answer)
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
-    """One round, whatever `runs` says: it lasts as long as the server takes."""
+    """Measure one round and ignore `runs`: the server determines the time."""
     with serving_model(WAIT_S) as url, open_bench(environment.fresh("sqlite")) as bench:
         cases = [{"id": str(x), "input": {"x": x}} for x in range(COUNT)]
         sweep = bench.run(Sweep(workflow=judged, cases=cases, vary={"answer": "all"}, run={"pool": "thread"}))
@@ -60,7 +60,7 @@ def _ideal(calls: int) -> float:
 
 
 def _bare(url: str) -> tuple[float, float]:
-    """Seconds of the processor and of the clock that the calls alone take, on as many threads."""
+    """Return seconds of CPU and of the clock for the calls alone, on as many threads."""
     client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
     rubric = read_rubric(CRITERIA, None)
     form = {"type": "json_schema", "json_schema": {"name": "judgement", "strict": True, "schema": rubric.schema()}}
@@ -68,8 +68,8 @@ def _bare(url: str) -> tuple[float, float]:
     def call(number: int) -> None:
         text = json.dumps({"input": {"x": number}, "answer": f"{number} "})
         messages = [{"role": "system", "content": rubric.instructions()}, {"role": "user", "content": text}]
-        made: dict[str, object] = {"model": "model", "messages": messages, "response_format": form}
-        client.chat.completions.create(**made)  # type: ignore[call-overload]
+        arguments: dict[str, object] = {"model": "model", "messages": messages, "response_format": form}
+        client.chat.completions.create(**arguments)  # type: ignore[call-overload]
 
     began, cpu = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(AT_ONCE) as threads:

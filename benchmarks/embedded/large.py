@@ -42,13 +42,13 @@ def _apart(environment: Environment, cases: int, variants: int, number: int) -> 
     database = environment.folder / f"large-{cases}-{variants}-{number}.db"
     command = [sys.executable, "-m", "benchmarks.embedded.large", str(cases), str(variants), str(database)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    for left in environment.folder.glob(f"{database.name}*"):
-        left.unlink()
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    for file in environment.folder.glob(f"{database.name}*"):
+        file.unlink()
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
 
 
-def one(cases: int, variants: int, path: Path) -> dict[str, float]:
+def run_one(cases: int, variants: int, path: Path) -> dict[str, float]:
     """Run one sweep from a file of cases, and make its matrix."""
     from wtb.analysis.matrix.build import build
     from wtb.execution.runtime.sweep_run import SweepRun
@@ -63,7 +63,7 @@ def one(cases: int, variants: int, path: Path) -> dict[str, float]:
     listed = path.with_suffix(".jsonl")
     with listed.open("w") as out:
         out.writelines(f'{{"id": "case-{n}", "input": {{"x": {n}}}, "expected": {{"y": {n}}}}}\n' for n in range(cases))
-    made = _workflow(variants)
+    workflow = _workflow(variants)
     spec = parse_spec(
         {
             "workflow": "bench:workflow",
@@ -74,40 +74,40 @@ def one(cases: int, variants: int, path: Path) -> dict[str, float]:
     )
     database = Database(f"sqlite:///{path}")
     database.prepare()
-    begun = time.perf_counter()
-    prepared, workspaces = prepare(spec, workflow=made), workspaces_of(database)
+    start = time.perf_counter()
+    prepared, workspaces = prepare(spec, workflow=workflow), workspaces_of(database)
     sweep_id = prepared.submit(database, workspaces)
     row = queries.find_sweep(database, sweep_id)
     run = SweepRun(database, row, prepared.bound, workspaces=workspaces)
     ended = follow(Context(database), run, grace=10.0).ended
-    seconds, peak = time.perf_counter() - begun, _peak_mb()
+    seconds, peak = time.perf_counter() - start, _peak_mb()
     counts = queries.cell_counts(database, sweep_id)
     if ended.status != "completed" or counts != {"succeeded": cases * variants}:
         raise RuntimeError(f"the sweep ended as {ended} with {counts}")
-    begun = time.perf_counter()
+    start = time.perf_counter()
     build(database, queries.find_sweep(database, sweep_id))
-    return {"cell_s": seconds / (cases * variants), "peak_mb": peak, "matrix_s": time.perf_counter() - begun}
+    return {"cell_s": seconds / (cases * variants), "peak_mb": peak, "matrix_s": time.perf_counter() - start}
 
 
 def _workflow(variants: int) -> Any:
-    from wtb.authoring.edges import END
     from wtb.authoring.workflow import Workflow
+    from wtb.authoring.workflow_facts import END
 
-    made = Workflow("large")
+    workflow = Workflow("large")
 
-    @made.node
+    @workflow.node
     def only(state: dict[str, int], *, k: int = 0) -> dict[str, int]:
         return {"y": state["x"] + k}
 
     for number in range(1, variants):
         only.variant(f"v{number}", k=number)
-    made.entry(only)
-    made.edge(only, END)
-    return made
+    workflow.entry(only)
+    workflow.edge(only, END)
+    return workflow
 
 
 def _peak_mb() -> float:
-    """Peak resident memory. Not ru_maxrss where it can be had otherwise: that begins at the parent's own peak."""
+    """Return the peak resident memory. Avoid ru_maxrss if possible, because it starts at the parent's own peak."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024
@@ -116,4 +116,4 @@ def _peak_mb() -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(one(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))))
+    print(json.dumps(run_one(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))))

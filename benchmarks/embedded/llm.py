@@ -43,7 +43,7 @@ CALL_MS = 10.0  # of the recorded duration beyond that of a call by hand
 
 @dataclass(frozen=True)
 class Took:
-    """Seconds that all calls took: of the clock, of the processors, and the median of a call."""
+    """Seconds of all calls: of the clock, of CPU, and the median of a call."""
 
     run_s: float
     cpu_s: float
@@ -119,7 +119,7 @@ def _new_folder(parent: Path) -> Path:
 
 
 def _command(client: str, folder: Path, env: Mapping[str, str], vary: Mapping[str, object]) -> float:
-    """Run `wtb run` with default options. Returns the seconds of CPU of all its processes."""
+    """Run `wtb run` with default options. Return the seconds of CPU of all its processes."""
     sweep = {
         "workflow": f"benchmarks.workloads.model_calls:with_{client}",
         "cases": [{"id": str(x), "input": {"x": x}} for x in range(CASES)],
@@ -136,7 +136,7 @@ def _command(client: str, folder: Path, env: Mapping[str, str], vary: Mapping[st
 
 
 def _recorded(folder: Path) -> tuple[float, float]:
-    """Return the seconds of the run from its first node on, and the median of a node run, as the database has them.
+    """Return the seconds of the run from its first node on, and the median of a node run, from the database.
 
     Raises:
         RuntimeError: Not all calls were made once.

@@ -1,4 +1,4 @@
-"""What a decision of policies costs: by those of docs/policy.md, about a submission, in processor time."""
+"""CPU time of a policy decision about a submission, by the policies of docs/policy.md."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
-from wtb.operations.policy.engine import FOLDER, find_policies
-from wtb.operations.policy.vocabulary import Asked, Fact
+from wtb.operations.policy_rules import FOLDER, Asked, Fact, find_policies
 
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
 COUNT = 5_000  # decisions of a round
@@ -22,9 +21,9 @@ _NUMBERS = count(100)
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     folder = environment.folder / "policy"
     folder.mkdir(parents=True, exist_ok=True)
-    shown = re.search(r"(?s)<!-- file: policy/rules.cedar -->\n```\n(.+?)```", PAGE.read_text("utf-8"))
-    assert shown is not None, "the page shows no policies"
-    (folder / "rules.cedar").write_text(shown[1], "utf-8")
+    block = re.search(r"(?s)<!-- file: policy/rules.cedar -->\n```\n(.+?)```", PAGE.read_text("utf-8"))
+    assert block is not None, "the page shows no policies"
+    (folder / "rules.cedar").write_text(block[1], "utf-8")
     before = os.environ.get(FOLDER)
     os.environ[FOLDER] = str(folder)
     try:
@@ -37,7 +36,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _round(*, new: bool) -> float:
-    """Milliseconds of a decision, with finding the policies, as each operation does. new: about another sweep."""
+    """Return the milliseconds of a decision, including the lookup of policies. new: about another sweep."""
     began = time.process_time()
     for number in range(COUNT):
         policies = find_policies()

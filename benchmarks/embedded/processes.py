@@ -1,4 +1,4 @@
-"""Node processes: how long one takes to start, and T through warm ones, beside T on threads in the same round."""
+"""Node processes: their start, and T through warm ones, beside T on threads in the same round."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from benchmarks.harness.environment import KINDS, Environment, Kind
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.harness.timing import open_warm, timed, timed_in_processes
 from benchmarks.workloads.chain import NODE_RUNS, STEPS, workflow
-from wtb.authoring.graph_snapshot import outline_digest
-from wtb.execution.sandbox.heads import SetupHead
+from wtb.authoring.graph import outline_digest
+from wtb.execution.sandbox.framing import SetupHead
 from wtb.execution.sandbox.launch.launching import environment
 from wtb.execution.sandbox.node_process import NodeProcess, Setup
 from wtb.planning.prepare import prepare
@@ -24,7 +24,7 @@ PROCESSES = 4
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
-    made = workflow()
+    bench_workflow = workflow()
     databases = {kind: open_warm(environment, kind) for kind in KINDS}
     apart: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     ratios: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
@@ -33,7 +33,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         starts.append(_start(environment.folder))
         for kind in KINDS:
             apart[kind].append(timed_in_processes(databases[kind], PROCESSES))
-            ratios[kind].append(apart[kind][-1] / timed(databases[kind], made))
+            ratios[kind].append(apart[kind][-1] / timed(databases[kind], bench_workflow))
     for database in databases.values():
         database.close()
     yield of_rounds("processes: start of one", starts, "s", 0.3)
@@ -44,13 +44,13 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _start(folder: Path) -> float:
-    """Seconds until a node process is ready to run the nodes of T."""
-    data = {
+    """Return the seconds until a node process is ready to run the nodes of T."""
+    document = {
         "workflow": "benchmarks.workloads.chain:tiny",
         "cases": [{"input": {"x": 1}}],
         "vary": dict.fromkeys(STEPS, "all"),
     }
-    bound, workspaces = prepare(parse_spec(data)).bound, Workspaces(FileStore(folder / "files"), folder)
+    bound, workspaces = prepare(parse_spec(document)).bound, Workspaces(FileStore(folder / "files"), folder)
     head: SetupHead = {
         "bounds": asdict(Bounds()),
         "recipe": bound.recipe.text(),
@@ -60,9 +60,9 @@ def _start(folder: Path) -> float:
         "growth": 10**9,
         "places": 1,
     }
-    begun = time.perf_counter()
+    start = time.perf_counter()
     process = NodeProcess(Setup(head, environment(None, "bench"), {}, Path.cwd(), workspaces))
     process.ready()
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     process.close()
     return seconds

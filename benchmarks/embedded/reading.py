@@ -1,4 +1,4 @@
-"""How long reading commands take on finished sweeps: a person waits for each.
+"""Time of reading commands on finished sweeps: a person waits for each.
 
 The sweeps are run by `wtb run`, which keeps their matrices at its end. All figures are wall times of whole commands,
 with the time of the bare imports that `wtb list` needs beside them: on a busy machine both take longer. Files are in
@@ -79,7 +79,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _run(folder: Path, env: Mapping[str, str], name: str, cells: int) -> None:
-    """Run a sweep of so many cells to its end."""
+    """Run a sweep of this many cells to its end."""
     (folder / "flow.py").write_text(FLOW % VARIANTS)
     with (folder / f"{name}.jsonl").open("w") as out:
         out.writelines(
@@ -106,7 +106,7 @@ def _write_needed(folder: Path, env: Mapping[str, str]) -> None:
 
 
 def _seconds(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> float:
-    """Run a command. Returns how long it took."""
-    begun = time.perf_counter()
+    """Run a command. Return its seconds."""
+    start = time.perf_counter()
     subprocess.run(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Going back and aside: an execution with 100 checkpoints, 10 MB of state and 1,000 files, rolled back and forked.
+"""Rollback and fork of an execution with 100 checkpoints, 10 MB of state and 1,000 files.
 
 Every step writes one of 100 keys (100 kB each), every tenth one of 1,000 files. Timed is what a person waits for, on a
 database that is open; the files of the checkpoint are restored when the next node starts, which is timed by itself.
@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from benchmarks.harness.environment import KINDS, Environment
 from benchmarks.harness.figures import Figure, of_rounds
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.execution.runtime.sweep_run import new_run
 from wtb.operations.context import Context
 from wtb.operations.control.forks import add_fork
@@ -44,30 +44,32 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         database.prepare()
         home = workspaces_of(database, environment.folder / f"rewinding-{kind}")
         prepared = _prepared()
-        execution = _made(database, prepared, home)
+        execution = _prepare_execution(database, prepared, home)
         head = find_execution(database, execution).head_id
         assert head is not None, "it has ended"
-        made = line(database, head)
-        assert len(made) == STEPS + 1, f"{len(made)} checkpoints"
-        target = made[len(made) // 2]
-        found: dict[str, list[float]] = {}
+        path = line(database, head)
+        assert len(path) == STEPS + 1, f"{len(path)} checkpoints"
+        target = path[len(path) // 2]
+        rounds_by_name: dict[str, list[float]] = {}
         for number in range(runs + 1):
             for name, do in _deeds(database, prepared, execution, target.id).items():
                 grown = -_stored(database)
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 do()
-                seconds = time.perf_counter() - begun
+                seconds = time.perf_counter() - start
                 grown += _stored(database)
                 if number:  # the first warms up
-                    found.setdefault(name, []).append(1000 * seconds)
-                    found.setdefault(f"{name}, bytes added", []).append(grown)
+                    rounds_by_name.setdefault(name, []).append(1000 * seconds)
+                    rounds_by_name.setdefault(f"{name}, bytes added", []).append(grown)
             if number:
-                found.setdefault("restoring all of its files", []).append(1000 * _restored(home, target.workspace))
+                rounds_by_name.setdefault("restoring all of its files", []).append(
+                    1000 * _restored(home, target.workspace)
+                )
         database.close()
-        for name, rounds in found.items():
+        for name, rounds in rounds_by_name.items():
             is_bytes = name.endswith("added")
-            most = None if name.startswith(("restoring", "undo")) else 2 * KEYS * 100 if is_bytes else MOST_MS
-            yield of_rounds(f"rewinding, {kind}, {name}", rounds, "bytes" if is_bytes else "ms", most)
+            limit = None if name.startswith(("restoring", "undo")) else 2 * KEYS * 100 if is_bytes else MOST_MS
+            yield of_rounds(f"rewinding, {kind}, {name}", rounds, "bytes" if is_bytes else "ms", limit)
 
 
 def _deeds(database: Database, prepared: Prepared, id: str, to: str) -> dict[str, Callable[[], Any]]:
@@ -80,7 +82,7 @@ def _deeds(database: Database, prepared: Prepared, id: str, to: str) -> dict[str
 
 
 def _stored(database: Database) -> float:
-    """Bytes of values, of files, and of the states of checkpoints."""
+    """Return the bytes of values, of files, and of the states of checkpoints."""
     state = sa.func.length(sa.cast(checkpoints.c.state, sa.Text))
     with database.read() as connection:
         return float(
@@ -91,9 +93,9 @@ def _stored(database: Database) -> float:
 
 
 def _restored(home: Workspaces, snapshot: str | None) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     opened = home.open(snapshot)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     assert sum(len(names) for _, _, names in os.walk(opened.path)) == FILES
     opened.close(keep=False)
     return seconds
@@ -120,7 +122,7 @@ def _prepared() -> Prepared:
     return prepare(parse_spec({**spec, "run": {"pool": "thread"}}), workflow=wf)
 
 
-def _made(database: Database, prepared: Prepared, home: Workspaces) -> str:
+def _prepare_execution(database: Database, prepared: Prepared, home: Workspaces) -> str:
     sweep_id = prepared.submit(database, home)
     ended = new_run(database, sweep_id, prepared.bound, home).run_here()
     assert ended.status == "completed", ended

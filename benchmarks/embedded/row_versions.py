@@ -1,4 +1,4 @@
-"""What T writes to PostgreSQL: row versions and bytes of WAL a node run, its submission included."""
+"""Writes of T to PostgreSQL: row versions and bytes of WAL a node run, including its submission."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WAL = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
-    made = workflow()
-    database = open_warm(environment, "postgresql", made)
+    bench_workflow = workflow()
+    database = open_warm(environment, "postgresql", bench_workflow)
     inserts: Counter[str] = Counter()
     updates: Counter[str] = Counter()
     wal_kb = []
     for _ in range(runs):
         inserted, updated, wal = _versions(database)
-        timed(database, made)
+        timed(database, bench_workflow)
         inserted_after, updated_after, wal_after = _versions(database)
         inserts += inserted_after - inserted
         updates += updated_after - updated

@@ -36,7 +36,7 @@ _WORDS = "It depends on what was asked, and on what had been said before that. "
 
 
 class OneCommit(InMemorySaver):
-    """Keeps all in memory and commits a number at each step: what no saver on this database can be quicker than."""
+    """Keeps all in memory and commits a number at each step: the lower bound of any saver on this database."""
 
     def __init__(self, connection: Any) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def _line(saver: BaseCheckpointSaver[Any] | None) -> Any:
 
 
 def _talk(saver: BaseCheckpointSaver[Any] | None) -> Any:
-    """One node that adds a message to those that are there, again and again."""
+    """Return a graph of one node that keeps adding a message."""
     graph = StateGraph(Talk)
     graph.add_node("say", lambda state: {"messages": [AIMessage(_WORDS, id=str(len(state["messages"])))]})
     graph.add_edge(START, "say")
@@ -85,31 +85,31 @@ _GRAPHS: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
 
 
 def _timed(graph: Any, kind: str, name: str) -> float:
-    """Milliseconds a step; what was stored of the last run is verified."""
+    """Return the milliseconds a step; the stored state of the last run is verified."""
     config: Any = {}
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for number in range(_REPEATS[kind]):
         config = {"configurable": {"thread_id": f"{kind}-{name}-{number}"}, "recursion_limit": 2 * TURNS}
         options = {"durability": "sync"} if graph.checkpointer else {}
         ended = graph.invoke(_GRAPHS[kind][1], config, **options)
-    took = time.perf_counter() - begun
+    took = time.perf_counter() - start
     if graph.checkpointer and graph.get_state(config).values != ended:
         raise RuntimeError(f"{kind}: stored {graph.get_state(config).values}, expected {ended}")
     return 1000 * took / (_REPEATS[kind] * _STEPS[kind])
 
 
 def _crowd(graph: Any, name: str) -> float:
-    """Milliseconds a step of as many runs of the line as there are slots, at a time, through one saver."""
+    """Return the milliseconds a step of one run of the line in each slot at the same time, through one saver."""
 
     def run(number: int) -> None:
         config = {"configurable": {"thread_id": f"crowd-{name}-{number}"}}
         graph.invoke(_GRAPHS["line"][1], config, durability="sync")
 
     runs = 5 * SLOTS
-    begun = time.perf_counter()
+    start = time.perf_counter()
     with ThreadPoolExecutor(SLOTS) as pool:
         list(pool.map(run, range(runs)))
-    return 1000 * (time.perf_counter() - begun) / (runs * NODES)
+    return 1000 * (time.perf_counter() - start) / (runs * NODES)
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
@@ -129,8 +129,8 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             "Saver": stack.enter_context(Saver(environment.fresh("postgresql"))),
             "Saver on SQLite": stack.enter_context(Saver(environment.fresh("sqlite"))),
         }
-        for kind, (made, _) in _GRAPHS.items():
-            graphs = {name: made(saver) for name, saver in savers.items()}
+        for kind, (build, _) in _GRAPHS.items():
+            graphs = {name: build(saver) for name, saver in savers.items()}
             for graph in graphs.values():
                 _timed(graph, kind, "warm")
             rounds: dict[str, list[float]] = {name: [] for name in graphs}
@@ -149,7 +149,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 def _figures(kind: str, rounds: dict[str, list[float]]) -> Iterator[Figure]:
     for name, each in rounds.items():
         yield of_rounds(f"saver, {kind}, {name}: time a step", each, "ms")
-    bare, kept, theirs, ours = (rounds[name] for name in ("no saver", "InMemorySaver", "PostgresSaver", "Saver"))
+    bare, in_memory, theirs, ours = (rounds[name] for name in ("no saver", "InMemorySaver", "PostgresSaver", "Saver"))
     best = [(t - b) / (o - b) for b, t, o in zip(bare, theirs, rounds["one commit"], strict=True)]
     yield of_rounds(
         f"saver, {kind}: what PostgresSaver adds / what one commit a step adds, the most there is", best, "x"
@@ -157,7 +157,7 @@ def _figures(kind: str, rounds: dict[str, list[float]]) -> Iterator[Figure]:
     added = [(t - b) / (o - b) for b, t, o in zip(bare, theirs, ours, strict=True)]
     yield of_rounds(f"saver, {kind}: what PostgresSaver adds to a step / what Saver adds", added, "x", 2, "least")
     # LangGraph itself does more where there is a saver; this leaves that out.
-    alone = [(t - k) / (o - k) for k, t, o in zip(kept, theirs, ours, strict=True)]
+    alone = [(t - k) / (o - k) for k, t, o in zip(in_memory, theirs, ours, strict=True)]
     yield of_rounds(f"saver, {kind}: the same over what InMemorySaver adds", alone, "x")
     whole = [t / o for t, o in zip(theirs, ours, strict=True)]
     yield of_rounds(f"saver, {kind}: the whole step, PostgresSaver / Saver", whole, "x", 2, "least")

@@ -15,13 +15,13 @@ SLEEP_S = 0.02
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
-    made = workflow(SLEEP_S)
+    bench_workflow = workflow(SLEEP_S)
     databases = {kind: open_warm(environment, kind) for kind in KINDS}
     ratios: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(runs):
         bare = bare_sleeps()
         for kind in KINDS:
-            ratios[kind].append(timed(databases[kind], made, slots=SLOTS) / bare)
+            ratios[kind].append(timed(databases[kind], bench_workflow, slots=SLOTS) / bare)
     for database in databases.values():
         database.close()
     for kind in KINDS:
@@ -31,6 +31,6 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 def bare_sleeps() -> float:
     with ThreadPoolExecutor(SLOTS) as pool:
         list(pool.map(time.sleep, [0.001] * SLOTS))  # the threads are there before the clock starts
-        begun = time.perf_counter()
+        start = time.perf_counter()
         list(pool.map(time.sleep, [SLEEP_S] * NODE_RUNS))
-        return time.perf_counter() - begun
+        return time.perf_counter() - start

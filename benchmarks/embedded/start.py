@@ -1,4 +1,4 @@
-"""How long commands take to start: `wtb --help`, and `wtb run` and `wtb worker` until their first node runs.
+"""Start of commands: `wtb --help`, and `wtb run` and `wtb worker` until their first node runs.
 
 `wtb run` is over the bare imports that it needs: those of modules of other packages, in a process that does nothing
 else. A cold worker, whose sweep was queued before, is over `wtb run` of the same sweep beside it. Files are in the
@@ -23,8 +23,8 @@ from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.harness.workers import ROOT, empty_stack
 from wtb.store.database import Database
 from wtb.store.read import queries
+from wtb.store.read.activity import worker_rows
 from wtb.store.tables.schema import node_runs
-from wtb.store.telemetry.workers import worker_rows
 
 WTB = [sys.executable, "-m", "wtb"]
 IMPORT = "import importlib, json, sys\nfor name in json.load(open(sys.argv[1])): importlib.import_module(name)"
@@ -41,9 +41,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     helps, starts, workers = [], [], []
     for number in range(runs + 1):
         helped = _cpu_s([*WTB, "--help"], folder, env)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         _cpu_s(bare, folder, env)
-        bare_s = time.perf_counter() - begun
+        bare_s = time.perf_counter() - start
         started_s = _first_node_s(folder, env, f"sweep{number}")
         worker_s = _worker_s(environment)
         if number:  # the first round compiles
@@ -66,32 +66,32 @@ def _needed(folder: Path, env: Mapping[str, str]) -> Path:
 
 
 def _first_node_s(folder: Path, env: Mapping[str, str], name: str) -> float:
-    """Seconds from the start of the command until its first node runs, in a node process."""
-    begun = time.time()
+    """Return the seconds from the start of the command until its first node runs, in a node process."""
+    start = time.time()
     _run(folder, env, name, "waiting", "process")
     database = Database(f"sqlite:///{folder / name}.db")
     started_at = _first_attempt(database)
     database.close()
-    return started_at - begun
+    return started_at - start
 
 
 def _worker_s(environment: Environment) -> float:
-    """Seconds from the start of a worker until the first node of a queued sweep runs, in a node process.
+    """Return the seconds from the start of a worker until the first node of a queued sweep runs, in a node process.
 
     The worker is woken at once where a scheduler would wake it in its next round.
     """
     with empty_stack(environment, "a cold worker") as stack:
         sweep_id = stack.queue("waiting:waiting", [{"x": 0}], ("call",))
-        begun = time.time()
+        start = time.time()
         stack.start("wtb", "worker", "--concurrency", "1")
         stack.until(lambda: bool(worker_rows(stack.database)), "the worker")
         stack.publish()
         stack.until(lambda: "succeeded" in queries.cell_counts(stack.database, sweep_id), "the only cell")
-        return _first_attempt(stack.database) - begun
+        return _first_attempt(stack.database) - start
 
 
 def _first_attempt(database: Database) -> float:
-    """When the first node of a database with one sweep began to run."""
+    """Return the start of the first node in a database with one sweep."""
     ((started_at,),) = database.tuples(sa.select(sa.func.min(node_runs.c.begun_at)))
     return float(started_at)
 
@@ -108,7 +108,7 @@ def _run(folder: Path, env: Mapping[str, str], name: str, workflow: str, pool: s
 
 
 def _cpu_s(command: list[str], folder: Path, env: Mapping[str, str]) -> float:
-    """Run a command. Returns the seconds of CPU that it took, with all that it waited for."""
+    """Run a command. Return its seconds of CPU, including its child processes."""
     process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -22,36 +22,38 @@ LEAST_IN_SYNC = 2.5  # the same if both commit each step before the next
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
-    made = workflow()
+    bench_workflow = workflow()
     databases = {kind: open_warm(environment, kind) for kind in KINDS}
     seconds: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     in_sync: dict[int, list[float]] = {SYNC_SLOTS: [], SLOTS: []}
-    others: dict[str, list[float]] = {name: [] for name in LEAST}
+    langgraph_seconds: dict[str, list[float]] = {name: [] for name in LEAST}
     url = environment.fresh("postgresql")
     with langgraph_graph.threads(url) as threads, langgraph_graph.processes(url) as processes:
         for number in range(runs):
             for kind in KINDS:
-                seconds[kind].append(timed(databases[kind], made))
-            for slots, found in in_sync.items():
-                found.append(timed(databases["postgresql"], made, durability="sync", slots=slots))
-            others[THREADS].append(langgraph_graph.timed(threads, url, f"threads-{number}"))
-            others[SYNC].append(langgraph_graph.timed(processes, url, f"sync-{number}"))
-            others[EXIT].append(langgraph_graph.timed(processes, url, f"exit-{number}", "exit"))
+                seconds[kind].append(timed(databases[kind], bench_workflow))
+            for slots, sync_seconds in in_sync.items():
+                sync_seconds.append(timed(databases["postgresql"], bench_workflow, durability="sync", slots=slots))
+            langgraph_seconds[THREADS].append(langgraph_graph.timed(threads, url, f"threads-{number}"))
+            langgraph_seconds[SYNC].append(langgraph_graph.timed(processes, url, f"sync-{number}"))
+            langgraph_seconds[EXIT].append(langgraph_graph.timed(processes, url, f"exit-{number}", "exit"))
     for database in databases.values():
         database.close()
     for kind in KINDS:
         each = [1000 * s / NODE_RUNS for s in seconds[kind]]
         yield of_rounds(f"T, {kind}: time a node run", each, "ms", 0.2)
     for name, least in LEAST.items():
-        yield of_rounds(f"T, LangGraph + PostgresSaver ({name})", others[name], "s")
-        yield _over(f"T, the same / WTB on the same PostgreSQL ({name})", others[name], seconds["postgresql"], least)
-    for slots, found in in_sync.items():
-        each = [1000 * s / NODE_RUNS for s in found]
+        yield of_rounds(f"T, LangGraph + PostgresSaver ({name})", langgraph_seconds[name], "s")
+        yield _ratio(
+            f"T, the same / WTB on the same PostgreSQL ({name})", langgraph_seconds[name], seconds["postgresql"], least
+        )
+    for slots, sync_seconds in in_sync.items():
+        each = [1000 * s / NODE_RUNS for s in sync_seconds]
         yield of_rounds(f"T, postgresql, durability sync, {slots} slots: time a node run", each, "ms")
         name = f"T, both commit each step, LangGraph / WTB ({SYNC}; {slots} slots)"
-        yield _over(name, others[SYNC], found, LEAST_IN_SYNC)
+        yield _ratio(name, langgraph_seconds[SYNC], sync_seconds, LEAST_IN_SYNC)
 
 
-def _over(name: str, others: Sequence[float], own: Sequence[float], least: float) -> Figure:
-    """How many times as long as WTB a peer took in the same round."""
-    return of_rounds(name, [other / mine for other, mine in zip(others, own, strict=True)], "x", least, "least")
+def _ratio(name: str, peer_seconds: Sequence[float], own: Sequence[float], least: float) -> Figure:
+    """Return the time of a peer over WTB's in the same round."""
+    return of_rounds(name, [other / mine for other, mine in zip(peer_seconds, own, strict=True)], "x", least, "least")

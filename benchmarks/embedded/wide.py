@@ -47,50 +47,54 @@ class Measured:
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     peers = _peers(environment.folder)
     bares, rounds, graphs = [], [], []
-    others: dict[str, list[float]] = {name: [] for name in peers}
+    peer_seconds: dict[str, list[float]] = {name: [] for name in peers}
     for _ in range(runs):
         bares.append(_bare())
         rounds.append(_swept(_new_folder(environment.folder), "benchmarks.workloads.waiting:waiting"))
         graphs.append(_swept(_new_folder(environment.folder), "benchmarks.workloads.waiting_graph:waiting"))
         for name, run in peers.items():
-            others[name].append(run())
+            peer_seconds[name].append(run())
     yield from _figures("W", rounds, 1.25, 1.15, 200)
     yield from _figures("W as a graph", graphs, 1.6, 1.15, 350)
-    whole = [one.whole_s for one in rounds]
+    whole = [round_.whole_s for round_ in rounds]
     yield of_rounds("W: whole command / plain asyncio with a semaphore", _ratios(whole, bares), "x")
-    for name, seconds in others.items():
+    for name, seconds in peer_seconds.items():
         yield of_rounds(f"W: {name} / whole command", _ratios(seconds, whole), "x", 1, "least")
 
 
 def _figures(
     name: str, rounds: Sequence[Measured], whole: float | None = None, run: float | None = None, mb: float | None = None
 ) -> Iterator[Figure]:
-    """Figures of one kind, with the targets that there are."""
-    yield of_rounds(f"{name}: whole command / {IDEAL_S:g} s", [one.whole_s / IDEAL_S for one in rounds], "x", whole)
-    yield of_rounds(f"{name}: without start-up / {IDEAL_S:g} s", [one.run_s / IDEAL_S for one in rounds], "x", run)
-    yield of_rounds(f"{name}: memory of all processes", [one.memory / 1e6 for one in rounds], "MB", mb)
-    yield of_rounds(f"{name}: processes", [one.processes for one in rounds], "")
+    """Yield the figures of one kind, with their targets."""
+    yield of_rounds(
+        f"{name}: whole command / {IDEAL_S:g} s", [round_.whole_s / IDEAL_S for round_ in rounds], "x", whole
+    )
+    yield of_rounds(
+        f"{name}: without start-up / {IDEAL_S:g} s", [round_.run_s / IDEAL_S for round_ in rounds], "x", run
+    )
+    yield of_rounds(f"{name}: memory of all processes", [round_.memory / 1e6 for round_ in rounds], "MB", mb)
+    yield of_rounds(f"{name}: processes", [round_.processes for round_ in rounds], "")
 
 
-def _ratios(over: list[float], under: list[float]) -> list[float]:
-    return [first / second for first, second in zip(over, under, strict=True)]
+def _ratios(numerators: list[float], denominators: list[float]) -> list[float]:
+    return [first / second for first, second in zip(numerators, denominators, strict=True)]
 
 
 def _bare() -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     asyncio.run(bare())
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _peers(parent: Path) -> dict[str, Callable[[], float]]:
-    """The other tools that are there, by name and version: how to run W with each. Returns seconds of the command."""
-    found: dict[str, Callable[[], float]] = {}
+    """Return a function for each installed peer: it runs W and returns the seconds of the command."""
+    peers: dict[str, Callable[[], float]] = {}
     with suppress(PackageNotFoundError):
-        found[f"Inspect AI {version('inspect-ai')}"] = lambda: _inspected(_new_folder(parent))
+        peers[f"Inspect AI {version('inspect-ai')}"] = lambda: _inspected(_new_folder(parent))
     if shutil.which("npx"):
         promptfoo_eval.install(_new_folder(parent))
-        found[f"promptfoo {promptfoo_eval.VERSION}"] = lambda: _prompted(_new_folder(parent))
-    return found
+        peers[f"promptfoo {promptfoo_eval.VERSION}"] = lambda: _prompted(_new_folder(parent))
+    return peers
 
 
 def _inspected(folder: Path) -> float:
@@ -106,9 +110,9 @@ def _prompted(folder: Path) -> float:
 
 
 def _seconds(command: list[str], folder: Path, env: Mapping[str, str]) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     subprocess.run(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _new_folder(parent: Path) -> Path:
@@ -126,7 +130,7 @@ def _swept(folder: Path, workflow: str) -> Measured:
         "run": {"concurrency": WIDTH},
     }
     (folder / "wide.yaml").write_text(json.dumps(sweep))
-    begun = time.perf_counter()
+    start = time.perf_counter()
     command = [sys.executable, "-m", "wtb", "run", "wide.yaml", "--quiet"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL)
@@ -137,14 +141,14 @@ def _swept(folder: Path, workflow: str) -> Measured:
             break
         used, count = _memory(process.pid)
         memory, processes = max(memory, used), max(processes, count)
-    whole_s = time.perf_counter() - begun
+    whole_s = time.perf_counter() - start
     if process.returncode:
         raise RuntimeError(f"the command ended with exit code {process.returncode}")
     return Measured(whole_s, _run_s(folder), memory, processes)
 
 
 def _run_s(folder: Path) -> float:
-    """Seconds from the first start of a node to the end of the sweep. Raises RuntimeError unless all have run."""
+    """Return the seconds from the first start of a node to the end of the sweep, or raise unless all have run."""
     database = Database(f"sqlite:///{folder / '.wtb' / 'wtb.db'}")
     with database.read() as connection:
         first, count = connection.execute(
@@ -158,11 +162,11 @@ def _run_s(folder: Path) -> float:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """Bytes of a process and of all below it, and how many they are."""
+    """Return the memory in bytes and the number of a process and its descendants."""
     with suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
-        found = [root, *root.children(recursive=True)]
-        return sum(_share(process.pid) for process in found), len(found)
+        processes = [root, *root.children(recursive=True)]
+        return sum(_share(process.pid) for process in processes), len(processes)
     return 0, 0
 
 

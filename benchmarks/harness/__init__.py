@@ -1,1 +1,1 @@
-"""How things are measured: fresh databases, workers, timing, and the table of figures."""
+"""The measuring harness: fresh databases, workers, timing, and the table of figures."""

@@ -1,4 +1,4 @@
-"""Where to measure: fresh SQLite files and fresh databases of one PostgreSQL, all on disk, with durable settings."""
+"""The environment of measurements: fresh SQLite files and PostgreSQL databases on disk, with durable settings."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Environment:
     streaming: float = 20.0  # seconds that events are written there, at least
 
     def fresh(self, kind: Kind) -> str:
-        """The URL of an empty database."""
+        """Return the URL of an empty database."""
         name = f"bench_{secrets.token_hex(6)}"
         return f"sqlite:///{self.folder / name}.db" if kind == "sqlite" else self.server.create_database(name)
 
 
 @contextmanager
-def environment(**chosen: Any) -> Iterator[Environment]:
-    """A PostgreSQL with its own settings (fsync on) below the folder for temporary files, gone afterwards.
+def environment(**fields: Any) -> Iterator[Environment]:
+    """Start a PostgreSQL with its own settings (fsync on) in a temporary folder, which is removed afterwards.
 
-    chosen: fields of the environment.
+    fields: fields of the environment.
     """
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # for root the server runs as another user
         with PostgresServer(folder / "postgres", create_databases=True) as server:
-            yield Environment(folder, server, **chosen)
+            yield Environment(folder, server, **fields)

@@ -1,4 +1,4 @@
-"""Figures, their targets, and the table that says which are met."""
+"""Figures, their targets, and the table that shows which are met."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number. target: None where it is for information; `at` says on which side of it is good."""
+    """One measured number. target: None if it is for information only; `at` is the good side of it."""
 
     name: str
     value: float
@@ -31,12 +31,12 @@ class Figure:
 def of_rounds(
     name: str, rounds: Iterable[float], unit: str, target: float | None = None, at: Literal["most", "least"] = "most"
 ) -> Figure:
-    """The median of what several rounds gave."""
+    """Return the median of several rounds as a figure."""
     return Figure(name, median(rounds), unit, target, at)
 
 
 def table(figures: Iterable[Figure]) -> str:
-    """name, figure, target, met: aligned for a terminal."""
+    """Return a table of name, figure, target and met, aligned for a terminal."""
     lines = [("name", "figure", "target", "met")]
     for figure in figures:
         sign = "<=" if figure.at == "most" else ">="
@@ -47,5 +47,5 @@ def table(figures: Iterable[Figure]) -> str:
     return "\n".join("  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def _number(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"

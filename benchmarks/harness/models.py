@@ -1,4 +1,4 @@
-"""A model in a process of its own."""
+"""A model in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wtb serve` in a process of its own, on a database of a benchmark."""
+"""`wtb serve` in another process, on a database of a benchmark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _URL = re.compile(r"http://([\d.]+):(\d+)(/\S+)")
 
 @dataclass(frozen=True)
 class Served:
-    """Where it answers, to whom shows TOKEN."""
+    """The address of a server; TOKEN is its access token."""
 
     pid: int
     host: str
@@ -36,9 +36,9 @@ def serving(url: str) -> Iterator[Served]:
         text=True,
     ) as server:
         assert server.stderr is not None
-        found = _URL.search(server.stderr.readline())
-        assert found, "it does not say where it listens"
-        host, port, prefix = found.groups()
+        match = _URL.search(server.stderr.readline())
+        assert match, "it does not say where it listens"
+        host, port, prefix = match.groups()
         try:
             yield Served(server.pid, host, int(port), prefix)
         finally:

@@ -1,4 +1,4 @@
-"""How a sweep of the workload is timed."""
+"""Time sweeps of the workload."""
 
 from __future__ import annotations
 
@@ -21,18 +21,23 @@ from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
 
 
-def open_warm(environment: Environment, kind: Kind, made: Workflow | None = None) -> Database:
-    """An empty database on which a sweep of one case has run, so that connections and caches are warm."""
+def open_warm(environment: Environment, kind: Kind, bench_workflow: Workflow | None = None) -> Database:
+    """Return a database on which a sweep of one case has run, so that connections and caches are warm."""
     database = Database(environment.fresh(kind))
     database.prepare()
-    timed(database, made or workflow(), cases=1)
+    timed(database, bench_workflow or workflow(), cases=1)
     return database
 
 
 def timed(
-    database: Database, made: Workflow, *, cases: int = CASES, durability: str = "20ms", slots: int | None = None
+    database: Database,
+    bench_workflow: Workflow,
+    *,
+    cases: int = CASES,
+    durability: str = "20ms",
+    slots: int | None = None,
 ) -> float:
-    """Seconds from before the submission to the last commit of T; every cell is verified in the database."""
+    """Return the seconds from before the submission to the last commit of T; every cell is verified in the database."""
     spec = parse_spec(
         {
             "workflow": "bench:workflow",
@@ -41,12 +46,12 @@ def timed(
             "run": {"durability": durability} | ({"concurrency": slots} if slots else {}),
         }
     )
-    prepared, workspaces = prepare(spec, workflow=made), workspaces_of(database)
-    begun = time.perf_counter()
+    prepared, workspaces = prepare(spec, workflow=bench_workflow), workspaces_of(database)
+    start = time.perf_counter()
     sweep_id = prepared.submit(database, workspaces)
     run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
     ended = follow(Context(run.database), run, grace=10.0).ended
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     if ended.status != "completed":
         raise RuntimeError(f"the sweep ended as {ended}")
     verify(database, sweep_id, cases)
@@ -54,7 +59,7 @@ def timed(
 
 
 def timed_in_processes(database: Database, slots: int, path: str = "benchmarks.workloads.chain:tiny") -> float:
-    """Seconds for T through as many warm node processes, from the first claim to the last commit; verified, too."""
+    """Return the seconds of T through warm node processes, from the first claim to the last commit; also verified."""
     spec = parse_spec(
         {
             "workflow": path,
@@ -68,24 +73,24 @@ def timed_in_processes(database: Database, slots: int, path: str = "benchmarks.w
     run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
     run.begin()
     _warm(run.code, slots)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     run.pool.start(run.runner.run)
     while not run.wait(0.1):
         pass
     run.journal.close()
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     run.finish()
     verify(database, sweep_id, CASES)
     return seconds
 
 
 def _warm(code: CodeExecutor, processes: int) -> None:
-    """Have all processes started before the clock is."""
+    """Start all processes before the clock."""
     assert isinstance(code, InProcesses), "the sweep asks for processes"
     together = threading.Barrier(processes)
 
     def take() -> None:
-        with code.pool.one():
+        with code.pool.lend():
             together.wait(60)
 
     threads = [threading.Thread(target=take) for _ in range(processes)]
@@ -96,13 +101,13 @@ def _warm(code: CodeExecutor, processes: int) -> None:
 
 
 def verify(database: Database, sweep_id: str, cases: int) -> None:
-    """Hold every cell in the database against what its variants must give."""
-    found = 0
+    """Compare every cell in the database with the expected state of its variants."""
+    count = 0
     for cell in cell_documents(database, sweep_id):
         variants = [int(cell["combination"][node].removeprefix("v").replace("default", "0")) for node in STEPS]
         if cell["status"] != "succeeded" or cell["state"] != expected(int(cell["case"]), variants):
             raise RuntimeError(f"a wrong cell: {cell}")
-        found += 1
+        count += 1
     node_runs, _ = queries.spent(database, sweep_id)
-    if (found, node_runs * CASES) != (VARIANTS**3 * cases, NODE_RUNS * cases):
-        raise RuntimeError(f"{found} cells and {node_runs} node runs of {cases} cases")
+    if (count, node_runs * CASES) != (VARIANTS**3 * cases, NODE_RUNS * cases):
+        raise RuntimeError(f"{count} cells and {node_runs} node runs of {cases} cases")

@@ -1,4 +1,4 @@
-"""The stack that is measured: workers and a scheduler as processes of their own, on a fresh database and a broker.
+"""The measured stack: workers and a scheduler as processes, on a fresh database and a broker.
 
 They start in an empty folder and import the workflows of `benchmarks.workloads.importable`. Nothing of it stays at
 the end.
@@ -27,9 +27,9 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
+from wtb.store.read.activity import worker_rows
 from wtb.store.runs.publishing import cluster_of, publish
 from wtb.store.tables.sweeps import SweepRow
-from wtb.store.telemetry.workers import worker_rows
 from wtb_workers.app import make_app
 from wtb_workers.task_messages import send
 
@@ -66,26 +66,26 @@ class WorkerStack:
         return process
 
     def start_workers(self, count: int, slots: int) -> None:
-        """So many workers of so many slots each, and a scheduler; returns once all slots are there."""
+        """Start workers with slots, and a scheduler; return once all slots are registered."""
         for _ in range(count):
             self.start("wtb", "worker", "--concurrency", str(slots))
         self.start("wtb", "scheduler")
         self.until(lambda: sum(row.slots for row in worker_rows(self.database)) == count * slots, "the workers")
 
     def until(self, condition: Callable[[], bool], what: str, every_s: float = 0.05) -> None:
-        """Wait for something. Raises RuntimeError with what the processes said, where it does not come about."""
+        """Wait for a condition. Raise RuntimeError with the output of the processes if it does not become true."""
         ends = time.monotonic() + PATIENCE_S
         while not condition():
             dead = [process.args for process in self._processes if process.poll() is not None]
             if dead or time.monotonic() > ends:
-                said = "\n".join(log.read_text() for log in sorted(self.folder.glob("*.log")))
-                raise RuntimeError(f"{self.name}: waited for {what}; processes that ended: {dead}; they said: {said}")
+                output = "\n".join(log.read_text() for log in sorted(self.folder.glob("*.log")))
+                raise RuntimeError(f"{self.name}: waited for {what}; processes that ended: {dead}; they said: {output}")
             time.sleep(every_s)
 
     def run(
         self, workflow: str, inputs: Sequence[dict[str, Any]], vary: Sequence[str] = (), *, pool: str = "process"
     ) -> tuple[str, float]:
-        """A sweep of a workflow of `benchmarks.workloads.importable`, to its end. pool: as `run.pool` of the sweep.
+        """Run a sweep of a workflow of `benchmarks.workloads.importable` to its end. pool: as `run.pool` of the sweep.
 
         Returns its id, and the seconds from the commit of the submission to the last outcome, both as the database
         has them.
@@ -99,7 +99,7 @@ class WorkerStack:
     def queue(
         self, workflow: str, inputs: Sequence[dict[str, Any]], vary: Sequence[str] = (), *, pool: str = "process"
     ) -> str:
-        """Submit a sweep of a workflow below `benchmarks.workloads`, and publish its tasks. Returns its id."""
+        """Submit a sweep of a workflow below `benchmarks.workloads`, and publish its tasks. Return its id."""
         spec = parse_spec(
             {
                 "workflow": f"benchmarks.workloads.{workflow}",
@@ -114,7 +114,7 @@ class WorkerStack:
         return sweep_id
 
     def wait_completed(self, sweep_id: str) -> SweepRow:
-        """The sweep as it is in the database at its end. Raises RuntimeError where it ends in another way."""
+        """Wait until the sweep has completed and return its row. Raise RuntimeError if it ends in another way."""
         self.until(lambda: self._status(sweep_id) not in ("pending", "running"), f"sweep {sweep_id}")
         row = queries.find_sweep(self.database, sweep_id)
         if row.status != "completed":
@@ -125,27 +125,27 @@ class WorkerStack:
         return str(queries.find_sweep(self.database, sweep_id).status)
 
     def memory(self) -> dict[str, float]:
-        """The MB that each kind of process holds now, with all that is below it: of several the one that holds most."""
-        found: dict[str, float] = {}
+        """Return the MB that each kind of process holds now with its descendants; of several processes the largest."""
+        peaks: dict[str, float] = {}
         for process in self._processes:
             kind = str(process.args[3]) if isinstance(process.args, list) else ""
-            found[kind] = max(found.get(kind, 0.0), tree_memory(process.pid))
-        return found
+            peaks[kind] = max(peaks.get(kind, 0.0), tree_memory(process.pid))
+        return peaks
 
     def last_log(self) -> str:
-        """What the process that was started last has written to stderr."""
+        """Return the stderr of the process that was started last."""
         return (self.folder / f"{self._started}.log").read_text()
 
     def forget(self, process: subprocess.Popen[bytes]) -> None:
-        """Have a process that has ended be none of this."""
+        """Forget a process that has ended."""
         self._processes.remove(process)
 
     def publish(self) -> None:
-        """Publish what is pending as tasks."""
+        """Publish pending executions as tasks."""
         send(self._app, cluster_of(self.database), publish(self.database))
 
     def cpu_s(self) -> float:
-        """Seconds of CPU that its processes have taken so far, with all that is below them."""
+        """Return the seconds of CPU of its processes so far, with their descendants."""
         spent = 0.0
         for process in self._processes:
             spent += tree_cpu_s(process.pid)
@@ -160,13 +160,13 @@ class WorkerStack:
 
 
 def server_of(database: Database) -> int:
-    """The process of PostgreSQL."""
+    """Return the process of PostgreSQL."""
     ((backend,),) = database.tuples(sa.text("SELECT pg_backend_pid()"))
     return psutil.Process(backend).ppid()
 
 
 def tree_cpu_s(pid: int) -> float:
-    """Seconds of CPU of a process and of all that is below it now."""
+    """Return the seconds of CPU of a process and its current descendants."""
     spent = 0.0
     root = psutil.Process(pid)
     for process in (root, *root.children(recursive=True)):
@@ -177,34 +177,34 @@ def tree_cpu_s(pid: int) -> float:
 
 
 def tree_memory(pid: int) -> float:
-    """MB of memory that a process and all that is below it hold now, by themselves."""
-    held = 0
+    """Return the MB of unshared memory of a process and its descendants."""
+    megabytes = 0
     with suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         for process in (root, *root.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
-                held += process.memory_full_info().uss
-    return held / 1e6
+                megabytes += process.memory_full_info().uss
+    return megabytes / 1e6
 
 
 @contextmanager
 def worker_stack(environment: Environment, count: int, slots: int) -> Iterator[WorkerStack]:
-    """So many workers of so many slots each, and a scheduler, on a database and a broker of their own."""
-    with empty_stack(environment, f"{count} x {slots}") as made:
-        made.start_workers(count, slots)
-        yield made
+    """Start workers with slots, and a scheduler, on their own database and broker."""
+    with empty_stack(environment, f"{count} x {slots}") as stack:
+        stack.start_workers(count, slots)
+        yield stack
 
 
 @contextmanager
 def empty_stack(environment: Environment, name: str) -> Iterator[WorkerStack]:
-    """A database and a broker for workers that are yet to be started. name: for people."""
+    """Prepare a database and a broker for workers that are started later. name: for people."""
     folder = environment.folder / f"workers-{token_hex(6)}"
     folder.mkdir()
-    with ExitStack() as stack:
-        server = stack.enter_context(ValkeyServer(environment.folder / f"valkey-{token_hex(6)}"))
+    with ExitStack() as cleanup:
+        server = cleanup.enter_context(ValkeyServer(environment.folder / f"valkey-{token_hex(6)}"))
         database = Database(environment.fresh("postgresql"))
-        stack.callback(database.close)
+        cleanup.callback(database.close)
         database.prepare()
-        made = WorkerStack(name, folder, database, server.url)
-        stack.callback(made.close)
-        yield made
+        stack = WorkerStack(name, folder, database, server.url)
+        cleanup.callback(stack.close)
+        yield stack

@@ -1,4 +1,4 @@
-"""What the pages take in a headless Chromium. `--only NAME` measures one part, each in minutes."""
+"""Times of the pages in a headless Chromium. `--only NAME` measures one part, each in minutes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.pages.site import MARKED, frames_of, site
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep
-from wtb.hosting.pages.static import served_files
+from wtb.hosting.api.web_pages import served_files
 from wtb.store.database import Database
 
 LARGEST = 500_000  # bytes that a browser loads in all

@@ -1,4 +1,4 @@
-"""A page that is open for the eight hours of a sweep that runs: what its memory grows by.
+"""Growth of memory of a page that is open for the eight hours of a running sweep.
 
 The page is real and its answers are those of a server; `fetch` gives them again without asking. Time runs QUICKER: its
 timers are that much shorter, and outcomes come that much sooner, five messages of them each second of the sweep. How
@@ -31,12 +31,12 @@ QUICKER = 100
 EVERY_S = {"messages": 0.2, "statuses": 0.7, "figures": 5.0}
 SIMULATED = """
 (() => {
-  const kept = new Map(), real = fetch.bind(window), later = setTimeout.bind(window);
+  const responses = new Map(), real = fetch.bind(window), later = setTimeout.bind(window);
   const done = (window.done = { messages: 0, statuses: 0, figures: 0 });
   window.setTimeout = (run, ms = 0, ...rest) => later(run, ms / QUICKER, ...rest);
   const outcome = (number) => ({ kind: "cell.succeeded", data: { case: String(number % 10), repeat: 0,
     combination: Math.floor(number / 10) % 4, scores: { quality: number % 3 } } });
-  window.fetch = async (url, given) => {
+  window.fetch = async (url, init) => {
     const path = String(url);
     if (path.includes("/stream?")) {
       const { name } = JSON.parse(new URL(path, location).searchParams.get("subscribe"));
@@ -48,20 +48,20 @@ SIMULATED = """
         const data = JSON.stringify({ subscription: name, message });
         return coded.encode(`id: ${name}:${message.id}\\ndata: ${data}\\n\\n`);
       };
-      const second = (to) => Array.from({ length: 5 }, next).forEach((one) => to.enqueue(one));
+      const second = (to) => Array.from({ length: 5 }, next).forEach((chunk) => to.enqueue(chunk));
       const pull = (to) => new Promise((done) => later(done, 1000 / QUICKER)).then(() => second(to));
       const stream = new ReadableStream({ pull });
-      given?.signal?.addEventListener("abort", () => stream.cancel().catch(() => 0));
+      init?.signal?.addEventListener("abort", () => stream.cancel().catch(() => 0));
       return new Response(stream);
     }
-    if (!path.startsWith("/api/v1/sweeps/")) return real(url, given);
+    if (!path.startsWith("/api/v1/sweeps/")) return real(url, init);
     if (path.endsWith("/status")) done.statuses++;
     if (path.endsWith("/figures")) done.figures++;
-    if (!kept.has(path)) {
-      const answer = await real(url, given);
-      kept.set(path, [await answer.arrayBuffer(), answer.status]);
+    if (!responses.has(path)) {
+      const answer = await real(url, init);
+      responses.set(path, [await answer.arrayBuffer(), answer.status]);
     }
-    const [body, status] = kept.get(path);
+    const [body, status] = responses.get(path);
     return new Response(body.slice(0), { status });
   };
 })();
@@ -86,29 +86,29 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         page.goto(f"{seen.address}/sweeps/{swept.id}")
         page.get_by_role("grid").wait_for()
         heap = page.context.new_cdp_session(page)
-        begun, held = time.monotonic(), list[tuple[float, float]]()
-        while (hours := _hours(page)) < HOURS and time.monotonic() - begun < MOST_S:
-            if hours >= HOURS * len(held) / LOOKS:
-                held.append((hours, _held(heap)))
+        start, heap_sizes = time.monotonic(), list[tuple[float, float]]()
+        while (hours := _hours(page)) < HOURS and time.monotonic() - start < MOST_S:
+            if hours >= HOURS * len(heap_sizes) / LOOKS:
+                heap_sizes.append((hours, _heap_mb(heap)))
             page.wait_for_timeout(250)
-        held.append((hours, _held(heap)))
+        heap_sizes.append((hours, _heap_mb(heap)))
         elements = page.evaluate("document.querySelectorAll('*').length")
-    print("heap, MB, by hours:", *(f"{mb:.2f}@{hours:.1f}" for hours, mb in held), file=sys.stderr)
-    first = held[1][1]  # once the page has done everything for the first time
+    print("heap, MB, by hours:", *(f"{mb:.2f}@{hours:.1f}" for hours, mb in heap_sizes), file=sys.stderr)
+    first = heap_sizes[1][1]  # once the page has done everything for the first time
     yield of_rounds("a page open for hours: how many", [hours], "h", HOURS, at="least")
     yield of_rounds("a page open for hours: heap after the first of them", [first], "MB")
-    yield of_rounds("a page open for hours: growth of the heap until their end", [held[-1][1] - first], "MB", 0.5)
+    yield of_rounds("a page open for hours: growth of the heap until their end", [heap_sizes[-1][1] - first], "MB", 0.5)
     yield of_rounds("a page open for hours: elements at the end", [elements], "")
 
 
 def _hours(page: Any) -> float:
-    """How many hours of the sweep the page has seen."""
+    """Return the hours of the sweep that the page has seen."""
     done = page.evaluate("window.done")
     return min(float(done[what]) * every for what, every in EVERY_S.items()) / 3600
 
 
-def _held(session: Any) -> float:
-    """MB of the heap of scripts after garbage was collected."""
+def _heap_mb(session: Any) -> float:
+    """Return the MB of the script heap after garbage collection."""
     for _ in range(2):
         session.send("HeapProfiler.collectGarbage")
     return float(session.send("Runtime.getHeapUsage")["usedSize"]) / 1e6

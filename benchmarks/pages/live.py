@@ -1,4 +1,4 @@
-"""A sweep of 64 combinations x 1,000 cases that gives 1,000 outcomes a second: how long each takes to the screen.
+"""A sweep of 64 combinations x 1,000 cases that gives 1,000 outcomes a second: the delay of each to the screen.
 
 A script in a process of its own writes them through the journal of any run, on SQLite. From the first scores on, the
 page is asked at every frame how many there are in what was drawn last; the n-th outcome is drawn once there are n. When
@@ -45,8 +45,8 @@ DRAWN = """
 async (seconds) => {
   const drawn = () => performance.getEntriesByName("heat-map")[0];
   while (!drawn()) await new Promise(requestAnimationFrame);
-  const seen = [], begun = performance.now();
-  for (let last; performance.now() - begun < 1000 * seconds; await new Promise(requestAnimationFrame)) {
+  const seen = [], start = performance.now();
+  for (let last; performance.now() - start < 1000 * seconds; await new Promise(requestAnimationFrame)) {
     const mark = drawn();
     if (mark && mark !== last && mark.detail) {
       seen.push([(performance.timeOrigin + mark.startTime) / 1000, mark.detail]);
@@ -69,9 +69,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         with site(url) as seen, subprocess.Popen([sys.executable, "-m", __name__, url, str(folder)]) as running:
             sweep = _began(database)
             page = seen.open(f"/sweeps/{sweep}")
-            before, begun = _spent(running.pid, seen), time.monotonic()
+            before, start = _spent(running.pid, seen), time.monotonic()
             drawn = page.evaluate(DRAWN, LOOKED_AT_S)
-            spent, took_s = _spent(running.pid, seen), time.monotonic() - begun
+            spent, took_s = _spent(running.pid, seen), time.monotonic() - start
             running.kill()
         query = sa.select(cells.c.finished_at).where(cells.c.sweep_id == sweep, cells.c.finished_at.is_not(None))
         committed = [at for (at,) in database.tuples(query.order_by(cells.c.finished_at))]
@@ -88,30 +88,30 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _spent(script: int, seen: Site) -> dict[str, float]:
-    """Processor seconds so far of the script, the server and the browser; of this process, which waits, none."""
+    """Return the CPU seconds so far of the script, the server and the browser, but not of this process, which waits."""
     return {"script": processor_s(script), "server": processor_s(seen.server), "browser": seen.browser_s(script)}
 
 
 def _began(database: Database) -> str:
-    """The sweep, once it has outcomes."""
+    """Return the id of the sweep, once it has outcomes."""
     query = sa.select(cells.c.sweep_id).where(cells.c.finished_at.is_not(None)).limit(1)
-    while not (found := database.tuples(query)):
+    while not (committed := database.tuples(query)):
         time.sleep(0.1)
-    return str(found[0][0])
+    return str(committed[0][0])
 
 
 def _latencies(drawn: list[tuple[float, int]], committed: list[float]) -> list[float]:
-    """Of the outcomes after those of the first draw: seconds until one that many were drawn."""
+    """Return the seconds from commit to screen of each outcome after those of the first draw."""
     took: list[float] = []
     _, done = drawn[0]
     for at, count in drawn[1:]:
-        took += [at - one for one in committed[done:count]]
+        took += [at - committed_at for committed_at in committed[done:count]]
         done = max(done, count)
     return took
 
 
 def write(url: str, folder: Path) -> None:
-    """Give each cell an outcome with a score, so many a second, through a journal: no code of nodes runs."""
+    """Write an outcome with a score for each cell at a steady rate, through a journal: no code of nodes runs."""
     database = Database(url)
     keys = {
         "workflow": "bench:wf",
@@ -126,7 +126,7 @@ def write(url: str, folder: Path) -> None:
     runner = identity()
     leases.register(database, runner)
     leases.move_sweep(database, sweep.id, "running")
-    ids, known = SweepIds(sweep.session_id, sweep.id, runner.id), set[str]()
+    ids, metrics = SweepIds(sweep.session_id, sweep.id, runner.id), set[str]()
     journal = Journal(lambda batch: flush(database, batch, LEASE_S, journal.reopen), DURABILITY_S)
     due = time.monotonic()
     while claimed := leases.claim(database, sweep.id, runner.id, RATE, LEASE_S):
@@ -140,7 +140,7 @@ def write(url: str, folder: Path) -> None:
                 execution.token,
                 change=rows.ended("completed", cells=1),
                 outcomes=rows.outcomes(ids, execution, "succeeded"),
-                metrics=rows.metrics(ids, score, known),
+                metrics=rows.metrics(ids, score, metrics),
                 appended={"scores": rows.scores(ids, execution, score)},
             )
     journal.close()

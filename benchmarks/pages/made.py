@@ -1,4 +1,4 @@
-"""Executions that were not run: rows like those of one that was, as many as a benchmark looks at."""
+"""Executions that were not run: copies of the rows of a real one, as many as a benchmark shows."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from wtb.store.tables.schema import cells, checkpoints, executions, node_runs
 
 
 def swept(database: Database, files: Path, combinations: int = 1) -> list[str]:
-    """Run so many combinations of one case. Returns their executions."""
+    """Run combinations of one case. Return their executions."""
     variants = ["default", *(f"v{number}" for number in range(1, combinations))]
-    made = Sweep(workflow=workflow(), cases=[{"id": "a", "input": {"x": 1}}], vary={"C": variants}).run(
+    sweep = Sweep(workflow=workflow(), cases=[{"id": "a", "input": {"x": 1}}], vary={"C": variants}).run(
         database, files=files
     )
-    query = sa.select(cells.c.execution_id).where(cells.c.sweep_id == made.id).order_by(cells.c.combination)
+    query = sa.select(cells.c.execution_id).where(cells.c.sweep_id == sweep.id).order_by(cells.c.combination)
     return [execution for (execution,) in database.tuples(query)]
 
 
 def lengthen(database: Database, execution: str, steps: int) -> None:
-    """Add steps of one node run each after the head of an execution, each with its attempt and what it printed."""
+    """Add steps of one node run each after the head of an execution, each with its attempt and output."""
     with database.write() as connection:
         head_id = sa.select(executions.c.head_id).where(executions.c.id == execution).scalar_subquery()
         (head,) = fetch_rows(connection, sa.select(checkpoints).where(checkpoints.c.id == head_id))
         ((node, variant, last),) = head["writers"]
         (run,) = fetch_rows(connection, sa.select(node_runs).where(node_runs.c.id == last))
-        made: dict[str, list[dict[str, Any]]] = {"checkpoints": [], "runs": []}
+        rows: dict[str, list[dict[str, Any]]] = {"checkpoints": [], "runs": []}
         for step in range(head["position"]["step"] + 1, head["position"]["step"] + 1 + steps):
             parent, began = head["id"], run["started_at"] + step
             ran = {"id": new_id(), "checkpoint_id": parent, "visit": step, "started_at": began, "ended_at": began + 1}
             attempt = {"begun_at": began, "duration_s": 1.0, "stdout": f"line {step}\n"}
-            made["runs"].append({**run, **ran, **attempt, "started_event": step, "ended_event": step})
+            rows["runs"].append({**run, **ran, **attempt, "started_event": step, "ended_event": step})
             position = {**head["position"], "step": step}
             head = {**head, "id": new_id(), "parent_id": parent, "position": position}
             head["writers"] = [[node, variant, ran["id"]]]
-            made["checkpoints"].append(head)
-        insert_rows(connection, checkpoints, made["checkpoints"])
-        insert_rows(connection, node_runs, made["runs"])
+            rows["checkpoints"].append(head)
+        insert_rows(connection, checkpoints, rows["checkpoints"])
+        insert_rows(connection, node_runs, rows["runs"])
         _move(connection, execution, head["id"])
 
 
 def give(database: Database, execution: str, key: str, text: str) -> None:
-    """Have the state at the head of an execution hold a text."""
-    data = encode(text)
+    """Put a text into the state at the head of an execution."""
+    json_bytes = encode(text)
     with database.write() as connection:
-        insert_values(connection, [(digest(data), data)])
+        insert_values(connection, [(digest(json_bytes), json_bytes)])
         head_id = sa.select(executions.c.head_id).where(executions.c.id == execution).scalar_subquery()
         (head,) = fetch_rows(connection, sa.select(checkpoints).where(checkpoints.c.id == head_id))
-        state = {**head["state"], key: digest(data)}
+        state = {**head["state"], key: digest(json_bytes)}
         connection.execute(sa.update(checkpoints).where(checkpoints.c.id == head["id"]).values(state=state))
 
 

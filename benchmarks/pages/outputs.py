@@ -17,7 +17,7 @@ from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep
 from wtb.core.serialization.codec import digest, encode
 from wtb.operations.context import Context
-from wtb.operations.outputs.side_by_side import outputs
+from wtb.operations.results.side_by_side import outputs
 from wtb.store.bulk import insert_values
 from wtb.store.database import Database
 from wtb.store.tables.schema import checkpoints
@@ -48,12 +48,12 @@ STATIC = """
 VSYNC_MS = 17  # a frame of 60 a second
 NEAR = 1.25  # of frames of static text, which differ by that much from one round to the next
 DIFF = """
-async ([path, one, other]) => {
+async ([path, before, other]) => {
   const { compareTexts } = await import(path);
-  const begun = performance.now();
-  const parts = compareTexts(one, other);
+  const start = performance.now();
+  const parts = compareTexts(before, other);
   if (!parts.length) throw new Error("nothing was compared");
-  return performance.now() - begun;
+  return performance.now() - start;
 }
 """
 
@@ -64,9 +64,9 @@ def _text(seed: int, words: int) -> str:
 
 
 def _write_texts(database: Database, count: int) -> None:
-    """Have the states at the heads of executions hold texts of 1 kB."""
+    """Put texts of 1 kB into the states at the heads of executions."""
     texts = [encode(_text(number, 150)) for number in range(count)]
-    pairs = sorted({digest(data): data for data in texts}.items())
+    pairs = sorted({digest(text): text for text in texts}.items())
     with database.write(long=True) as connection:
         insert_values(connection, pairs)
         heads = connection.execute(sa.select(checkpoints.c.id, checkpoints.c.state)).all()
@@ -87,9 +87,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     _write_texts(database, 2_000)
     context, took = Context(database), []
     for _ in range(runs + 1):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         outputs(context, swept.id, keys=["c"], limit=50)
-        took.append(1000 * (time.perf_counter() - begun))
+        took.append(1000 * (time.perf_counter() - start))
     database.close()
     what = f"outputs of 64 x {CASES:,} cells"
     yield of_rounds("cells.outputs for 64 x 50 cells", took[1:], "ms", 100)
@@ -108,10 +108,10 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             page.context.close()
         page = seen.open("/")
         module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/text_diff.js")
-        one = _text(1, 16_000)[:100_000]
-        other = " ".join("changed" if place % 90 == 7 else word for place, word in enumerate(one.split(" ")))
-        alike = [page.evaluate(DIFF, [module, one, other]) for _ in range(runs)]
-        unlike = [page.evaluate(DIFF, [module, one, _text(2, 16_000)[:100_000]]) for _ in range(runs)]
+        before = _text(1, 16_000)[:100_000]
+        other = " ".join("changed" if place % 90 == 7 else word for place, word in enumerate(before.split(" ")))
+        alike = [page.evaluate(DIFF, [module, before, other]) for _ in range(runs)]
+        unlike = [page.evaluate(DIFF, [module, before, _text(2, 16_000)[:100_000]]) for _ in range(runs)]
     yield of_rounds(f"{what}: first draw from the arrival of data", drawn, "ms", 150)
     yield from _frames(what, still, frames, reading)
     yield of_rounds("word diff of two similar outputs of 100 kB", alike, "ms", 100)
@@ -119,11 +119,11 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _frames(what: str, still: list[float], frames: list[float], reading: list[float]) -> Iterator[Figure]:
-    """Frames beside those of static text; they cannot be shorter, so the target is near them where those are long."""
+    """Yield frame times beside those of static text, which are the lower bound; the target is relative to them."""
     can = median(still) <= VSYNC_MS
     floor = "static text of that size, what the browser reaches here"
     yield of_rounds(f"{floor}{'' if can else f', above {VSYNC_MS} ms'}: frames, p95", still, "ms")
     yield of_rounds(f"{what}: frames of 5 s of scrolling, p95", frames, "ms", VSYNC_MS if can else None)
-    ratios = [one / other for one, other in zip(frames, still, strict=True)]
+    ratios = [scrolling / other for scrolling, other in zip(frames, still, strict=True)]
     yield of_rounds(f"{what}: these by those of static text", ratios, "", NEAR)
     yield of_rounds(f"{what}: frames of 5 s of scrolling as one reads, p95", reading, "ms")

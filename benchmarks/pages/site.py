@@ -1,4 +1,4 @@
-"""A server on a database of a benchmark, and pages of a headless Chromium, drawn by software, that look at it."""
+"""A server on a database of a benchmark, and pages of a headless Chromium, drawn by software, that show it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async ([selector, part]) => {
   await new Promise(requestAnimationFrame);
   await new Promise((done) => setTimeout(done));
   const drawn = performance.now();
-  const arrived = performance.getEntriesByType("resource").filter((one) => one.name.includes(part));
-  return drawn - Math.max(...arrived.map((one) => one.responseEnd));
+  const arrived = performance.getEntriesByType("resource").filter((resource) => resource.name.includes(part));
+  return drawn - Math.max(...arrived.map((resource) => resource.responseEnd));
 }
 """
 # From the arrival of the last of what was asked under a path to the mark that a view sets when it has drawn that.
@@ -31,8 +31,8 @@ MARKED = """
 async ([mark, part]) => {
   const drawn = () => performance.getEntriesByName(mark)[0];
   while (!drawn()) await new Promise(requestAnimationFrame);
-  const all = performance.getEntriesByType("resource").filter((one) => one.name.includes(part));
-  const arrived = all.map((one) => one.responseEnd).filter((time) => time <= drawn().startTime);
+  const all = performance.getEntriesByType("resource").filter((resource) => resource.name.includes(part));
+  const arrived = all.map((resource) => resource.responseEnd).filter((time) => time <= drawn().startTime);
   return drawn().startTime - arrived.at(-1);
 }
 """
@@ -49,9 +49,9 @@ def frames_of(begin: str, step: str) -> str:
     return f"""
 async () => {{
   {begin}
-  const frames = [], begun = performance.now();
-  for (let last = begun; last - begun < 5000; ) {{
-    const at = (last - begun) / 5000;
+  const frames = [], start = performance.now();
+  for (let last = start; last - start < 5000; ) {{
+    const at = (last - start) / 5000;
     {step}
     await new Promise(requestAnimationFrame);
     const now = performance.now();
@@ -65,7 +65,7 @@ async () => {{
 
 @dataclass(frozen=True)
 class Site:
-    """Pages that look at a server.
+    """Pages that show a server.
 
     browser: what draws them. address: of the server. server: the id of its process.
     """
@@ -75,7 +75,7 @@ class Site:
     server: int
 
     def page(self) -> Page:
-        """A page in a context of its own, signed in, so that nothing is cached."""
+        """Open a page in a new context, signed in, so that nothing is cached."""
         context = self.browser.new_context(viewport={"width": 1280, "height": 900})
         if not context.request.post(f"{self.address}/api/v1/sign-in", data={"token": TOKEN}).ok:
             raise RuntimeError("the server does not know its token")
@@ -86,14 +86,14 @@ class Site:
         page.goto(self.address + path)
         return page
 
-    def browser_s(self, *others: int) -> float:
-        """Processor seconds so far of the browser: of what this process has started but the server and these."""
-        apart = {one for pid in (self.server, *others) for one in _tree(pid)}
+    def browser_s(self, *pids: int) -> float:
+        """Return the CPU seconds of the browser so far: of all child processes but the server and these."""
+        apart = {process for pid in (self.server, *pids) for process in _tree(pid)}
         return sum(map(_seconds, set(_tree(psutil.Process().pid)[1:]) - apart))
 
 
 def processor_s(pid: int) -> float:
-    """Processor seconds so far of a process and of what it has started."""
+    """Return the CPU seconds so far of a process and its children."""
     return sum(map(_seconds, _tree(pid)))
 
 

@@ -13,12 +13,12 @@ LINES = 200_000  # of a text of 10 MB
 TEXTS = """
 async ([path, lines]) => {
   const { compareLines } = await import(path);
-  const one = Array.from({ length: lines }, (_, line) => `line ${line} ${"x".repeat(38)}`);
-  const other = one.map((text, line) => (line % 5000 === 7 ? `${text}!` : text)).join("\\n");
-  const text = one.join("\\n"), begun = performance.now();
+  const before = Array.from({ length: lines }, (_, line) => `line ${line} ${"x".repeat(38)}`);
+  const other = before.map((text, line) => (line % 5000 === 7 ? `${text}!` : text)).join("\\n");
+  const text = before.join("\\n"), start = performance.now();
   const { hunks } = compareLines(text, other);
   if (hunks.length !== lines / 5000) throw new Error(`${hunks.length} hunks`);
-  return performance.now() - begun;
+  return performance.now() - start;
 }
 """
 

@@ -17,12 +17,12 @@ async (steps) => {
   const count = () => document.querySelectorAll(".steps > li").length;
   let longest = 0;
   while (count() < steps) {
-    const begun = performance.now(), before = count();
-    [...document.querySelectorAll("button")].find((one) => /more steps/.test(one.textContent)).click();
+    const start = performance.now(), before = count();
+    [...document.querySelectorAll("button")].find((button) => /more steps/.test(button.textContent)).click();
     while (count() === before) await new Promise(requestAnimationFrame);
     await new Promise(requestAnimationFrame);
     await new Promise((done) => setTimeout(done));
-    longest = Math.max(longest, performance.now() - begun);
+    longest = Math.max(longest, performance.now() - start);
   }
   return longest;
 }

@@ -1,4 +1,4 @@
-"""What if, for every case: of a sweep of 64 combinations x 100 cases of four nodes the third gets another variant.
+""" "What if" for every case: another variant of the third of four nodes, in a sweep of 64 combinations x 100 cases.
 
 Workers run it, on PostgreSQL. Counted are clicks (besides the choice of the variant from a list) and node runs; timed
 is from the last outcome, as the database has it, until the page shows the row, which leaves out the case that
@@ -41,11 +41,11 @@ four = "benchmarks.workloads.importable:four"
 evaluators = ["benchmarks.workloads.importable:summed"]
 """
 # The row, once all of its cases count; what the page shows in its place where that takes more than a minute.
-SHOWN = """
+WHAT_IF_IS_SHOWN = """
 async (cases) => {
   const counted = (row) => Number.parseInt(row.querySelector("td.num").textContent, 10);  // what is left out follows
   const isShown = (row) => row.textContent.includes("exploratory") && counted(row) === cases;
-  for (const begun = performance.now(); performance.now() - begun < 60000; ) {
+  for (const start = performance.now(); performance.now() - start < 60000; ) {
     if ([...document.querySelectorAll("main table tbody tr")].some(isShown)) return "";
     await new Promise((done) => setTimeout(done, 20));
   }
@@ -63,12 +63,12 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             page = seen.page()
             sweep = _submitted(stack, seen, page)
             before = _node_runs(stack.database, sweep)
-            clicks = _asked(stack.database, seen, page, sweep)
-            if instead := page.evaluate(SHOWN, CASES - 1):
+            clicks = _ask(stack.database, seen, page, sweep)
+            if instead := page.evaluate(WHAT_IF_IS_SHOWN, CASES - 1):
                 raise RuntimeError(f"the row is not there after a minute: {instead:.2000}")
-            shown = time.time()
+            shown_at = time.time()
             stack.wait_completed(sweep)
-            late = shown - _last_outcome(stack.database, sweep)
+            late = shown_at - _last_outcome(stack.database, sweep)
             more = _node_runs(stack.database, sweep) - before
     yield of_rounds("what if, 64 x 100, node 3 of 4: clicks, besides the choice", [clicks], "", 3)
     yield of_rounds("what if: node runs upstream", [more["A"] + more["B"]], "", 0)
@@ -81,8 +81,8 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 def _submitted(stack: WorkerStack, seen: Site, page: Page) -> str:
     """Submit the sweep as a program does, once its workflow is published, and wait for its end."""
     api = f"{seen.address}/api/v1"
-    asked = page.context.request
-    stack.until(lambda: bool(asked.get(f"{api}/workflows?published=true").json()["workflows"]), "the workflow")
+    client = page.context.request
+    stack.until(lambda: bool(client.get(f"{api}/workflows?published=true").json()["workflows"]), "the workflow")
     answer = seen.browser.new_context().request.post(
         f"{api}/sweeps", data={"keys": KEYS, "anyway": True}, headers={"Authorization": f"Bearer {TOKEN}"}
     )
@@ -93,8 +93,8 @@ def _submitted(stack: WorkerStack, seen: Site, page: Page) -> str:
     return sweep
 
 
-def _asked(database: Database, seen: Site, page: Page, sweep: str) -> int:
-    """Ask for the row on the page of one of the cells. Returns how many clicks it took."""
+def _ask(database: Database, seen: Site, page: Page, sweep: str) -> int:
+    """Request the row on the page of one of the cells. Return the number of clicks."""
     query = sa.select(cells.c.execution_id).where(cells.c.sweep_id == sweep).limit(1)
     page.goto(f"{seen.address}/executions/{database.scalar(query)}")
     step = page.locator(".steps > li").nth(2)

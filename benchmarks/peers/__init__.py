@@ -1,1 +1,1 @@
-"""The same work done by other tools."""
+"""The same work, done by other tools."""

@@ -1,4 +1,4 @@
-"""L by hand: `python -m benchmarks.peers.calls_by_hand CLIENT PROCESSES` prints what it took, as JSON.
+"""L by hand: `python -m benchmarks.peers.calls_by_hand CLIENT PROCESSES` prints its figures as JSON.
 
 Each process makes the calls of its share of the cases, with its share of the places.
 """
@@ -27,16 +27,16 @@ def main(client: str, processes: int) -> None:
     for child in children:
         assert child.stdout is not None
         child.stdout.readline()  # it is ready
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for child in children:
         assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
     shares = [json.loads(child.communicate()[0]) for child in children]
-    seconds = [one for share in shares for one in share["seconds"]]
+    seconds = [seconds_of_call for share in shares for seconds_of_call in share["seconds"]]
     if len(seconds) != CALLS:
         raise RuntimeError(f"{len(seconds)} calls of {CALLS}")
-    whole_s = time.perf_counter() - begun
+    whole_s = time.perf_counter() - start
     print(json.dumps({"run_s": whole_s, "cpu_s": sum(share["cpu_s"] for share in shares), "call_s": median(seconds)}))
 
 

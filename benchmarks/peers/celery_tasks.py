@@ -20,15 +20,15 @@ from benchmarks.workloads.chain import CASES, STEPS, VARIANTS, State, expected
 
 BROKER = "BENCH_PLAIN_BROKER"
 LINES = "BENCH_PLAIN_LINES"
-CELLS = [(case, list(chosen)) for case, chosen in product(range(CASES), product(range(VARIANTS), repeat=len(STEPS)))]
+CELLS = [(case, list(choice)) for case, choice in product(range(CASES), product(range(VARIANTS), repeat=len(STEPS)))]
 
 TASK = "plain.cells"
 _lines: list[int] = []
 
 
 def _app(url: str) -> Celery:
-    made = Celery("plain", broker=url, set_as_current=False)
-    made.conf.update(
+    app = Celery("plain", broker=url, set_as_current=False)
+    app.conf.update(
         task_ignore_result=True,
         task_serializer="json",
         accept_content=["json"],
@@ -38,7 +38,7 @@ def _app(url: str) -> Celery:
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
     )
-    return made
+    return app
 
 
 @shared_task(name=TASK)  # type: ignore[untyped-decorator]
@@ -73,24 +73,24 @@ class Plain:
         ]
 
     def timed(self, sleep_s: float = 0.0, *, batch: int = 1) -> float:
-        """Measure the seconds from the first publication to the end of the last task; every cell is verified.
+        """Return the seconds from the first publication to the end of the last task; every cell is verified.
 
         batch: cells in a task.
         """
         os.truncate(self._lines, 0)
-        begun = time.time()
+        start = time.time()
         with self._app.producer_or_acquire() as producer:
             for place in range(0, len(CELLS), batch):
                 self._app.send_task(TASK, (CELLS[place : place + batch], sleep_s), producer=producer, retry=False)
         self._stack.until(lambda: self._lines.read_bytes().count(b"\n") >= len(CELLS), "plain tasks")
-        return _verified(self._lines) - begun
+        return _verified(self._lines) - start
 
     def cpu_s(self) -> float:
         return sum(tree_cpu_s(process.pid) for process in self._processes)
 
 
 def _verified(lines: Path) -> float:
-    """When the last task ended."""
+    """Return the end of the last task."""
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     wrong = [row for row in rows if row[2] != expected(row[0], row[1])]
     if wrong or sorted((case, variants) for case, variants, *_ in rows) != CELLS:

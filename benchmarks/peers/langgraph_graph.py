@@ -53,7 +53,7 @@ def _run(graph: Any, thread: str, cell: Cell, durability: Durability) -> None:
 
 @contextmanager
 def threads(url: str, count: int = SLOTS) -> Iterator[Loop]:
-    """A loop on so many threads of this process."""
+    """Yield a loop on threads of this process."""
     _set_up(url)
     with _threads(url, count, CELLS) as loop:
         yield loop
@@ -61,7 +61,7 @@ def threads(url: str, count: int = SLOTS) -> Iterator[Loop]:
 
 @contextmanager
 def processes(url: str, count: int = 2) -> Iterator[Loop]:
-    """A loop on as many threads, shared out to processes of their own, which are started and warm."""
+    """Yield a loop on as many threads, distributed over started, warm processes."""
     _set_up(url)
     context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
@@ -127,14 +127,14 @@ def _threads(url: str, count: int, cells: Sequence[Cell]) -> Iterator[Loop]:
 
 
 def timed(loop: Loop, url: str, name: str, durability: Durability = "sync") -> float:
-    """Seconds for all 640 cells; each is verified in the database afterwards."""
-    begun = time.perf_counter()
+    """Return the seconds of all 640 cells; each is verified in the database afterwards."""
+    start = time.perf_counter()
     loop(name, durability)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     with _saver(url) as saver:
         graph = _graph(saver)
         for cell in CELLS:
-            found = graph.get_state({"configurable": {"thread_id": f"{name}-{cell}"}})
-            if found.next or found.values != expected(*cell):
-                raise RuntimeError(f"a wrong cell: {cell} gave {found.values}")
+            snapshot = graph.get_state({"configurable": {"thread_id": f"{name}-{cell}"}})
+            if snapshot.next or snapshot.values != expected(*cell):
+                raise RuntimeError(f"a wrong cell: {cell} gave {snapshot.values}")
     return seconds

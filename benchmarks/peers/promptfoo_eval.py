@@ -29,12 +29,12 @@ QUIET = {
 
 
 def install(folder: Path) -> None:
-    """Have npx fetch it, where it has not yet. Raises CalledProcessError."""
+    """Fetch it by npx, unless it is there. Raise CalledProcessError."""
     subprocess.run([*PROGRAM, "--version"], cwd=folder, env=_environment(folder), check=True, capture_output=True)
 
 
 def command(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Write what it runs to a folder. Returns the command, and its environment."""
+    """Write its configuration to a folder. Return the command and its environment."""
     config = {
         "prompts": ["{{x}}"],
         "providers": ["file://provider.cjs"],
@@ -42,8 +42,8 @@ def command(folder: Path) -> tuple[list[str], dict[str, str]]:
     }
     (folder / "provider.cjs").write_text(PROVIDER % (WAIT_S * 1000))
     (folder / "promptfooconfig.json").write_text(json.dumps(config))
-    given = ["eval", "-c", "promptfooconfig.json", "-o", "found.json", "-j", str(WIDTH)]
-    return [*PROGRAM, *given, "--no-cache", "--no-table", "--no-progress-bar"], _environment(folder)
+    arguments = ["eval", "-c", "promptfooconfig.json", "-o", "found.json", "-j", str(WIDTH)]
+    return [*PROGRAM, *arguments, "--no-cache", "--no-table", "--no-progress-bar"], _environment(folder)
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -51,8 +51,8 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def check(folder: Path) -> None:
-    """Raises RuntimeError unless every case is there."""
+    """Raise RuntimeError unless every case is there."""
     results = json.loads((folder / "found.json").read_text())["results"]["results"]
-    done = sorted(int(one["response"]["output"]) for one in results)
+    done = sorted(int(output["response"]["output"]) for output in results)
     if done != list(range(CASES)):
         raise RuntimeError(f"promptfoo has {len(done)} results")

@@ -1,4 +1,4 @@
-"""A model that takes a while: `python -m benchmarks.peers.slow_model SECONDS [BYTES]` prints its port.
+"""A slow model: `python -m benchmarks.peers.slow_model SECONDS [BYTES]` prints its port.
 
 It gives everything 1, as judges expect it, or replies with a text of so many bytes.
 """
@@ -14,7 +14,7 @@ _JUDGEMENT = json.dumps({"reasoning": "So it is.", "level": 1})
 
 
 def _response(content: str) -> bytes:
-    """The whole HTTP response with a completion."""
+    """Return the whole HTTP response with a completion."""
     message = {"role": "assistant", "content": content}
     completion = {
         "id": "1",

@@ -1,1 +1,1 @@
-"""The workflows that are measured."""
+"""The measured workflows."""

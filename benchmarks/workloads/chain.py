@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 
 VARIANTS, CASES = 4, 10
 CELLS = VARIANTS**3 * CASES
@@ -38,7 +38,7 @@ STEPS = {"A": first, "B": second, "C": third}
 
 
 def expected(x: int, variants: Sequence[int]) -> State:
-    """The state at the end, for the case `x` and one variant a node."""
+    """Return the final state for the case `x` and one variant a node."""
     state: State = {"x": x}
     for step, variant in zip(STEPS.values(), variants, strict=True):
         state.update(step(state, variant))
@@ -46,16 +46,16 @@ def expected(x: int, variants: Sequence[int]) -> State:
 
 
 def workflow(sleep_s: float = 0.0, variants: int = VARIANTS) -> Workflow:
-    """A -> B -> C, so many variants each; every node sleeps first."""
-    made = Workflow("bench", state=State)
+    """Build A -> B -> C with these variants each; every node sleeps first."""
+    chain = Workflow("bench", state=State)
     for name, step in STEPS.items():
-        node = made.node(_node(step, sleep_s), name=name)
+        node = chain.node(_node(step, sleep_s), name=name)
         for number in range(1, variants):
             node.variant(f"v{number}", variant=number)
-    made.entry("A")
+    chain.entry("A")
     for source, target in (("A", "B"), ("B", "C"), ("C", END)):
-        made.edge(source, target)
-    return made
+        chain.edge(source, target)
+    return chain
 
 
 def _node(step: Callable[[State, int], State], sleep_s: float) -> Callable[..., State]:

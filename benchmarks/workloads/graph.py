@@ -9,14 +9,14 @@ from typing import Any
 from langgraph.graph import END, START, StateGraph
 
 from benchmarks.workloads.chain import STEPS, VARIANTS, State
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.authoring.workflow import Workflow
 from wtb.integrations.langgraph import variants
-from wtb.integrations.langgraph.authoring.adapt import Variants
+from wtb.integrations.langgraph.adapt import Variants
 
 
 def chain(nodes: Mapping[str, Callable[..., State]]) -> Any:
-    """A builder of a graph that does these nodes one after the other."""
+    """Return the builder of a graph that runs these nodes one after the other."""
     graph: Any = StateGraph(State)
     before = START
     for name, node in nodes.items():
@@ -28,16 +28,16 @@ def chain(nodes: Mapping[str, Callable[..., State]]) -> Any:
 
 
 def swept() -> Variants:
-    """A -> B -> C, four variants each, as they stand beside an unmodified graph."""
-    made = variants(chain({name: partial(step, variant=0) for name, step in STEPS.items()}))
+    """Return A -> B -> C with four variants each, beside an unmodified graph."""
+    sweep = variants(chain({name: partial(step, variant=0) for name, step in STEPS.items()}))
     for name, step in STEPS.items():
         for number in range(1, VARIANTS):
-            made.add(name, f"v{number}", step, variant=number)
-    return made
+            sweep.add(name, f"v{number}", step, variant=number)
+    return sweep
 
 
 def workflow() -> Workflow:
-    """The same, as WTB takes it."""
+    """Return the graph with its variants as a workflow."""
     return as_workflow(swept(), "benchmarks.workloads.graph:tiny")
 
 

@@ -1,4 +1,4 @@
-"""Workflows that workers import by name: T, S, and one whose node says when it starts."""
+"""Workflows that workers import by name: T, S, and one whose node records its start."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 
 from benchmarks.workloads.chain import workflow
 from wtb import evaluator
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 
 SLEEP_S = 0.02
 MANY = 10  # variants of each node of `many`
@@ -44,7 +44,7 @@ def add(state: Sums, *, by: int = 0) -> Sums:
 
 @evaluator(better="higher")
 def summed(case: Any, result: Any) -> float:
-    """The sum, and something of its own for each case, so that rows differ by more than a constant."""
+    """Return the sum and a part that depends on the case, so that rows differ by more than a constant."""
     return float(result.state["x"] * (1 + int(case.id) % 7))
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from wtb.authoring.context.node_context import Context
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 
 URL = "BENCH_MODEL_URL"  # the variable with the address of the model
 STEPS = {"plan": 2, "search": 3, "answer": 4}  # node -> its variants
@@ -102,16 +102,16 @@ def _node(step: str) -> Callable[..., Awaitable[dict[str, str]]]:
 
 
 def _workflow(client: str) -> Workflow:
-    made = Workflow(client, state=Talk, resources=CLIENTS[client])
+    workflow = Workflow(client, state=Talk, resources=CLIENTS[client])
     for step, variants in STEPS.items():
-        node = made.node(_node(step), name=step)
+        node = workflow.node(_node(step), name=step)
         for number in range(1, variants):
             node.variant(f"v{number}", variant=number)
     names = [*STEPS]
-    made.entry(names[0])
+    workflow.entry(names[0])
     for source, target in zip(names, [*names[1:], END], strict=True):
-        made.edge(source, target)
-    return made
+        workflow.edge(source, target)
+    return workflow
 
 
 with_openai, with_httpx, with_aiohttp = map(_workflow, CLIENTS)
@@ -123,8 +123,8 @@ async def call_by_hand(client: str, cases: range, width: int) -> list[float]:
     Returns:
         The seconds of each call.
     """
-    made = CLIENTS[client]()
-    model: Client = await made if asyncio.iscoroutine(made) else made
+    opening = CLIENTS[client]()
+    model: Client = await opening if asyncio.iscoroutine(opening) else opening
     places = asyncio.Semaphore(width)
     seconds: list[float] = []
 
@@ -132,13 +132,13 @@ async def call_by_hand(client: str, cases: range, width: int) -> list[float]:
         (step, variants), *rest = steps
         async with asyncio.TaskGroup() as group:
             for variant in range(variants):
-                group.create_task(_one(step, variant, rest, x))
+                group.create_task(_call_one(step, variant, rest, x))
 
-    async def _one(step: str, variant: int, rest: list[tuple[str, int]], x: int) -> None:
+    async def _call_one(step: str, variant: int, rest: list[tuple[str, int]], x: int) -> None:
         async with places:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             await model.ask(_prompt(step, variant, x))
-            seconds.append(time.perf_counter() - begun)
+            seconds.append(time.perf_counter() - start)
         if rest:
             await call(rest, x)
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TypedDict
 
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 
 CASES = 1000
 WIDTH = 200
@@ -40,7 +40,7 @@ listing = Workflow("listing", state=Waited)
 
 @listing.node(name="call")
 def list_modules(state: Waited) -> Waited:
-    """Write which modules are there."""
+    """Write a list of the imported modules."""
     Path("modules.json").write_text(json.dumps(list(sys.modules)))
     return {"y": state["x"]}
 
@@ -50,11 +50,11 @@ listing.edge(list_modules, END)
 
 
 async def bare() -> None:
-    """The same waits, with asyncio alone."""
+    """Wait as often and as long with asyncio alone."""
     places = asyncio.Semaphore(WIDTH)
 
-    async def one() -> None:
+    async def run_one() -> None:
         async with places:
             await asyncio.sleep(WAIT_S)
 
-    await asyncio.gather(*(one() for _ in range(CASES)))
+    await asyncio.gather(*(run_one() for _ in range(CASES)))

@@ -1,4 +1,4 @@
-"""An agent that improves the retrieval example within a budget, one move at a time, and claims what was shown only.
+"""An agent that improves the retrieval example within a budget, one move at a time, and claims only proven gains.
 
     python -m examples.agents.improve [--cells 500] [--model]
 
@@ -28,34 +28,34 @@ Chooser = Callable[[Sequence[str]], str]
 
 @dataclass
 class Search:
-    """What the agent has adopted, what it has claimed with which evidence, and what it may still spend."""
+    """The state of a search: adopted variants, claims with their evidence, and the budget that is left."""
 
     cells: int  # that it may still run
     adopted: dict[str, str] = field(default_factory=lambda: {node: variants[0] for node, variants in MOVES.items()})
     claims: list[str] = field(default_factory=list)
-    tried: list[str] = field(default_factory=list)
+    tried_nodes: list[str] = field(default_factory=list)
 
 
 def improve(bench: wtb.Bench, search: Search, choose: Chooser) -> Search:
-    """Make moves until none is left, or the budget does not suffice for the next."""
-    while left := [node for node in MOVES if node not in search.tried]:
-        node = choose(left)
-        if node not in left:
-            raise ValueError(f"{node!r} is no move; expected one of: {', '.join(left)}")
+    """Make moves until none is left or the budget is too small for the next."""
+    while remaining := [node for node in MOVES if node not in search.tried_nodes]:
+        node = choose(remaining)
+        if node not in remaining:
+            raise ValueError(f"{node!r} is no move; expected one of: {', '.join(remaining)}")
         sweep = sweep_of(node, search.adopted)
         cells = bench.plan(sweep)["cells"]
         if cells > search.cells:
             search.claims.append(f"{node}: not tried; {cells} cells, and {search.cells} are left")
             break
         search.cells -= cells
-        search.tried.append(node)
+        search.tried_nodes.append(node)
         best = bench.run(sweep).matrix()["best"][METRIC]
         search.claims.append(adopt(search.adopted, node, best))
     return search
 
 
 def sweep_of(node: str, adopted: Mapping[str, str]) -> wtb.Sweep:
-    """The sweep that tries all variants of a node, and leaves the other nodes as they are."""
+    """Return the sweep that tries all variants of a node and keeps those of the other nodes."""
     return wtb.Sweep(
         name=f"improve-{node}",
         workflow="examples.retrieval.workflow:wf",
@@ -67,18 +67,18 @@ def sweep_of(node: str, adopted: Mapping[str, str]) -> wtb.Sweep:
 
 
 def adopt(adopted: dict[str, str], node: str, best: Mapping[str, Any]) -> str:
-    """Adopt the best variant where it is clear, and say in words what was shown."""
-    found = best["combination"][node] if best["clear"] else None
-    if found is None:
+    """Adopt the best variant if it is a clear winner, and return the claim in words."""
+    winner = best["combination"][node] if best["clear"] else None
+    if winner is None:
         return f"{node}: no clear best; {adopted[node]} stays"
-    if found == adopted[node]:
-        return f"{node}: {found} is clearly best, and stays"
-    adopted[node] = found
-    return f"{node}: {found} is clearly best by {METRIC}"
+    if winner == adopted[node]:
+        return f"{node}: {winner} is clearly best, and stays"
+    adopted[node] = winner
+    return f"{node}: {winner} is clearly best by {METRIC}"
 
 
 def ask_model(moves: Sequence[str]) -> str:
-    """Have the small model choose among the moves; the grammar leaves it nothing else to say."""
+    """Let the small model choose a move; the grammar allows no other reply."""
     from examples.model.small import SmallModel
 
     small = SmallModel()  # serves as long as it is held
@@ -93,7 +93,7 @@ def ask_model(moves: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Search, and print what was claimed."""
+    """Search, and print the claims."""
     parser = argparse.ArgumentParser(prog="python -m examples.agents.improve", description=__doc__)
     parser.add_argument("--cells", type=int, default=500, help="that it may run (default: %(default)s)")
     parser.add_argument("--model", action="store_true", help="a small model chooses the moves")

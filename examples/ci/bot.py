@@ -21,13 +21,13 @@ COMMON = {"and", "are", "can", "does", "how", "the", "what", "when", "will", "wi
 
 
 class Question(TypedDict):
-    """What a case brings."""
+    """The input of a case."""
 
     question: str
 
 
 class State(Question, total=False):
-    """What travels between the nodes."""
+    """The state that nodes share."""
 
     article: str
     score: int
@@ -39,7 +39,7 @@ wf = Workflow("help-desk", state=State, input=Question, version="1")
 
 @wf.node(variant="words")
 def find(state: State) -> dict[str, Any]:
-    """The article with most of the question's words."""
+    """Find the article that shares most words with the question."""
     return _nearest(state["question"], str)
 
 
@@ -53,15 +53,15 @@ def _nearest(question: str, stem: Callable[[str], str]) -> dict[str, Any]:
         words = "".join(char if char.isalpha() else " " for char in text.lower()).split()
         return {stem(word) for word in words if len(word) > 2 and word not in COMMON}
 
-    asked = stems(question)
-    scores = {name: len(asked & stems(f"{name} {text}")) for name, text in ARTICLES.items()}
+    question_words = stems(question)
+    scores = {name: len(question_words & stems(f"{name} {text}")) for name, text in ARTICLES.items()}
     best = max(scores, key=scores.__getitem__)
     return {"article": best, "score": scores[best]}
 
 
 @wf.node(variant="eager")
 def reply(state: State, ctx: Context, *, least: int = 0) -> dict[str, Any]:
-    """Answer with the article, or hand over to a person where too little speaks for it."""
+    """Answer with the article, or hand over to a person if its score is too low."""
     ctx.cost(usd=0.001)
     return {"answer": state["article"] if state["score"] >= least else "person"}
 
@@ -75,5 +75,5 @@ wf.edge(reply, END)
 
 @evaluator(better="higher")
 def right(case: Any, result: Any) -> bool:
-    """Was it the answer that a person would have chosen?"""
+    """Return whether a person would have chosen this answer."""
     return bool(result.state["answer"] == case.expected)

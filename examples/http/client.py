@@ -15,7 +15,7 @@ import httpx
 
 
 def orders(server: httpx.Client) -> None:
-    """Do the four things that a program does with executions, and print what comes of each."""
+    """Execute, stream, answer and cancel, and print the outcome of each."""
     # Execute: the answer has the outcome, because the execution ends in time.
     outcome = start(server, {"items": 4})
     print("executed:", outcome["status"], outcome["state"])
@@ -46,7 +46,7 @@ def orders(server: httpx.Client) -> None:
 
 
 def start(server: httpx.Client, input: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Execute an order, and return its outcome when it has ended or stands still."""
+    """Execute an order, and return its outcome when it has ended or waits."""
     return post(server, "/executions", {"workflow": "orders", "input": input, **options}, wait=30)
 
 
@@ -57,11 +57,11 @@ def stream(server: httpx.Client, input: dict[str, Any], **params: Any) -> Iterat
         response.raise_for_status()
         kind = ""
         for line in response.iter_lines():
-            name, _, value = line.partition(": ")
+            name, _, content = line.partition(": ")
             if name == "event":
-                kind = value
+                kind = content
             elif name == "data":
-                yield kind, json.loads(value)
+                yield kind, json.loads(content)
 
 
 def answer(server: httpx.Client, question: str, choice: str) -> None:
@@ -70,7 +70,7 @@ def answer(server: httpx.Client, question: str, choice: str) -> None:
 
 
 def result(server: httpx.Client, execution: str) -> dict[str, Any]:
-    """Return the outcome of an execution when it has ended or stands still."""
+    """Return the outcome of an execution when it has ended or waits."""
     response = server.get(f"/executions/{execution}/result", params={"wait": 30})
     return dict(response.raise_for_status().json())
 

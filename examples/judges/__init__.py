@@ -1,1 +1,1 @@
-"""Judges of what corrective retrieval found, held against what people said of it."""
+"""Judges of the results of corrective retrieval, compared with human ratings."""

@@ -1,4 +1,4 @@
-"""Nodes for `examples.langgraph.retrieval.graph` that search among the documents that people compared, and evaluators.
+"""Nodes for `examples.langgraph.retrieval.graph` that search the documents that people compared, and evaluators.
 
 Lee's file has, of each two of 50 documents, the mean of how similar people found them: so every answer has a human
 side, which is a mean over people, of whom nothing else is known.
@@ -20,18 +20,18 @@ NUMBERS = {judged_id(number): number for number in range(JUDGED)}
 
 
 def queries() -> Iterator[dict[str, Any]]:
-    """The 37 cases of the retrieval example, of which an answer is expected that says what the text says."""
+    """Return the 37 cases of the retrieval example; an answer is expected to agree with the text."""
     for case in cases.queries():
         yield {**case, "expected": {"answer": case["input"]["text"]}}
 
 
 def tfidf(state: State, *, k: int = 8) -> dict[str, Any]:
-    """The k best of the compared documents by the cosine of tf-idf vectors."""
+    """Return the k best of the compared documents by the cosine of tf-idf vectors."""
     return _compared(state, retrievers.tfidf(index(), terms(state["query"])), k)
 
 
 def latent(state: State, *, k: int = 8, dims: int = 100) -> dict[str, Any]:
-    """The same by the cosine in a latent space."""
+    """Return the k best of the compared documents by the cosine in a latent space."""
     return _compared(state, alternatives.latent_scores(state["query"], dims), k)
 
 
@@ -42,13 +42,13 @@ def first(state: State) -> dict[str, Any]:
 
 
 def similarity(document: str, other: str) -> float:
-    """The mean similarity that people gave to two of the compared documents, 0 to 1."""
+    """Return the mean similarity that people gave to two of the compared documents, 0 to 1."""
     return float(library().corpus.similarity[NUMBERS[document], NUMBERS[other]])
 
 
 @evaluator(better="higher", scale=(0, 1))
 def people(case: Any, result: Any) -> float:
-    """How similar people found the answer to the text that asks, on average."""
+    """Return how similar people found the answer to the query text, on average."""
     return similarity(case.input["document"], result.state["ranking"][0])
 
 

@@ -1,4 +1,4 @@
-"""Judges a sweep by a small model of this machine, and holds it against people, by the commands a user would type.
+"""Judge a sweep by a small local model, and compare the judge with human ratings, by the commands of a user.
 
     python -m examples.judges.demo [--output FOLDER] [--labelled 20] [--port 8793] [options of `wtb run`]
 
@@ -33,7 +33,7 @@ Label = dict[str, str | float]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the sweep, label some of its cases, and hold both judges against the labels; files go to the folder."""
+    """Run the sweep, label some of its cases, and compare both judges with the labels; files go to the folder."""
     parser = argparse.ArgumentParser(prog="python -m examples.judges.demo", allow_abbrev=False)
     parser.add_argument("--output", type=Path, default=Path("out/judges"), help="folder for the files")
     parser.add_argument("--labelled", type=int, default=20, help="cases that have labels (default: %(default)s)")
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write(folder / "simulated.csv", simulated(cells, options.labelled))
     checked = {}
     for judge in JUDGES:
-        given = ("judge", "check", sweep, "--labels", str(folder / "means.csv"), "--metric", judge)
-        print(wtb(*given, "--scale", "interval"))
-        checked[judge] = json.loads(wtb(*given, "--scale", "interval", "--format", "json"))
+        command = ("judge", "check", sweep, "--labels", str(folder / "means.csv"), "--metric", judge)
+        print(wtb(*command, "--scale", "interval"))
+        checked[judge] = json.loads(wtb(*command, "--scale", "interval", "--format", "json"))
     print("Raters who are simulated, and no people:")
     print(wtb("judge", "check", sweep, "--labels", str(folder / "simulated.csv"), "--metric", JUDGES[1]))
     truth = [row["metrics"]["people"]["mean"] for row in matrix["rows"]]
@@ -66,26 +66,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def drawn(cells: Iterable[Cell], count: int) -> list[Cell]:
-    """The cells of so many cases, drawn at random, always the same ones."""
+    """Return the cells of randomly drawn cases, always the same ones."""
     cells = list(cells)
     cases = sorted({cell["case"] for cell in cells})
-    chosen = set(random.Random(0).sample(cases, min(count, len(cases))))
-    return [cell for cell in cells if cell["case"] in chosen]
+    sampled = set(random.Random(0).sample(cases, min(count, len(cases))))
+    return [cell for cell in cells if cell["case"] in sampled]
 
 
 def means(cells: Iterable[Cell], count: int) -> list[Label]:
-    """The means over people of the answers to so many cases."""
+    """Return labels with the mean human rating of each answer, for drawn cases."""
     return [_label(cell, "mean-of-people", _mean(cell)) for cell in drawn(cells, count)]
 
 
 def simulated(cells: Iterable[Cell], count: int) -> list[Label]:
-    """What raters might have said of the same, who are made up."""
+    """Return labels of simulated raters for drawn cases."""
     labels = []
     for rater in RATERS:
         for cell in drawn(cells, count):
             noise = random.Random(f"{rater} {cell['case']} {cell['state']['ranking'][0]}").gauss(0, NOISE)
-            said = _mean(cell) + noise
-            labels.append(_label(cell, rater, min(LEVELS, key=lambda level: abs(level - said))))
+            opinion = _mean(cell) + noise
+            labels.append(_label(cell, rater, min(LEVELS, key=lambda level: abs(level - opinion))))
     return labels
 
 
@@ -98,7 +98,7 @@ def _label(cell: Cell, rater: str, label: float) -> Label:
 
 
 def write(file: Path, labels: Sequence[Label]) -> None:
-    """Write labels as `wtb judge check` and `wtb label --import` read them."""
+    """Write labels as `wtb judge check` and `wtb label import` read them."""
     with file.open("w", encoding="utf-8", newline="") as opened:
         writer = csv.DictWriter(opened, list(labels[0]))
         writer.writeheader()
@@ -106,7 +106,7 @@ def write(file: Path, labels: Sequence[Label]) -> None:
 
 
 def wtb(*arguments: str) -> str:
-    """Run one `wtb` command with this Python; gives what it printed, and ends where it ended with an error."""
+    """Run one `wtb` command with this Python and return its output; exit if it fails."""
     done = subprocess.run([sys.executable, "-m", "wtb", *arguments], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(done.returncode)

@@ -1,4 +1,4 @@
-"""Ranks the six rows by which of two answers is nearer to the text that asked, two at a time.
+"""Rank the six rows by pairs of answers: which one is nearer to the query text?
 
     python -m examples.judges.pairwise [--output FOLDER] [options of `wtb run`]
 
@@ -22,7 +22,7 @@ RATERS = {"embedded": "embedded", "mean-of-people": "people"}  # by the metric t
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the sweep without the small model, and rank its rows by comparisons, which go to the folder."""
+    """Run the sweep without the small model, and rank its rows by comparisons; files go to the folder."""
     parser = argparse.ArgumentParser(prog="python -m examples.judges.pairwise", allow_abbrev=False)
     parser.add_argument("--output", type=Path, default=Path("out/judges"), help="folder for the files")
     options, for_run = parser.parse_known_args(arguments)
@@ -41,18 +41,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def without_model(text: str) -> str:
-    """The sweep file with another name, and without the judge that is a model."""
+    """Return the sweep file with another name and without the model judge."""
     text = text.replace("sweep: judged", "sweep: compared")
     return re.sub(r"  - judge:\n.*(?=  - embedding_similarity)", "", text, flags=re.DOTALL)
 
 
 def comparisons(cells: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, str]]:
-    """Each two rows in each case, in both orders, as each rater would see them."""
+    """Yield the comparison of each two rows in each case, in both orders, for each rater."""
     for case, of_case in groupby(sorted(cells, key=lambda cell: str(cell["case"])), lambda cell: cell["case"]):
         for first, second in permutations(of_case, 2):
             for rater, metric in RATERS.items():
-                one, other = first["scores"][metric], second["scores"][metric]
-                preferred = "tie" if one == other else "first" if one > other else "second"
+                first_score, second_score = first["scores"][metric], second["scores"][metric]
+                preferred = (
+                    "tie" if first_score == second_score else "first" if first_score > second_score else "second"
+                )
                 names = {"first": _row(first), "second": _row(second)}
                 yield {"case": case, **names, "preferred": preferred, "rater": rater}
 

@@ -1,4 +1,4 @@
-"""A picture of what judges and a few labels say of each row, beside what people said of all of its cases."""
+"""A picture of the estimates of judges and a few labels for each row, beside the human ratings of all cases."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -10,7 +10,7 @@ COLORS = ("#2563a8", "#b4540a")
 
 
 def draw(checked: Mapping[str, Any], rows: Sequence[Any], truth: Sequence[float]) -> str:
-    """An SVG: by row the interval that each judge gives with the labels, its own mean, and the mean over people.
+    """Draw an SVG: for each row the interval of each judge with the labels, its own mean, and the human mean.
 
     Args:
         checked: By judge, what `wtb judge check --format json` prints.
@@ -33,10 +33,12 @@ def draw(checked: Mapping[str, Any], rows: Sequence[Any], truth: Sequence[float]
         name = ", ".join(f"{node}={variant}" for node, variant in row["combination"].items() if node != "answer")
         parts.append(f'<text x="{LEFT - 12}" y="{top + 32}" text-anchor="end">{escape(name)}</text>')
         for place, (judge, color) in enumerate(zip(checked, COLORS, strict=False)):
-            (found,) = [
-                one for one in checked[judge]["rows"] if one["combination"].items() <= row["combination"].items()
+            (row_check,) = [
+                checked_row
+                for checked_row in checked[judge]["rows"]
+                if checked_row["combination"].items() <= row["combination"].items()
             ]
-            parts += _interval(found, top + 20 + place * LINE, color)
+            parts += _interval(row_check, top + 20 + place * LINE, color)
         x = _x(truth[number])
         parts.append(f'<path d="M{x:.1f} {top + 10} V{top + 46}" stroke="black" stroke-width="2"/>')
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -57,17 +59,17 @@ def _legend(checked: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def _interval(found: Mapping[str, Any], y: float, color: str) -> list[str]:
-    """The interval of what people would say, the estimate, and what the judge says alone."""
+def _interval(row_check: Mapping[str, Any], y: float, color: str) -> list[str]:
+    """Draw the interval of the human mean, its estimate, and the judge's own mean."""
     parts = []
-    if (ends := found["people"]["interval"]) is not None:
+    if (ends := row_check["people"]["interval"]) is not None:
         parts.append(f'<path d="M{_x(ends[0]):.1f} {y} H{_x(ends[1]):.1f}" stroke="{color}" stroke-width="3"/>')
-    if (value := found["people"]["value"]) is not None:
-        parts.append(f'<circle cx="{_x(value):.1f}" cy="{y}" r="4" fill="{color}"/>')
-    if found["judge"] is not None:
-        parts.append(f'<circle cx="{_x(found["judge"]):.1f}" cy="{y}" r="4" fill="none" stroke="{color}"/>')
+    if (share := row_check["people"]["value"]) is not None:
+        parts.append(f'<circle cx="{_x(share):.1f}" cy="{y}" r="4" fill="{color}"/>')
+    if row_check["judge"] is not None:
+        parts.append(f'<circle cx="{_x(row_check["judge"]):.1f}" cy="{y}" r="4" fill="none" stroke="{color}"/>')
     return parts
 
 
-def _x(value: float) -> float:
-    return LEFT + value * (WIDTH - LEFT - RIGHT)
+def _x(share: float) -> float:
+    return LEFT + share * (WIDTH - LEFT - RIGHT)

@@ -1,4 +1,4 @@
-"""A chat model of LangChain for any endpoint that speaks as OpenAI's does, and the small one that runs here."""
+"""A LangChain chat model for any OpenAI-compatible endpoint, and the small local model."""
 
 from functools import cache
 from threading import Lock
@@ -14,7 +14,7 @@ from examples.model.server import NAME, serve
 
 
 class HttpChat(BaseChatModel):
-    """Asks `POST {url}/v1/chat/completions`. langchain-openai has a model that can do more."""
+    """Calls `POST {url}/v1/chat/completions`. langchain-openai has a model with more features."""
 
     url: str
     model_name: str
@@ -33,7 +33,7 @@ class HttpChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        asked = {
+        body = {
             "model": self.model_name,
             "messages": convert_to_openai_messages(messages),
             "max_tokens": self.max_tokens,
@@ -41,12 +41,12 @@ class HttpChat(BaseChatModel):
             "stop": stop,
         }
         address = f"{self.url}/v1/chat/completions"
-        reply = httpx.post(address, json=asked | kwargs, timeout=self.timeout_s, trust_env=False)
+        reply = httpx.post(address, json=body | kwargs, timeout=self.timeout_s, trust_env=False)
         answer = reply.raise_for_status().json()
-        said, usage = answer["choices"][0], answer["usage"]
+        choice, usage = answer["choices"][0], answer["usage"]
         message = AIMessage(
-            content=said["message"]["content"] or "",
-            response_metadata={"model_name": self.model_name, "finish_reason": said["finish_reason"]},
+            content=choice["message"]["content"] or "",
+            response_metadata={"model_name": self.model_name, "finish_reason": choice["finish_reason"]},
             usage_metadata={
                 "input_tokens": usage["prompt_tokens"],
                 "output_tokens": usage["completion_tokens"],
@@ -65,7 +65,7 @@ def _server() -> Any:
 
 
 def small_model(**settings: Any) -> HttpChat:
-    """SmolLM2 135M, which a process loads once, when it is first asked for (half a second)."""
+    """Return SmolLM2 135M, which a process loads once, at the first call (half a second)."""
     with _starting:
         server = _server()
     return HttpChat(url=server.listening_address, model_name=NAME, **settings)

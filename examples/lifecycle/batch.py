@@ -41,8 +41,8 @@ def build() -> Workflow:
     def rank(state: dict[str, Any], *, penalty: float = 0.0) -> dict[str, Any]:
         scores = {}
         for name, text in DOCUMENTS.items():
-            known = [word.strip(".,").lower() for word in text.split()]
-            scores[name] = sum(word in known for word in state["words"]) - penalty * len(known)
+            article_words = [word.strip(".,").lower() for word in text.split()]
+            scores[name] = sum(word in article_words for word in state["words"]) - penalty * len(article_words)
         return {"answer": max(scores, key=lambda name: scores[name])}
 
     rank.variant("short-first", penalty=0.1)
@@ -59,7 +59,7 @@ def brevity(case: Any, result: Any) -> dict[str, float]:
 
 
 def main(database: str = "sqlite:///:memory:") -> None:
-    """Run the batch and print what it says."""
+    """Run the batch and print its results."""
     sweep = Sweep(
         workflow=build(),
         cases=CASES,
@@ -78,10 +78,10 @@ def main(database: str = "sqlite:///:memory:") -> None:
         scored = result.matrix()["rows"][0]["metrics"]
         print("scored again:", sorted(scored))
 
-        again = bench.run(sweep)
-        comparison = bench.compare(result.id, again.id)
+        repeated = bench.run(sweep)
+        comparison = bench.compare(result.id, repeated.id)
         print("the same again:", comparison["verdict"])
-        print("attempts:", again.costs()["total"]["attempts"], "instead of", len(CASES) * 4 * 2)
+        print("attempts:", repeated.costs()["total"]["attempts"], "instead of", len(CASES) * 4 * 2)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def serve(threads: int = 1, *, port: int | None = None, context: int = 1024, most_tokens: int | None = None) -> Any:
-    """A server that answers at `listening_address` as long as it is held on to.
+    """Start a server, which answers at `listening_address` until it is dropped.
 
     Args:
         threads: Processors that it takes.

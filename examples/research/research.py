@@ -1,4 +1,4 @@
-"""Start, approve and resume a research run that takes long, whatever ended it before: a person, a signal, kill -9.
+"""Start, approve and resume a long research run, even after a signal or kill -9.
 
     python -m examples.research.research tides            # starts it, and ends at the question
     python -m examples.research.research tides --approve  # approves the plan, and reads
@@ -34,7 +34,7 @@ def find_or_start(bench: wtb.Bench, topic: str, pages: int, pause: float) -> wtb
 
 
 def research(bench: wtb.Bench, topic: str, *, approve: bool = False, pages: int = 20, pause: float = 0.05) -> str:
-    """Bring a run as far as it can go.
+    """Run until the end, or until a person must answer.
 
     Args:
         bench: The open database.

@@ -16,7 +16,7 @@ SOURCES = ("books", "letters", "archive")
 
 
 class Research(TypedDict, total=False):
-    """What is asked, planned, found and written; `pause` is how many seconds it takes to read a page."""
+    """Question, plan, findings and report; `pause` is the seconds that reading a page takes."""
 
     topic: str
     pages: int
@@ -47,13 +47,13 @@ def books(state: Research, ctx: wtb.Context) -> dict[str, Any]:
 
 @wf.node
 def letters(state: Research, ctx: wtb.Context) -> dict[str, Any]:
-    """Read letters; a file for each says that it was read."""
+    """Read letters, and write a file for each one that was read."""
     return read_files("letters", state, ctx)
 
 
 @wf.node
 def archive(state: Research, ctx: wtb.Context) -> dict[str, Any]:
-    """Read an archive; a file for each page says that it was read."""
+    """Read an archive, and write a file for each page that was read."""
     return read_files("archive", state, ctx)
 
 

@@ -1,1 +1,1 @@
-"""Retrieval over the Lee corpus: which chunker, query form and retriever find what people call similar?"""
+"""Retrieval over the Lee corpus: which chunker, query form and retriever find similar documents?"""

@@ -1,4 +1,4 @@
-"""Three ways to cut a document into the pieces that are searched. Each takes a text and gives texts."""
+"""Three ways to cut a document into the pieces that are searched. Each takes a text and returns texts."""
 
 import re
 

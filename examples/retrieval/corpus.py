@@ -1,4 +1,4 @@
-"""Reads the Lee corpus of news documents and the similarities that people gave to them.
+"""Read the Lee corpus of news documents and human ratings of their similarity.
 
 The files come with gensim's wheel. They are found without importing gensim, which takes seconds.
 
@@ -36,7 +36,7 @@ class Corpus:
     similarity: NDArray[np.float64]
 
     def relevant(self, number: int) -> dict[str, float]:
-        """What people find similar to document `number` (0..49): similarity by id, itself left out."""
+        """Return the documents similar to document `number` (0..49): human similarity by id, without itself."""
         row = self.similarity[number]
         return {
             judged_id(other): float(row[other]) for other in range(JUDGED) if other != number and row[other] >= RELEVANT
@@ -49,7 +49,7 @@ def judged_id(number: int) -> str:
 
 
 def read() -> Corpus:
-    """The corpus from the installed gensim; raises `CorpusMissing` where it is not there."""
+    """Return the corpus of the installed gensim; raise `CorpusMissing` if it is not there."""
     folder = _folder()
     judged = _lines(folder / "lee.cor")
     distractors = _lines(folder / "lee_background.cor")

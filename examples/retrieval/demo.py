@@ -1,4 +1,4 @@
-"""What `make demo` runs: the sweep, then its matrix and its report, by the commands a user would type.
+"""Run the sweep, then its matrix and its report, by the commands of a user: `make demo`.
 
     python -m examples.retrieval.demo [--output FOLDER] [options of `wtb run`]
 
@@ -20,7 +20,7 @@ WITH_RESULTS = (0, 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the sweep and write `matrix.json`, `.csv` and `.md`, and `report.html`; gives the exit code."""
+    """Run the sweep and write `matrix.json`, `.csv` and `.md`, and `report.html`; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m examples.retrieval.demo", allow_abbrev=False)
     parser.add_argument("--output", type=Path, default=Path("out/demo"), help="folder for the files")
     options, for_run = parser.parse_known_args(arguments)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _wtb(*arguments: str) -> int:
-    """Run one `wtb` command with this Python, its output going where ours goes; gives the exit code."""
+    """Run one `wtb` command with this Python on our own stdout and stderr; return the exit code."""
     sys.stdout.flush()
     return subprocess.run([sys.executable, "-m", "wtb", *arguments], check=False).returncode
 

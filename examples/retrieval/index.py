@@ -22,7 +22,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def terms(text: str) -> list[str]:
-    """Words and numbers of a text in lower case and singular, without stop words and single letters."""
+    """Return the words and numbers of a text in lower case and singular, without stop words and single letters."""
     return [_singular(word) for word in _WORD.findall(text.lower()) if len(word) > 1 and word not in STOP_WORDS]
 
 
@@ -53,31 +53,31 @@ class Index:
     """
 
     def __init__(self, chunks: Iterable[tuple[str, str]]) -> None:
-        """`chunks` gives (document id, text of the chunk)."""
+        """`chunks` yields (document id, text of the chunk)."""
         self.owners: list[str] = []
         lengths: list[int] = []
-        found: dict[str, list[tuple[int, int]]] = {}
+        occurrences: dict[str, list[tuple[int, int]]] = {}
         for number, (owner, text) in enumerate(chunks):
             words = terms(text)
             self.owners.append(owner)
             lengths.append(len(words))
             for term, count in Counter(words).items():
-                found.setdefault(term, []).append((number, count))
+                occurrences.setdefault(term, []).append((number, count))
         self.lengths = np.array(lengths, dtype=np.float64)
         self.total = float(self.lengths.sum())
-        self.postings = {term: _postings(entries) for term, entries in found.items()}
+        self.postings = {term: _postings(entries) for term, entries in occurrences.items()}
         self.norms = self._norms()
 
     def __len__(self) -> int:
         return len(self.owners)
 
     def idf(self, term: str) -> float:
-        """How rare a term is: log(1 + N / n) for one that n of N chunks have; 0 for one that none has."""
-        found = self.postings.get(term)
-        return 0.0 if found is None else float(np.log(1 + len(self) / len(found.chunks)))
+        """Return the rarity of a term: log(1 + N / n) if n of N chunks have it; 0 if none has."""
+        postings = self.postings.get(term)
+        return 0.0 if postings is None else float(np.log(1 + len(self) / len(postings.chunks)))
 
     def weights(self, query: Sequence[str]) -> dict[str, float]:
-        """The tf-idf weights, (1 + log count) x idf, of those terms of a query that the index knows."""
+        """Return the tf-idf weights, (1 + log count) x idf, of the query terms that the index has."""
         return {
             term: float(1 + np.log(count)) * self.idf(term)
             for term, count in Counter(query).items()
@@ -87,8 +87,8 @@ class Index:
     def _norms(self) -> NDArray[np.float64]:
         """The (N,) lengths of the chunks' tf-idf vectors, 1 where a chunk has no terms."""
         squares = np.zeros(len(self))
-        for term, found in self.postings.items():
-            squares[found.chunks] += ((1 + np.log(found.counts)) * self.idf(term)) ** 2
+        for term, postings in self.postings.items():
+            squares[postings.chunks] += ((1 + np.log(postings.counts)) * self.idf(term)) ** 2
         return np.sqrt(np.where(squares > 0, squares, 1.0))
 
 

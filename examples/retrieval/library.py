@@ -1,4 +1,4 @@
-"""The heavy things that nodes share: the corpus, its chunks, their indexes, the latent spaces.
+"""Expensive objects that nodes share: the corpus, its chunks, their indexes, the latent spaces.
 
 One library serves a whole process (`ctx.resources`). State that travels between nodes names a
 chunking and never holds one.
@@ -21,7 +21,7 @@ Chunking = tuple[str, dict[str, int]]
 
 
 class Library:
-    """Builds each index and each space once, when it is first asked for; any thread may ask."""
+    """Builds each index and each space once, at its first use; safe for threads."""
 
     def __init__(self, source: corpus.Corpus) -> None:
         self.corpus = source
@@ -56,8 +56,8 @@ class Library:
         with self._building:
             if key not in self._built:
                 self._built[key] = build()
-            found: T = self._built[key]
-            return found
+            built: T = self._built[key]
+            return built
 
 
 def open_library() -> Library:

@@ -1,4 +1,4 @@
-"""Four ways to score chunks for a query. Each takes an index of N chunks and terms, and gives (N,) scores.
+"""Four ways to score chunks for a query. Each takes an index of N chunks and terms, and returns (N,) scores.
 
 A higher score is a better match; scores of different retrievers cannot be compared.
 """
@@ -19,8 +19,8 @@ def tfidf(index: Index, query: Sequence[str]) -> Scores:
     """Cosine of the tf-idf vectors of query and chunk, but for the query's length, equal for all chunks."""
     scores = np.zeros(len(index))
     for term, weight in index.weights(query).items():
-        found = index.postings[term]
-        scores[found.chunks] += weight * (1 + np.log(found.counts)) * index.idf(term)
+        postings = index.postings[term]
+        scores[postings.chunks] += weight * (1 + np.log(postings.counts)) * index.idf(term)
     return scores / index.norms
 
 
@@ -32,13 +32,13 @@ def bm25(index: Index, query: Sequence[str], k1: float, b: float) -> Scores:
     scores = np.zeros(len(index))
     relative = index.lengths / index.lengths.mean()
     for term, count in Counter(query).items():
-        found = index.postings.get(term)
-        if found is None:
+        postings = index.postings.get(term)
+        if postings is None:
             continue
-        have = len(found.chunks)
+        have = len(postings.chunks)
         rarity = np.log(1 + (len(index) - have + 0.5) / (have + 0.5))
-        held_back = k1 * (1 - b + b * relative[found.chunks])
-        scores[found.chunks] += count * rarity * found.counts * (k1 + 1) / (found.counts + held_back)
+        held_back = k1 * (1 - b + b * relative[postings.chunks])
+        scores[postings.chunks] += count * rarity * postings.counts * (k1 + 1) / (postings.counts + held_back)
     return scores
 
 
@@ -49,15 +49,15 @@ def dirichlet(index: Index, query: Sequence[str], mu: float) -> Scores:
     the collection lacks are left out, and so is what adds the same to all chunks.
     """
     scores = np.zeros(len(index))
-    known = 0
+    known_terms = 0
     for term, count in Counter(query).items():
-        found = index.postings.get(term)
-        if found is None:
+        postings = index.postings.get(term)
+        if postings is None:
             continue
-        known += count
-        share = found.counts.sum() / index.total
-        scores[found.chunks] += count * np.log1p(found.counts / (mu * share))
-    scores += known * np.log(mu / (index.lengths + mu))
+        known_terms += count
+        share = postings.counts.sum() / index.total
+        scores[postings.chunks] += count * np.log1p(postings.counts / (mu * share))
+    scores += known_terms * np.log(mu / (index.lengths + mu))
     return scores
 
 
@@ -76,28 +76,28 @@ def latent_space(documents: Index, dims: int) -> Space:
     """
     rows = {term: row for row, term in enumerate(documents.postings)}
     vectors = np.zeros((len(documents), len(rows)))
-    for term, found in documents.postings.items():
-        vectors[found.chunks, rows[term]] = (1 + np.log(found.counts)) * documents.idf(term)
+    for term, postings in documents.postings.items():
+        vectors[postings.chunks, rows[term]] = (1 + np.log(postings.counts)) * documents.idf(term)
     vectors /= documents.norms[:, None]
     # With V = U S A^T, the small matrix V V^T = U S^2 U^T has the same U and is much quicker to take apart.
-    left, squares, _ = np.linalg.svd(vectors @ vectors.T, hermitian=True)
+    left_vectors, squares, _ = np.linalg.svd(vectors @ vectors.T, hermitian=True)
     # Documents that occur twice add no dimension; what rounding leaves of theirs is noise.
-    kept = min(dims, int((squares > 1e-9 * squares[0]).sum()))
-    return Space(rows, vectors.T @ (left[:, :kept] / np.sqrt(squares[:kept])))
+    rank = min(dims, int((squares > 1e-9 * squares[0]).sum()))
+    return Space(rows, vectors.T @ (left_vectors[:, :rank] / np.sqrt(squares[:rank])))
 
 
 def fold_in(index: Index, space: Space) -> NDArray[np.float64]:
     """The chunks in a latent space, as (N, dims) vectors of length 1, or 0 for chunks without terms."""
     vectors = np.zeros((len(index), space.axes.shape[1]))
-    for term, found in index.postings.items():
-        weight = (1 + np.log(found.counts)) * index.idf(term)
-        vectors[found.chunks] += weight[:, None] * space.axes[space.rows[term]]
+    for term, postings in index.postings.items():
+        weight = (1 + np.log(postings.counts)) * index.idf(term)
+        vectors[postings.chunks] += weight[:, None] * space.axes[space.rows[term]]
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1.0)
 
 
 def lsa(index: Index, query: Sequence[str], space: Space, vectors: NDArray[np.float64]) -> Scores:
-    """Cosine in the latent space, but for the query's length; `vectors` are what `fold_in` gives."""
+    """Cosine in the latent space, but for the query's length; `vectors` come from `fold_in`."""
     weights = index.weights(query)
     if not weights:
         return np.zeros(len(index))

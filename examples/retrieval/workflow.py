@@ -13,14 +13,14 @@ from wtb import END, Context, Workflow
 
 
 class Question(TypedDict):
-    """What a case brings: a document of the corpus, to which similar ones are wanted."""
+    """The input of a case: a document of the corpus; the workflow searches for similar ones."""
 
     document: str
     text: str
 
 
 class State(Question, total=False):
-    """What travels between nodes: names, terms and scores, a few kilobytes at most."""
+    """The state that nodes share: names, terms and scores, a few kilobytes at most."""
 
     chunking: Chunking
     terms: list[str]
@@ -62,7 +62,7 @@ def _chunked(ctx: Context, chunking: Chunking) -> dict[str, Any]:
 
 @wf.node(variant="whole")
 def query(state: State) -> dict[str, Any]:
-    """Ask with all words of the document."""
+    """Query with all words of the document."""
     return {"terms": terms(state["text"])}
 
 
@@ -99,11 +99,11 @@ def _lsa(state: State, ctx: Context, *, dims: int = 100) -> dict[str, Any]:
     return _hits(state, index.owners, scores)
 
 
-def _hits(state: State, owners: Sequence[str], scores: retrievers.Scores, most: int = 60) -> dict[str, Any]:
-    """The best chunks as (document, score), best first; the query's own document is no candidate."""
+def _hits(state: State, owners: Sequence[str], scores: retrievers.Scores, limit: int = 60) -> dict[str, Any]:
+    """Return the best chunks as (document, score), best first; the query document is no candidate."""
     order = np.argsort(-scores, kind="stable")
-    others = (i for i in order if owners[i] != state["document"])
-    return {"hits": [(owners[i], float(scores[i])) for i in islice(others, most)]}
+    candidates = (i for i in order if owners[i] != state["document"])
+    return {"hits": [(owners[i], float(scores[i])) for i in islice(candidates, limit)]}
 
 
 @wf.node(variant="best")

@@ -1,4 +1,4 @@
-"""A service in small, with Python only: it submits a sweep, follows it, answers its questions and reads the matrix.
+"""A small service in Python: it submits a sweep, follows it, answers its questions and reads the matrix.
 
     wtb up --detach
     python examples/service/service.py rain snow
@@ -53,7 +53,7 @@ class LetterService:
         return await asyncio.to_thread(sweep.matrix)
 
     def _answer(self, id: str) -> None:
-        """Answer a question, where a real service would ask somebody."""
+        """Answer a question; a real service would ask a person."""
         question = self._bench.question(id)
         text = question.record.question
         answered = question.answer("hold back" if self._forbidden in text else "send")

@@ -1,1 +1,1 @@
-"""What decides which sweep runs when."""
+"""The scheduler: rounds that reclaim leases, end sweeps, start fires of schedules and publish tasks."""

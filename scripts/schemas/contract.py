@@ -77,8 +77,8 @@ def _type(schema: Schema, definitions: Mapping[str, Schema]) -> str:
             return name if "properties" in definitions[name] else _type(definitions[name], definitions)
         case {"anyOf": options, **rest} if not rest:
             return "|".join(_type(option, definitions) for option in options)
-        case {"const": value, "type": _, **rest} if not rest:
-            return json.dumps(value)
+        case {"const": constant, "type": _, **rest} if not rest:
+            return json.dumps(constant)
         case {"enum": values, "type": _, **rest} if not rest:
             return "|".join(map(json.dumps, values))
         case {"type": "array" | "object", **rest} if rest:
@@ -96,7 +96,7 @@ def _container_type(content: Schema, definitions: Mapping[str, Schema]) -> str:
         case {"items": items, **rest} if not rest:
             return f"[{_type(items, definitions)}]"
         case {"prefixItems": items, "minItems": _, "maxItems": _, **rest} if not rest:
-            return f"({','.join(_type(item, definitions) for item in items)})"
+            return f"({','.join(_type(part, definitions) for part in items)})"
         case {"additionalProperties": True, **rest} if not rest:
             return "{any}"
         case {"additionalProperties": values, **rest} if not rest:
@@ -121,7 +121,7 @@ def _lines(name: str, shape: Shape) -> list[str]:
 
 
 def read_contract(text: str) -> Contract:
-    """Return the contract that lines have."""
+    """Return the contract from its lines."""
     keys: dict[tuple[str, str], dict[str, Key]] = {}
     for line in text.splitlines():
         name, version, key, rest = line.split(" ", 3)
@@ -139,7 +139,7 @@ def _is_event(name: str, shape: Shape) -> bool:
 
 
 def contract_breaks(before: Contract, after: Contract) -> list[str]:
-    """Return what documents of an unchanged version no longer keep.
+    """Return the breaks of the contract by documents of an unchanged version.
 
     A document may gain keys that are optional, and an object of anything may become a type or an object of something.
 

@@ -1,8 +1,8 @@
 """A LangGraph graph that knows nothing of WTB: it retrieves, grades each document, begins anew, drafts, and asks.
 
-Tests copy this module into a user's folder, and import it to hear what LangGraph alone makes of it. Nodes note that
-they began in a file `log` beside it, where there is one; a document waits in `grade` while there is a file `hold-` and
-its name.
+Tests copy this module into a user's folder, and import it to run it with LangGraph alone. If there is a file `log`
+beside it, nodes write a line to it when they start. A document waits in `grade` while there is a file `hold-` and its
+name.
 """
 
 import operator
@@ -16,12 +16,12 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, interrupt
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 def note(*words):
-    if (HERE / "log").exists():
-        with (HERE / "log").open("a") as log:
+    if (FOLDER / "log").exists():
+        with (FOLDER / "log").open("a") as log:
             log.write(" ".join(map(str, [*words, os.getpid()])) + "\n")
 
 
@@ -59,7 +59,7 @@ def each(state: State):
 
 def grade(state):
     note("grade", state["doc"])
-    while (HERE / f"hold-{state['doc']}").exists():
+    while (FOLDER / f"hold-{state['doc']}").exists():
         time.sleep(0.01)
     return {"graded": [state["doc"].upper()]}
 
@@ -68,7 +68,7 @@ def check(state: State):
     return {}
 
 
-def again(state: State) -> Literal["retrieve", "draft"]:
+def choose_next(state: State) -> Literal["retrieve", "draft"]:
     return "draft" if state["rounds"] >= 2 else "retrieve"
 
 
@@ -84,34 +84,34 @@ def count(state: Draft):
 def write(state: Draft):
     """Ask a model."""
     note("write", *state["graded"][:1])
-    while (HERE / f"hold-write-{state['graded'][0]}").exists():
+    while (FOLDER / f"hold-write-{state['graded'][0]}").exists():
         time.sleep(0.01)
-    return {"answer": asked(f"{state['words']} documents")}
+    return {"answer": ask_model(f"{state['words']} documents")}
 
 
 def shout(state: Draft, *, mark: str = "!"):
-    """The same, louder."""
+    """Ask a model, and return the answer in capitals."""
     note("shout", *state["graded"][:1])
-    if state.get("broken") and not (HERE / state["broken"]).exists():
+    if state.get("broken") and not (FOLDER / state["broken"]).exists():
         raise ValueError("it is not fixed")
-    return {"answer": asked(f"{state['words']} documents").upper() + mark}
+    return {"answer": ask_model(f"{state['words']} documents").upper() + mark}
 
 
-def asked(words):
-    """What a model says: a million tokens, for 15 cents."""
+def ask_model(words):
+    """Return the reply of a model that uses a million tokens, for 15 cents."""
     used = {"input_tokens": 1_000_000, "output_tokens": 0, "total_tokens": 1_000_000}
-    said = AIMessage(words, usage_metadata=used, response_metadata={"model_name": "gpt-4o-mini"})
-    return FakeMessagesListChatModel(responses=[said]).invoke("how many?").content
+    reply = AIMessage(words, usage_metadata=used, response_metadata={"model_name": "gpt-4o-mini"})
+    return FakeMessagesListChatModel(responses=[reply]).invoke("how many?").content
 
 
 def review(state: State):
     if not state.get("asks"):
         return {}
-    said = interrupt({"question": "send it?", "answer": state["answer"]})
-    return {"answer": f"{state['answer']}: {said}"}
+    decision = interrupt({"question": "send it?", "answer": state["answer"]})
+    return {"answer": f"{state['answer']}: {decision}"}
 
 
-def build(loop=again, retrieve=retrieve, write=write):
+def build(loop=choose_next, retrieve=retrieve, write=write):
     draft = StateGraph(Draft, output_schema=Drafted)
     draft.add_node(count)
     draft.add_node("write", write)

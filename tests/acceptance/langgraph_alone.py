@@ -1,4 +1,4 @@
-"""The LangGraph examples as LangGraph itself runs them, with each of their variants: what a sweep is held against."""
+"""The LangGraph examples with each of their variants, run by LangGraph itself, as a reference for sweeps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Cell = tuple[str, tuple[str, ...]]  # a case, and the names of the variants
 
 
 class Alone(NamedTuple):
-    """What a loop over LangGraph comes to: final states by cell, and the node runs with and without shared prefixes."""
+    """The outcome of a loop over LangGraph: final states by cell, and node runs with and without shared prefixes."""
 
     states: dict[Cell, dict[str, Any]]
     executed: int
@@ -38,46 +38,46 @@ def cases(spec: SweepSpec) -> dict[str, Case]:
 
 
 def with_node(builder: StateGraph, node: str, fn: Any) -> StateGraph:
-    """A copy of a graph in which one node, perhaps of a subgraph, does its work with another function."""
+    """Return a copy of a graph in which one node, possibly of a subgraph, has another function."""
     name, _, inner = node.partition(".")
-    known = builder.nodes[name]
+    original = builder.nodes[name]
     if inner:
-        fn = with_node(known.runnable.builder, inner, fn).compile()
-    made = copy.copy(builder)
-    made.nodes = {
+        fn = with_node(original.runnable.builder, inner, fn).compile()
+    changed = copy.copy(builder)
+    changed.nodes = {
         **builder.nodes,
-        name: replace(known, runnable=StateGraph(builder.state_schema).add_node(name, fn).nodes[name].runnable),
+        name: replace(original, runnable=StateGraph(builder.state_schema).add_node(name, fn).nodes[name].runnable),
     }
-    return made
+    return changed
 
 
-def run(builder: StateGraph, given: Mapping[str, Any], *answers: Any) -> dict[str, Any]:
-    """The final state; of each question in turn the answer that is given, "send" where none is left."""
+def run(builder: StateGraph, inputs: Mapping[str, Any], *answers: Any) -> dict[str, Any]:
+    """Return the final state. Questions get the answers in turn, and "send" after the last one."""
     compiled, thread = builder.compile(checkpointer=InMemorySaver()), {"configurable": {"thread_id": "1"}}
-    state = compiled.invoke(given, thread)
-    left = iter(answers)
+    state = compiled.invoke(inputs, thread)
+    remaining = iter(answers)
     while "__interrupt__" in state:
-        state = compiled.invoke(Command(resume=next(left, "send")), thread)
+        state = compiled.invoke(Command(resume=next(remaining, "send")), thread)
     return state
 
 
 def all_combinations(spec: SweepSpec, limit: int) -> Alone:
-    """Every combination over the first cases. Node runs that begin alike, variant by variant, are counted once."""
+    """Run every combination over the first cases. Node runs with equal prefixes of variants count once."""
     states: dict[Cell, dict[str, Any]] = {}
     runs: dict[Any, int] = {}
     unshared = 0
     for refs in product(*spec.vary.values()):
-        chosen = {node: ref for node, ref in zip(spec.vary, refs, strict=True) if isinstance(ref, VariantRef)}
+        by_node = {node: ref for node, ref in zip(spec.vary, refs, strict=True) if isinstance(ref, VariantRef)}
         builder = load(spec.workflow)
-        for node, ref in chosen.items():
+        for node, ref in by_node.items():
             if not ref.is_own:
                 builder = with_node(builder, node, _function(builder, node, ref))
-        names = tuple(ref.name for ref in chosen.values())
+        names = tuple(ref.name for ref in by_node.values())
         for case in islice(cases(spec).values(), limit):
             path: tuple[Any, ...] = ()
             steps, states[case.id, names] = _followed(builder, case.input)
             for step in steps:
-                path += tuple((node, chosen[node].name if node in chosen else "") for node in step)
+                path += tuple((node, by_node[node].name if node in by_node else "") for node in step)
                 runs[case.id, path] = len(step)
                 unshared += len(step)
     return Alone(states, sum(runs.values()), unshared)
@@ -88,9 +88,11 @@ def _function(builder: StateGraph, node: str, ref: VariantRef) -> Any:
     return partial(fn, **ref.params) if ref.params else fn
 
 
-def _followed(builder: StateGraph, given: Mapping[str, Any]) -> tuple[list[list[str]], dict[str, Any]]:
-    """The nodes of each step, one as often as it has tasks, and the final state."""
-    told = list(builder.compile().stream(given, stream_mode=["debug", "values"]))
-    tasks: Iterator[dict[str, Any]] = (said for mode, said in told if mode == "debug" and said["type"] == "task")
+def _followed(builder: StateGraph, inputs: Mapping[str, Any]) -> tuple[list[list[str]], dict[str, Any]]:
+    """Return the nodes of each step, each as often as it has tasks, and the final state."""
+    updates = list(builder.compile().stream(inputs, stream_mode=["debug", "values"]))
+    tasks: Iterator[dict[str, Any]] = (
+        payload for mode, payload in updates if mode == "debug" and payload["type"] == "task"
+    )
     steps = [[task["payload"]["name"] for task in same] for _, same in groupby(tasks, itemgetter("step"))]
-    return steps, next(said for mode, said in reversed(told) if mode == "values")
+    return steps, next(payload for mode, payload in reversed(updates) if mode == "values")

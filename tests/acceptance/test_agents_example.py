@@ -1,4 +1,4 @@
-"""The example's agent stays within its budget, and claims what was shown only, whoever chooses its moves."""
+"""The example's agent stays within its budget and claims only proven results, whichever policy chooses its moves."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from examples.agents.improve import MOVES, Search, adopt, ask_model, improve
 )
 def test_what_is_not_clear_is_not_adopted_and_not_claimed(best: dict[str, Any], adopted: str) -> None:
     present = {"query": "whole"}
-    said = adopt(present, "query", best)
+    message = adopt(present, "query", best)
     assert present["query"] == adopted
-    assert ("clearly best" in said) == best["clear"]
+    assert ("clearly best" in message) == best["clear"]
 
 
 def test_what_is_no_move_is_refused() -> None:
@@ -36,7 +36,7 @@ def test_an_agent_stops_where_its_budget_does_not_suffice(tmp_path: Path) -> Non
     with wtb.open(f"sqlite:///{tmp_path / 'wtb.db'}") as bench:
         search = improve(bench, Search(150), lambda moves: moves[-1])
         spent = sum(record.cells for record in bench.sweeps())
-    assert search.tried == ["retrieve"]
+    assert search.tried_nodes == ["retrieve"]
     assert (spent, search.cells) == (148, 2)
     assert search.claims[-1] == "query: not tried; 74 cells, and 2 are left"
 

@@ -1,4 +1,4 @@
-"""The examples of `examples/ci`: what they would run in CI is run here, on good code and on code that got worse."""
+"""The jobs of `examples/ci`, run on good code and on code that got worse."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.prose import sentence
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
 INSTALLS = "pip install "
 
-# What comments on pull requests, on GitHub's own machines: here it keeps what it was told.
+# Stands in for GitHub's command that comments on pull requests, and records its arguments.
 GH = '#!/bin/sh\necho "$@" > gh.log\n'
 
 
@@ -38,19 +38,19 @@ class Desk(Project):
         return yaml.safe_load((self.folder / name).read_text("utf-8"))
 
     def worsen(self) -> None:
-        """The code as of a change that makes its best combination worse."""
+        """Change the code so that its best combination gets worse."""
         code = self.folder / "bot.py"
         code.write_text(code.read_text("utf-8").replace("letters: int = 4", "letters: int = 12"), "utf-8")
 
     def lines(self, script: list[str]) -> int:
-        """Run the lines of a script until one of them fails. Installing is left out: it is what is being tested."""
+        """Run the lines of a script until one of them fails, without those that install WTB."""
         for line in script:
             if not line.startswith(INSTALLS) and (code := self.line(line)):
                 return code
         return 0
 
     def line(self, line: str) -> int:
-        """`wtb` in this process, which is quicker, and anything else in a shell."""
+        """Run `wtb` in this process, which is quicker, and any other command in a shell."""
         if line.startswith("wtb "):
             done = self.inside(*shlex.split(line)[1:])
             print(f"$ {line}\n{done.stdout}{done.stderr}")
@@ -66,7 +66,7 @@ class Desk(Project):
         return subprocess.run(["bash", "-ec", line], cwd=self.folder, env=environment, check=False).returncode
 
     def job(self, name: str) -> int:
-        """A job of the GitHub workflow: after a step that failed, only those that always run. Returns its exit code."""
+        """Run a job of the GitHub workflow, after a failed step only its `always()` steps. Returns its exit code."""
         failed = 0
         for step in self.yaml("github-actions.yaml")["jobs"][name]["steps"]:
             if "run" in step and (not failed or step.get("if") == "always()"):
@@ -76,9 +76,9 @@ class Desk(Project):
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path / "desk")
-    yield made
-    made.close()
+    project = Desk(tmp_path / "desk")
+    yield project
+    project.close()
 
 
 @pytest.mark.slow
@@ -86,12 +86,14 @@ def test_github_holds_a_pull_request_against_main_and_reports_either_way(desk: D
     assert desk.job("main") == 0
     assert desk.job("pull-request") == 0
     desk.worsen()
-    for made in ("report.html", "junit.xml", "comment.md", "summary.md"):
-        (desk.folder / made).unlink()
+    for file in ("report.html", "junit.xml", "comment.md", "summary.md"):
+        (desk.folder / file).unlink()
     assert desk.job("pull-request") == 1
     jobs = desk.yaml("github-actions.yaml")["jobs"]
-    kept = [step["with"]["path"].split() for step in jobs["pull-request"]["steps"] if "upload" in step.get("uses", "")]
-    assert [name for name in kept[0] if not (desk.folder / name).is_file()] == []
+    uploads = [
+        step["with"]["path"].split() for step in jobs["pull-request"]["steps"] if "upload" in step.get("uses", "")
+    ]
+    assert [name for name in uploads[0] if not (desk.folder / name).is_file()] == []
     assert "--body-file comment.md" in (desk.folder / "gh.log").read_text("utf-8")
     assert sentence("{} of {} combinations", "right fell in 2", 4) in (desk.folder / "summary.md").read_text("utf-8")
 

@@ -1,4 +1,4 @@
-"""deploy/: the image and the Compose files, as far as they can be held against this WTB without a container engine."""
+"""The image and the Compose files of deploy/, checked against this WTB without a container engine."""
 
 from __future__ import annotations
 
@@ -32,10 +32,8 @@ from sqlalchemy import make_url
 from tests.support.databases import QUICK
 from tests.support.project import Outcome, Project, Running
 from wtb.config.run_options import Run
-from wtb.hosting.servers.binaries import find_binaries
-from wtb.hosting.servers.databases import connect
-from wtb.hosting.servers.postgres import PostgresServer, role_url
-from wtb.hosting.servers.processes import NOBODY, as_server, free_port, is_root
+from wtb.hosting.servers.postgres import PostgresServer, connect, find_binaries, role_url
+from wtb.hosting.servers.server import NOBODY, as_server, free_port, is_root
 from wtb.hosting.servers.valkey import ValkeyServer, find_binary
 from wtb.store.database import Database
 from wtb.store.tables.walls import SERVER, WORKER
@@ -69,37 +67,37 @@ class Missing(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with the tag by which a Compose file takes back what another one said."""
+    """YAML with the tag by which a Compose file resets a key of another one."""
 
 
 _Loader.add_constructor("!reset", lambda loader, node: None)
 
 
-def read(file: Path, given: Mapping[str, str]) -> dict[str, Any]:
-    """A Compose file with its variables put in, as Compose does it. Raises Missing."""
+def read(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Read a Compose file and fill in its variables, as Compose does. Raises Missing."""
 
-    def value(found: re.Match[str]) -> str:
-        name, operator, rest = found.groups()
+    def substitute(match: re.Match[str]) -> str:
+        name, operator, rest = match.groups()
         if name is None:
             return "$"
-        if not given.get(name) and operator == ":?":
+        if not environment.get(name) and operator == ":?":
             raise Missing(f"{name}: {rest}")
-        return given.get(name) or (rest if operator == ":-" else "")
+        return environment.get(name) or (rest if operator == ":-" else "")
 
-    loaded: dict[str, Any] = yaml.load(_VARIABLE.sub(value, file.read_text("utf-8")), _Loader)
+    loaded: dict[str, Any] = yaml.load(_VARIABLE.sub(substitute, file.read_text("utf-8")), _Loader)
     return loaded
 
 
 def services(*names: str) -> dict[str, Any]:
-    """The services of Compose files, a later one's keys in place of, or with, those of the ones before."""
-    found: dict[str, Any] = {}
+    """Merge the services of Compose files: keys of later files replace or extend those of earlier ones."""
+    merged: dict[str, Any] = {}
     for name in names:
         for service, keys in read(DEPLOY / name, SECRETS | LAN)["services"].items():
-            known = found.setdefault(service, {})
+            current = merged.setdefault(service, {})
             for key, new in keys.items():
-                both = isinstance(new, type(known.get(key)))
-                known[key] = known[key] | new if both and isinstance(new, dict) else new
-    return found
+                both = isinstance(new, type(current.get(key)))
+                current[key] = current[key] | new if both and isinstance(new, dict) else new
+    return merged
 
 
 STACK = services("compose.yaml")
@@ -113,9 +111,9 @@ def seconds(duration: str) -> int:
 
 
 def variables(text: str) -> dict[str, str | None]:
-    """The variables that a Compose file reads, with the default of each."""
-    found = (match.groups() for match in _VARIABLE.finditer(text))
-    return {name: rest if operator == ":-" else None for name, operator, rest in found if name}
+    """Return the variables that a Compose file reads, with their defaults."""
+    matches = (match.groups() for match in _VARIABLE.finditer(text))
+    return {name: rest if operator == ":-" else None for name, operator, rest in matches if name}
 
 
 def settings() -> dict[str, str]:
@@ -125,16 +123,16 @@ def settings() -> dict[str, str]:
 
 def test_every_variable_is_in_the_example_of_settings_with_its_default() -> None:
     read_by_files = [variables(file.read_text("utf-8")) for file in FILES]
-    assert {name for found in read_by_files for name in found} | {"COMPOSE_FILE"} == settings().keys()
-    for found in read_by_files:
-        for name, default in found.items():
+    assert {name for defaults in read_by_files for name in defaults} | {"COMPOSE_FILE"} == settings().keys()
+    for defaults in read_by_files:
+        for name, default in defaults.items():
             assert default in (None, settings()[name]), name
 
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_missing_secret_is_refused(name: str) -> None:
     with pytest.raises(Missing, match=name):
-        read(DEPLOY / "compose.yaml", {key: value for key, value in SECRETS.items() if key != name})
+        read(DEPLOY / "compose.yaml", {key: secret for key, secret in SECRETS.items() if key != name})
 
 
 def test_no_secret_is_given_in_the_example() -> None:
@@ -188,15 +186,15 @@ def test_roles_wait_for_the_tables() -> None:
 
 
 def test_a_machine_with_workers_only_starts_nothing_else() -> None:
-    there = services("compose.yaml", "compose.project.yaml", "compose.workers.yaml")
-    assert [name for name, service in there.items() if not service.get("profiles")] == ["worker"]
+    machine = services("compose.yaml", "compose.project.yaml", "compose.workers.yaml")
+    assert [name for name, service in machine.items() if not service.get("profiles")] == ["worker"]
     for name in ("worker", "wtb"):
-        assert there[name]["depends_on"] is None
-        given = there[name]["environment"]
-        assert given.keys() == STACK[name]["environment"].keys()
+        assert machine[name]["depends_on"] is None
+        environment = machine[name]["environment"]
+        assert environment.keys() == STACK[name]["environment"].keys()
         role = "wtb_worker:h9i0" if name == "worker" else "wtb:a1b2"
-        assert given["WTB_DATABASE_URL"] == f"postgresql://{role}@10.0.0.1:5432/wtb"
-        assert given["WTB_BROKER_URL"] == "redis://:c3d4@10.0.0.1:6379/0"
+        assert environment["WTB_DATABASE_URL"] == f"postgresql://{role}@10.0.0.1:5432/wtb"
+        assert environment["WTB_BROKER_URL"] == "redis://:c3d4@10.0.0.1:6379/0"
 
 
 def test_the_server_is_reached_through_the_proxy_alone_and_believes_nobody_else() -> None:
@@ -204,7 +202,7 @@ def test_the_server_is_reached_through_the_proxy_alone_and_believes_nobody_else(
     server, caddy = served["services"]["server"], served["services"]["caddy"]
     assert "ports" not in server
     address = caddy["networks"]["front"]["ipv4_address"]
-    assert [one for one in server["command"] if one.startswith("--proxy")] == [f"--proxy={address}"]
+    assert [argument for argument in server["command"] if argument.startswith("--proxy")] == [f"--proxy={address}"]
     assert "--allow=bench.example" in server["command"]
     assert server["environment"]["WTB_DATABASE_URL"] == "postgresql://wtb_server:j1k2@postgres:5432/wtb"
     assert server["networks"] == ["servers", "front"]
@@ -228,8 +226,10 @@ def test_the_project_is_mounted_where_the_image_looks_for_it() -> None:
 def test_compose_itself_takes_the_files(tmp_path: Path) -> None:
     if not shutil.which("docker") or subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
         pytest.skip("there is no `docker compose` here")
-    chosen = {key: value or {**SECRETS, **LAN}[key] for key, value in settings().items() if key != "COMPOSE_FILE"}
-    (tmp_path / ".env").write_text("".join(f"{key}={value}\n" for key, value in chosen.items()), "utf-8")
+    environment = {
+        key: setting or {**SECRETS, **LAN}[key] for key, setting in settings().items() if key != "COMPOSE_FILE"
+    }
+    (tmp_path / ".env").write_text("".join(f"{key}={setting}\n" for key, setting in environment.items()), "utf-8")
     for extra in ("compose.project.yaml", "compose.lan.yaml", "compose.workers.yaml", "compose.serve.yaml"):
         command = ["docker", "compose", "--env-file", tmp_path / ".env", "-f", DEPLOY / "compose.yaml"]
         done = subprocess.run([*command, "-f", DEPLOY / extra, "config", "--quiet"], capture_output=True, text=True)
@@ -246,15 +246,15 @@ EXTRAS = ("workers", "server", "sheets", "oidc", "metrics", "mcp", "logs", "tele
 
 
 def copied(stage: str) -> list[str]:
-    """What a stage takes from the checkout."""
-    found = re.findall(r"(?m)^COPY (?!--from)(.+)$", stage)
-    return [path for line in found for path in shlex.split(line)[:-1] if not path.startswith("--")]
+    """Return the paths that a stage copies from the checkout."""
+    lines = re.findall(r"(?m)^COPY (?!--from)(.+)$", stage)
+    return [path for line in lines for path in shlex.split(line)[:-1] if not path.startswith("--")]
 
 
 def installed() -> list[str]:
-    """What the image is installed from: requirements, the checkout first."""
-    (wanted,) = re.findall(r"(?m)^RUN .*pip install (.+)$", BUILD)
-    return shlex.split(wanted)
+    """Return the requirements that the image installs, the checkout first."""
+    (requirements,) = re.findall(r"(?m)^RUN .*pip install (.+)$", BUILD)
+    return shlex.split(requirements)
 
 
 def test_the_last_stage_is_nobody_special_and_builds_nothing() -> None:
@@ -269,10 +269,10 @@ def test_the_last_stage_is_nobody_special_and_builds_nothing() -> None:
 
 
 def test_folders_that_the_roles_write_belong_to_their_user() -> None:
-    (made,) = re.findall(r"install --directory --owner=wtb --group=wtb (.+)$", LAST, re.MULTILINE)
+    (folders,) = re.findall(r"install --directory --owner=wtb --group=wtb (.+)$", LAST, re.MULTILINE)
     volumes = {volume.rpartition(":")[2] for name in ROLES for volume in STACK[name].get("volumes", ())}
     named = {STACK[name]["environment"]["WTB_FILES"] for name in ROLES}
-    assert volumes | named <= set(made.split())
+    assert volumes | named <= set(folders.split())
 
 
 def test_the_build_sees_what_it_copies_and_little_else() -> None:
@@ -290,26 +290,26 @@ def test_the_image_is_built_with_the_packages_that_the_project_asks_for() -> Non
     assert flower in PROJECT["optional-dependencies"]["stack"]
 
 
-def required(*wanted: str) -> set[str]:
-    """The names of installed distributions that requirements bring, with all that those require."""
-    found: set[tuple[str, str]] = set()
-    left = [(parsed.name, extra) for parsed in map(Requirement, wanted) for extra in ("", *parsed.extras)]
-    while left:
-        name, extra = one = left.pop()
-        if one in found:
+def required(*requirements: str) -> set[str]:
+    """Return the names of the distributions that requirements install, including their dependencies."""
+    seen: set[tuple[str, str]] = set()
+    pending = [(parsed.name, extra) for parsed in map(Requirement, requirements) for extra in ("", *parsed.extras)]
+    while pending:
+        name, extra = requirement = pending.pop()
+        if requirement in seen:
             continue
-        found.add(one)
+        seen.add(requirement)
         for parsed in map(Requirement, distribution(name).requires or ()):
             if parsed.marker is None or parsed.marker.evaluate({"extra": extra}):
-                left += [(parsed.name, more) for more in ("", *parsed.extras)]
-    return {name for name, _ in found}
+                pending += [(parsed.name, more) for more in ("", *parsed.extras)]
+    return {name for name, _ in seen}
 
 
 @pytest.mark.slow
 def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
-    _, *others = installed()
-    extras = [one for extra in EXTRAS for one in PROJECT["optional-dependencies"][extra]]
-    for name in required(*PROJECT["dependencies"], *extras, *others):
+    _, *requirements = installed()
+    extras = [requirement for extra in EXTRAS for requirement in PROJECT["optional-dependencies"][extra]]
+    for name in required(*PROJECT["dependencies"], *extras, *requirements):
         for file in distribution(name).files or ():
             top, place = file.parts[0], distribution(name).locate_file("")
             if top != ".." and not (tmp_path / top).exists():
@@ -317,7 +317,7 @@ def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
     for folder in ("wtb", "workers/wtb_workers", "scheduler/wtb_scheduler"):
         (tmp_path / Path(folder).name).symlink_to(ROOT / folder)
     modules = "kombu.transport.redis, flower.command, wtb_workers.tasks, wtb_scheduler.rounds, "
-    modules += "wtb.operations.housekeeping.garbage_collection, wtb.hosting.api.serve, wtb.hosting.access.provider"
+    modules += "wtb.operations.garbage_collection, wtb.hosting.api.serve, wtb.hosting.api.provider"
     command = [sys.executable, "-S", "-c", f"import wtb.cli.main, wtb.execution.runner, wtb.store.database, {modules}"]
     env = {"PYTHONPATH": str(tmp_path), "WTB_BROKER_URL": "redis://127.0.0.1:1/0", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
@@ -341,8 +341,8 @@ def test_what_the_build_copies_makes_the_whole_wheel(tmp_path: Path) -> None:
         assert any(name.endswith("licenses/LICENSE") for name in archive.namelist())
     packages = {"wtb": ROOT, "wtb_workers": ROOT / "workers", "wtb_scheduler": ROOT / "scheduler"}
     for package, folder in packages.items():
-        found = {str(path.relative_to(folder)) for path in (folder / package).rglob("*") if path.is_file()}
-        assert {name for name in found if "__pycache__" not in name and ".wtb" not in name} <= names
+        paths = {str(path.relative_to(folder)) for path in (folder / package).rglob("*") if path.is_file()}
+        assert {name for name in paths if "__pycache__" not in name and ".wtb" not in name} <= names
 
 
 # The servers, as their services start and check them.
@@ -350,7 +350,7 @@ def test_what_the_build_copies_makes_the_whole_wheel(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def started(command: Sequence[str | Path], env: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A service's process. What it says is in `folder`/log; it is killed at the end where it still runs."""
+    """Run the process of a service, with its output in `folder`/log, and kill it at the end if it still runs."""
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(command, env={**os.environ, **env}, cwd=folder, stdout=log, stderr=log)
     try:
@@ -362,7 +362,7 @@ def started(command: Sequence[str | Path], env: Mapping[str, str], folder: Path)
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The command of the service `redis`, run with what `wtb up` would run; its process and port."""
+    """Run the command of the service `redis` with the server of `wtb up`, and yield its process and port."""
     (tmp_path / "redis-server").symlink_to(find_binary())
     port = free_port()
     *shell, script = STACK["redis"]["command"]
@@ -380,14 +380,14 @@ def test_redis_asks_for_its_password_and_keeps_nothing_on_disk(
     process, port = redis
     with pytest.raises(AuthenticationError), Redis(port=port) as stranger:
         stranger.ping()
-    with Redis(port=port, password=SECRETS["REDIS_PASSWORD"]) as known:
-        assert known.ping()
-        assert known.config_get("save", "appendonly", "maxmemory-policy") == {
+    with Redis(port=port, password=SECRETS["REDIS_PASSWORD"]) as client:
+        assert client.ping()
+        assert client.config_get("save", "appendonly", "maxmemory-policy") == {
             "save": "",
             "appendonly": "no",
             "maxmemory-policy": "noeviction",
         }
-        limit = int(known.config_get("maxmemory")["maxmemory"])
+        limit = int(client.config_get("maxmemory")["maxmemory"])
     assert 0 < limit < 512 * 2**20
     assert STACK["redis"]["deploy"]["resources"]["limits"]["memory"] == "512m"
     assert SECRETS["REDIS_PASSWORD"] not in " ".join(psutil.Process(process.pid).cmdline())
@@ -401,8 +401,8 @@ def test_the_role_of_all_parts_is_no_superuser_and_owns_its_database(servers_fol
     tool = shutil.which("psql") or str(find_binaries().folder / "psql")
     if not Path(tool).exists():
         pytest.skip("this PostgreSQL comes without psql")
-    data, port = servers_folder / f"role-{before}", free_port()
-    with trusting_server(data, port, "wtb" if before else "postgres"):
+    data_folder, port = servers_folder / f"role-{before}", free_port()
+    with trusting_server(data_folder, port, "wtb" if before else "postgres"):
         server = f"postgresql://{{}}@127.0.0.1:{port}/{{}}"
         if before:
             with connect(server.format("wtb", "postgres")) as first:
@@ -417,8 +417,8 @@ def test_the_role_of_all_parts_is_no_superuser_and_owns_its_database(servers_fol
             done = subprocess.run(script, env=env, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
         with connect(server.format("wtb", "wtb")) as connection:
-            found = connection.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall()
-            assert ("wtb",) not in found
+            superusers = connection.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall()
+            assert ("wtb",) not in superusers
             owner = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'wtb'"
             assert connection.execute(owner).fetchone() == ("wtb",)
         Database(server.format("wtb", "wtb")).upgrade()  # what `migrate` does
@@ -432,23 +432,23 @@ def test_the_role_of_all_parts_is_no_superuser_and_owns_its_database(servers_fol
 
 
 def upgrade_of_the_role() -> list[tuple[str, str]]:
-    """What docs/workers.md says to do before role.sql, where `wtb` is the superuser: (user, statement)."""
-    text = (ROOT / "docs" / "workers.md").read_text("utf-8")
-    found = re.findall(r'psql --username=(\w+) --dbname=postgres --command="([^"]+)"', text)
-    assert [user for user, _ in found] == ["wtb", "upgrade", "postgres"]
-    return found[:2]
+    """Return the statements (user, SQL) before role.sql, by deploy/README.md, if `wtb` is the superuser."""
+    text = (ROOT / "deploy" / "README.md").read_text("utf-8")
+    commands = re.findall(r'psql --username=(\w+) --dbname=postgres --command="([^"]+)"', text)
+    assert [user for user, _ in commands] == ["wtb", "upgrade", "postgres"]
+    return commands[:2]
 
 
 @contextlib.contextmanager
-def trusting_server(data: Path, port: int, superuser: str) -> Iterator[None]:
+def trusting_server(cluster: Path, port: int, superuser: str) -> Iterator[None]:
     """A PostgreSQL that asks for no password, as within its container."""
-    data.mkdir()
+    cluster.mkdir()
     if is_root():
-        os.chown(data, NOBODY, NOBODY)
+        os.chown(cluster, NOBODY, NOBODY)
     folder = find_binaries().folder
-    make = [str(folder / "initdb"), "-D", str(data), "-U", superuser, "--auth=trust", "--encoding=UTF8", "--no-sync"]
+    make = [str(folder / "initdb"), "-D", str(cluster), "-U", superuser, "--auth=trust", "--encoding=UTF8", "--no-sync"]
     subprocess.run(make, check=True, capture_output=True, **as_server())
-    serve = [str(folder / "postgres"), "-D", str(data), "-c", f"port={port}", "-c", "unix_socket_directories="]
+    serve = [str(folder / "postgres"), "-D", str(cluster), "-c", f"port={port}", "-c", "unix_socket_directories="]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([*serve, "-c", "listen_addresses=127.0.0.1"], **quiet, **as_server())
 
@@ -485,7 +485,7 @@ def test_the_health_of_postgres_is_that_of_its_server(servers_folder: Path) -> N
 
 
 class Containers:
-    """The roles in a user's folder, each a process with what its container would have."""
+    """The roles in a user's folder, each a process with the environment of its container."""
 
     def __init__(self, folder: Path, database_url: str, broker_url: str) -> None:
         self.project = Project(folder / "project")
@@ -496,25 +496,25 @@ class Containers:
         shutil.copytree(ROOT / "wtb" / "cli" / "templates" / "init", self.project.folder, dirs_exist_ok=True)
 
     def environment(self, name: str) -> dict[str, str]:
-        given = STACK[name]["environment"]
+        declared = STACK[name]["environment"]
         works = name in ("worker", "scheduler")
         role = "wtb_worker:h9i0" if works else "wtb:a1b2"
-        assert given["WTB_DATABASE_URL"] == f"postgresql://{role}@postgres:5432/wtb"
-        assert given["WTB_BROKER_URL"] == "redis://:c3d4@redis:6379/0"
+        assert declared["WTB_DATABASE_URL"] == f"postgresql://{role}@postgres:5432/wtb"
+        assert declared["WTB_BROKER_URL"] == "redis://:c3d4@redis:6379/0"
         url = role_url(self._database_url, WORKER) if works else self._database_url
-        here = {
+        local = {
             "WTB_DATABASE_URL": url,
             "WTB_BROKER_URL": self._broker_url,
             "WTB_FILES": str(self._files),
             "WTB_FLOWER_PORT": self.flower_port,
         }
-        return self.project.environment({**given, **here})
+        return self.project.environment({**declared, **local})
 
     def command(self, name: str) -> list[str]:
         return [part.replace("--port=5555", f"--port={self.flower_port}") for part in STACK[name]["command"]]
 
     def run(self, name: str, *command: str, check: int, **env: str) -> Outcome:
-        """Run the command of a service to its end, or another one in its place."""
+        """Run the command of a service, or another command instead, to its end."""
         env = self.environment(name) | env
         return self.project.inside(*(command or self.command(name)), env=env, check=check)
 
@@ -522,7 +522,7 @@ class Containers:
         return self.project.start(*self.command(name), env=self.environment(name), own=True)
 
     def is_healthy(self, name: str) -> bool:
-        """What the health check of a service says."""
+        """Return the outcome of a service's health check."""
         kind, tool, *options = STACK[name]["healthcheck"]["test"]
         assert (kind, tool) == ("CMD", "wtb-health")
         command = [sys.executable, DEPLOY / "health.py", *options]
@@ -540,9 +540,9 @@ class Containers:
 def containers(tmp_path: Path, servers_folder: Path, fresh_postgres_url: str) -> Iterator[Containers]:
     """The roles with servers of their own, and tables that the service `migrate` made."""
     with ValkeyServer(servers_folder / f"valkey-{tmp_path.name}") as broker:
-        made = Containers(tmp_path, fresh_postgres_url, broker.url)
-        made.run("migrate", check=0)
-        yield made
+        roles = Containers(tmp_path, fresh_postgres_url, broker.url)
+        roles.run("migrate", check=0)
+        yield roles
 
 
 def test_a_sweep_runs_on_the_roles_as_they_are_started(containers: Containers) -> None:
@@ -589,4 +589,4 @@ def answer(port: str, login: str = "") -> int:
 def test_flower_is_refused_without_a_password(tmp_path: Path) -> None:
     unused = Containers(tmp_path, "postgresql://wtb@127.0.0.1:1/wtb", "redis://127.0.0.1:1/0")
     done = unused.run("flower", check=2, WTB_FLOWER_AUTH="")
-    assert "WTB_FLOWER_AUTH" in done.said
+    assert "WTB_FLOWER_AUTH" in done.output

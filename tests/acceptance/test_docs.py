@@ -3,18 +3,18 @@
 A comment before a fenced block says what the block is:
 
     <!-- file: NAME -->          written to the folder that the page's blocks and commands share
-    <!-- output of: COMMAND -->  what the command writes to stdout
-    <!-- printed -->             what the python block before it printed
+    <!-- output of: COMMAND -->  the stdout of the command
+    <!-- printed -->             the output of the python block before it
     <!-- exit: 1 -->             the exit code of the block's last command, where it is not 0
     <!-- own namespace -->       a python block that shares no names with the others of its page
     <!-- not run -->             shown only
     <!-- in the browser: PNG --> before a numbered list: what one does at the pages that `wtb serve --open` opened, or
-                                 that `wtb up` printed, with the token that `wtb token create` did; a later list goes on
-                                 where the one before it ended; see tests/support/following.py. PNG: its picture
+                                 that `wtb up` printed, with the token that `wtb admin token create` did; a later list
+                                 goes on where the one before it ended; see tests/support/following.py. PNG: its picture
     <!-- files of: PAGE -->      anywhere on a page: it also has the files of another one
 
 Output is compared but for ids, times, durations and spaces; a line `...` stands for any lines. After a change that
-is wanted, `WTB_UPDATE_DOCS=1 pytest tests/acceptance/test_docs.py` writes what was really said, and takes pictures.
+is wanted, `WTB_UPDATE_DOCS=1 pytest tests/acceptance/test_docs.py` writes the real output, and takes pictures.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ PAGES = [
     for page in sorted(ROOT.glob(name))
 ]
 MARKED_PAGES = [
-    pytest.param(page, id=page.name, marks=[pytest.mark.nodes("langgraph")] if page.name == "langgraph.md" else [])
+    pytest.param(
+        page, id=page.name, marks=[pytest.mark.nodes("langgraph")] if page.name.startswith("langgraph") else []
+    )
     for page in PAGES
 ]
 UPDATE = bool(os.environ.get("WTB_UPDATE_DOCS"))
@@ -114,8 +116,8 @@ def blocks(lines: list[str]) -> Iterator[Block]:
                 block.end, block.lines = number, lines[block.start : number]
                 opened = None
                 yield block
-        elif found := _FENCE.fullmatch(line):
-            fence, language, info = found.groups()
+        elif match := _FENCE.fullmatch(line):
+            fence, language, info = match.groups()
             if title := re.search(r'title="([^"]+)"', info):
                 notes["file"] = title[1]
             opened, notes = (fence, Block(language, number + 1, 0, [], notes)), {}
@@ -125,9 +127,9 @@ def blocks(lines: list[str]) -> Iterator[Block]:
             else:
                 yield Block("browser", number - len(steps), number, steps, notes)
                 notes, steps = {}, []
-        elif found := _COMMENT.fullmatch(line.strip()):
-            key, _, value = found[1].partition(":")
-            notes[key.strip()] = value.strip()
+        elif match := _COMMENT.fullmatch(line.strip()):
+            key, _, note = match[1].partition(":")
+            notes[key.strip()] = note.strip()
         elif line.strip():
             notes = {}
     assert opened is None, f"line {opened[1].start}: a fence that is never closed"  # type: ignore[index]
@@ -139,14 +141,14 @@ def plain(text: str) -> str:
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
-def agrees(shown: str, said: str) -> bool:
-    """Whether the output shown is what was said; a line `...` stands for any lines."""
-    parts = [re.escape(part.strip("\n")) for part in re.split(r"(?m)^\.\.\.$", plain(shown))]
-    return re.fullmatch(r"(?:.|\n)*".join(parts), plain(said)) is not None
+def agrees(expected: str, printed: str) -> bool:
+    """Return whether a command printed the output that a page shows, in which a line `...` stands for any lines."""
+    parts = [re.escape(part.strip("\n")) for part in re.split(r"(?m)^\.\.\.$", plain(expected))]
+    return re.fullmatch(r"(?:.|\n)*".join(parts), plain(printed)) is not None
 
 
 class Page:
-    """One page being run in a folder of its own."""
+    """A page that runs in its own folder."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         self.path = path
@@ -155,7 +157,7 @@ class Page:
         self.lines = path.read_text("utf-8").splitlines()
         self.changes: list[tuple[int, int, list[str]]] = []
         self.printed = ""
-        self.said = ""  # by all commands
+        self.printed = ""  # by all commands
         self.looked: tuple[str, Any] | None = None  # where steps in a browser led, and what it kept
         self.module = types.ModuleType("__main__")  # a page's Python is a script, or a notebook
         sys.modules["__main__"] = self.module
@@ -173,8 +175,8 @@ class Page:
             elif "printed" in block.notes:
                 self.compare(block, block.start, block.end, self.printed)
             elif command := block.notes.get("output of"):
-                said = self.command(command, int(block.notes.get("exit", 0)), block, merge=False)
-                self.compare(block, block.start, block.end, said)
+                printed = self.command(command, int(block.notes.get("exit", 0)), block, merge=False)
+                self.compare(block, block.start, block.end, printed)
             elif block.language == "console":
                 self.console(block)
             elif block.language == "browser":
@@ -208,8 +210,8 @@ class Page:
 
     def yaml(self, block: Block) -> None:
         """A part of a sweep file where it looks like one; other YAML must at least be readable."""
-        data = parse(block.text.encode(), self.where(block)).data
-        if data.keys() & SweepSpec.model_fields.keys():
+        document = parse(block.text.encode(), self.where(block)).data
+        if document.keys() & SweepSpec.model_fields.keys():
             parse_part(block.text, self.where(block))
 
     def console(self, block: Block) -> None:
@@ -221,10 +223,10 @@ class Page:
                 command = command[:-1] + block.lines[output].lstrip("> ")
                 output += 1
             code = int(block.notes.get("exit", 0)) if start == at[-1] else 0
-            said = self.command(command, code, block, merge=True)
-            self.said += said or ""
-            if said is not None and block.lines[output:end]:
-                self.compare(block, block.start + output, block.start + end, said)
+            printed = self.command(command, code, block, merge=True)
+            self.printed += printed or ""
+            if printed is not None and block.lines[output:end]:
+                self.compare(block, block.start + output, block.start + end, printed)
 
     def browse(self, block: Block) -> None:
         name = block.notes["in the browser"]
@@ -235,13 +237,13 @@ class Page:
         elif (opened := self.folder / OPENED).exists():
             address, seen = opened.read_text("utf-8").strip(), None
         else:
-            (address,) = re.findall(r"pages: (http://\S+?);", self.said)[-1:]
-            (secrets["wtb_..."],) = re.findall(r"\bwtb_\S{20,}", self.said)[-1:]
+            (address,) = re.findall(r"pages: (http://\S+?);", self.printed)[-1:]
+            (secrets["wtb_..."],) = re.findall(r"\bwtb_\S{20,}", self.printed)[-1:]
             seen = None
         self.looked = follow(block.text, address, secrets, picture, seen)
 
     def serve(self, command: str) -> None:
-        """Start a server that opens a page, and go on when it has: people have it in another terminal."""
+        """Start a server, which users run in another terminal, and continue once it has opened a page."""
         browser = self.folder / PROGRAMS / "browser"
         browser.write_text(f'#!/bin/sh\necho "$1" > {self.folder / OPENED}\n', "utf-8")
         browser.chmod(0o755)
@@ -269,60 +271,64 @@ class Page:
             return f"{before}{self.command(rest, code, block, merge=merge)}"
         source, _, reader = command.partition(" | ")
         if reader and self.runs_inside(source):
-            return self.shell(reader, code, block, merge=merge, given=self.wtb(source, 0, block, merge=merge))
+            return self.shell(reader, code, block, merge=merge, stdin=self.wtb(source, 0, block, merge=merge))
         if self.runs_inside(command):
             return self.wtb(command, code, block, merge=merge)
         return self.shell(command, code, block, merge=merge)
 
     def runs_inside(self, command: str) -> bool:
-        """Whether it may run in this process: of a process of its own, most would be imports."""
-        by_itself = self.path.name == "README.md" and command.startswith("wtb run")
+        """Return whether the command can run in this process, because a separate one would mostly import modules."""
+        by_itself = self.path.name == "first-sweep.md" and command.startswith("wtb run")
         return ALONE.fullmatch(re.sub(r"'[^']*'", "''", command)) is not None and not by_itself
 
-    def shell(self, command: str, code: int, block: Block, *, merge: bool, given: str = "") -> str:
+    def shell(self, command: str, code: int, block: Block, *, merge: bool, stdin: str = "") -> str:
         keep = f"cd '{self.cwd}'\n{command}\nwtb_code=$?; pwd > '{self.folder}/.cwd'; exit $wtb_code"
         done = subprocess.run(
             ["bash", "-c", keep],
             cwd=self.cwd,
             env=self.environment(),
-            input=given,
+            input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merge else subprocess.PIPE,
             text=True,
             timeout=PATIENCE_S,
             check=False,
         )
-        said = f"{done.stdout}{done.stderr or ''}"
-        assert done.returncode == code, f"{self.where(block)}: $ {command}\nexit {done.returncode}, not {code}\n{said}"
+        printed = f"{done.stdout}{done.stderr or ''}"
+        assert done.returncode == code, (
+            f"{self.where(block)}: $ {command}\nexit {done.returncode}, not {code}\n{printed}"
+        )
         self.cwd = Path((self.folder / ".cwd").read_text("utf-8").strip())
         return done.stdout.replace(str(self.folder), HOME)
 
     def wtb(self, command: str, code: int, block: Block, *, merge: bool) -> str:
         args = shlex.split(command)[1:]
         done = run_inside(self.cwd, self.environment(), args, merge=merge, timeout=PATIENCE_S)
-        said = f"{done.stdout}{done.stderr}"
-        assert done.code == code, f"{self.where(block)}: $ {command}\nexit {done.code}, not {code}\n{said}"
+        printed = f"{done.stdout}{done.stderr}"
+        assert done.code == code, f"{self.where(block)}: $ {command}\nexit {done.code}, not {code}\n{printed}"
         return done.stdout.replace(str(self.folder), HOME)
 
     def environment(self) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("WTB_", "COLUMNS", "FORCE_"))}
+        inherited = {
+            key: setting for key, setting in os.environ.items() if not key.startswith(("WTB_", "COLUMNS", "FORCE_"))
+        }
         return {
-            **kept,
+            **inherited,
             # Loading the plugins that happen to be installed is most of what a pytest of ours takes.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_PLUGINS": "wtb.integrations.pytest_plugin",
-            "PATH": f"{self.folder / PROGRAMS}:{Path(sys.executable).parent}:{kept['PATH']}",
+            "PATH": f"{self.folder / PROGRAMS}:{Path(sys.executable).parent}:{inherited['PATH']}",
             "NO_COLOR": "1",
             "TERM": "dumb",
         }
 
-    def compare(self, block: Block, start: int, end: int, said: str | None) -> None:
-        assert said is not None
-        shown = "\n".join(self.lines[start:end])
-        if agrees(shown, said):
+    def compare(self, block: Block, start: int, end: int, printed: str | None) -> None:
+        assert printed is not None
+        expected = "\n".join(self.lines[start:end])
+        if agrees(expected, printed):
             return
-        assert UPDATE, f"{self.where(block)}: shows\n{shown}\nbut the command says\n{said}"
-        self.changes.append((start, end, said.rstrip("\n").splitlines()))
+        assert UPDATE, f"{self.where(block)}: shows\n{expected}\nbut the command says\n{printed}"
+        self.changes.append((start, end, printed.rstrip("\n").splitlines()))
 
     def update(self) -> None:
         for start, end, lines in reversed(self.changes):
@@ -339,7 +345,7 @@ def check_targets(command: str, where: str) -> None:
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a page runs: nothing is there but the project's own examples. Modules of it are forgotten afterwards.
+    """An empty folder but for the project's own examples, in which a page runs. Its modules are unloaded afterwards.
 
     Its name is as long as HOME, so that lines are wrapped as if it were called so.
     """
@@ -365,13 +371,13 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def stop_stack(place: Path) -> None:
-    """Stop what `wtb up` started in a page, where the page did not come to its `wtb down`."""
+    """Stop the stack of a page if the page did not reach its `wtb down`."""
     for file in place.rglob(".wtb/stack/stack.json"):
         subprocess.run([sys.executable, "-m", "wtb", "down"], cwd=file.parents[1], check=True, timeout=120)
 
 
 def end_processes(place: Path) -> None:
-    """End what a page started in its folder and did not come to end."""
+    """Stop the processes that a page started in its folder and did not stop."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.pid != os.getpid() and Path(process.cwd()).is_relative_to(place):
@@ -381,21 +387,25 @@ def end_processes(place: Path) -> None:
 def test_there_are_pages() -> None:
     assert {page.name for page in PAGES} >= {
         "README.md",
+        "first-sweep.md",
+        "langgraph-tutorial.md",
+        "nightly.md",
         "authoring.md",
         "langgraph.md",
         "sweep-file.md",
         "results.md",
         "isolation.md",
-        "sessions.md",
+        "data.md",
         "workers.md",
         "statistics.md",
-        "report.md",
         "regressions.md",
-        "schedules.md",
         "ci.md",
         "access.md",
         "api.md",
-        "client.md",
+        "judges.md",
+        "cases.md",
+        "costs.md",
+        "evaluators.md",
     }
 
 
@@ -430,8 +440,8 @@ def anchors(file: Path) -> set[str]:
 def test_commands_and_options_named_exist(path: Path) -> None:
     root = typer.main.get_command(importlib.import_module("wtb.cli.main").app)
     text = path.read_text("utf-8")
-    for said in re.findall(r"`(wtb [^`\n]+)`|^\$ (wtb .+)$", text, re.MULTILINE):
-        for part in re.split(r"\||&&|;", "".join(said)):
+    for groups in re.findall(r"`(wtb [^`\n]+)`|^\$ (wtb .+)$", text, re.MULTILINE):
+        for part in re.split(r"\||&&|;", "".join(groups)):
             if words := re.fullmatch(r"\s*wtb(?: (.+))?", part):
                 known_words(root, (words[1] or "").split(), f"{path.name}: {part.strip()}")
 
@@ -444,20 +454,24 @@ def test_every_command_is_named() -> None:
 
 def command_names(command: Any, name: str) -> list[str]:
     inner = getattr(command, "commands", {})
-    return [one for word, sub in inner.items() for one in command_names(sub, f"{name} {word}")] or [name]
+    return [command_name for word, sub in inner.items() for command_name in command_names(sub, f"{name} {word}")] or [
+        name
+    ]
 
 
 def known_words(command: Any, words: list[str], where: str) -> None:
-    while words and hasattr(command, "commands") and re.fullmatch(r"[a-z]+", words[0]):
+    while words and hasattr(command, "commands") and re.fullmatch(r"[a-z]+(-[a-z]+)*", words[0]):
         assert words[0] in command.commands, f"{where}: there is no command '{words[0]}'"
         command = command.commands[words.pop(0)]
-    options = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)} | {
+        "--help"
+    }
     for word in words:
         if re.fullmatch(r"--?[a-z][a-z-]*", word):
             assert word in options, f"{where}: '{command.name}' has no option {word}"
 
 
-# What the pages list is all there is.
+# The lists in the pages are complete.
 
 
 def table_names(page: str, heading: str) -> list[str]:
@@ -487,31 +501,32 @@ def test_the_table_of_the_context_is_complete() -> None:
     internal |= {"awaited_s", "lag_s", "failed_calls", "unknown_cost", "warn_once", "warned"}
     public = {name for name, _ in inspect.getmembers(Context) if not name.startswith("_")}
     public |= {name for name in Context.__dataclass_fields__ if not name.startswith("_")}
-    assert {name.removeprefix("ctx.") for name in table_names("authoring.md", "The context")} == public - internal
+    named = {name.removeprefix("ctx.") for name in table_names("workflow-reference.md", "The context")}
+    assert named == public - internal
 
 
 def test_the_table_of_node_options_is_complete() -> None:
     from wtb.authoring.nodes import NodeOptions
 
-    assert set(table_names("authoring.md", "Node options")) == set(NodeOptions.__annotations__)
+    assert set(table_names("workflow-reference.md", "Node options")) == set(NodeOptions.__annotations__)
 
 
 def test_the_tables_of_keys_are_complete() -> None:
-    from wtb.config.keeping.retention_policy import Policy
+    from wtb.config.retention_policy import Policy
     from wtb.config.run_options import Limits, Rlimits, Run
 
     assert set(table_names("sweep-file.md", "Keys")) == set(SweepSpec.model_fields)
     assert set(table_names("sweep-file.md", "Limits")) == set(Limits.model_fields)
     assert set(table_names("sweep-file.md", "How it runs")) == set(Run.model_fields)
     assert set(table_names("isolation.md", "Limits")) == set(Rlimits.model_fields)
-    assert set(table_names("sessions.md", "Retention")) == {one.name for one in fields(Policy)}
+    assert set(table_names("data.md", "Retention")) == {setting.name for setting in fields(Policy)}
 
 
 def test_the_table_of_an_answer_is_complete(folder: Path) -> None:
     from wtb.authoring.workflow import Workflow
     from wtb.display.views.questions import question_document
-    from wtb.operations.execution import start
-    from wtb.store.control.questions import approval_rows
+    from wtb.handles.start import start
+    from wtb.store.control.approvals import approval_rows
 
     wf = Workflow("asking")
     wf.entry(wf.node(lambda state, ctx: {"a": ctx.ask("Go on?").given}, name="a"))
@@ -526,21 +541,21 @@ def test_the_table_of_an_answer_is_complete(folder: Path) -> None:
 def test_the_table_of_evaluators_is_complete() -> None:
     from wtb.authoring.evaluation.built_in import BUILT_IN
 
-    assert set(table_names("sweep-file.md", "Built-in evaluators")) == set(BUILT_IN)
+    assert set(table_names("built-in-evaluators.md", "Built-in evaluators")) == set(BUILT_IN)
 
 
 def test_the_tables_of_the_contract_name_what_a_matrix_holds(folder: Path) -> None:
     from wtb.authoring.workflow import Workflow
     from wtb.core.documents.sweeps import CellDocument
-    from wtb.operations.sweep import Sweep
+    from wtb.handles.local_sweep import Sweep
 
     wf = Workflow("one")
     wf.entry(wf.node(lambda state: {"a": 1}, name="a"))
-    made = Sweep(workflow=wf, cases=[{"input": {}}], vary={"a": "all"}, evaluate=["node_runs"]).run()
-    named = set(table_names("results.md", "The JSON contract"))
-    assert {name for name in paths(made.matrix()) if not name.startswith("cells.")} <= named
-    assert set(made.cells()[0]) <= set(table_names("results.md", "Cells as JSON")) == set(CellDocument.__annotations__)
-    made.database.close()
+    sweep = Sweep(workflow=wf, cases=[{"input": {}}], vary={"a": "all"}, evaluate=["node_runs"]).run()
+    named = set(table_names("json.md", "The matrix"))
+    assert {name for name in paths(sweep.matrix()) if not name.startswith("cells.")} <= named
+    assert set(sweep.cells()[0]) <= set(table_names("json.md", "Cells")) == set(CellDocument.__annotations__)
+    sweep.database.close()
 
 
 _COMBINATIONS = ("combination", ".candidates", ".unranked", ".rival")
@@ -552,24 +567,24 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
         yield from paths(document[0], before)
     if not isinstance(document, dict) or before.endswith("combination."):
         return
-    for key, value in document.items():
+    for key, child in document.items():
         name = before + ("<name>" if re.search(r"(by_node|best|front|metrics|lag_s)\.$", before) else key)
         if (
             key not in ("baseline", "decision")
-            and isinstance(value, dict | list)
-            and value
+            and isinstance(child, dict | list)
+            and child
             and not name.endswith(_COMBINATIONS)
         ):
-            inner = list(paths(value, f"{name}."))
+            inner = list(paths(child, f"{name}."))
             yield from inner or [name]
         else:
             yield name
 
 
 def test_the_table_of_events_is_complete() -> None:
-    from wtb.core.documents.events.texts import _SAYS
+    from wtb.core.documents.event_texts import _SAYS
 
-    assert set(table_names("results.md", "Events")) == set(_SAYS)
+    assert set(table_names("events.md", "Kinds")) == set(_SAYS)
 
 
 def test_unreadable_yaml_would_be_noticed(folder: Path) -> None:

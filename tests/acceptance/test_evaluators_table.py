@@ -1,5 +1,4 @@
-"""docs/evaluators.md says what to write for what one wants to know: each of it is tried, on what it should like better
-and on what it should like less."""
+"""docs/evaluators.md lists evaluators by question: each one prefers a better answer to a worse one."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from wtb.authoring.evaluation.built_in import BUILT_IN
 from wtb.authoring.evaluation.declarations import BY_PATH, make_evaluator
 from wtb.authoring.evaluation.evaluators import CellResult, Evaluator, ScoredCase
 from wtb.config.yaml_reader import parse
-from wtb.core.scoring.figures import Observed
+from wtb.core.scoring.measure import Observed
 from wtb.planning.sweep_spec import read_evaluators
 
 PAGE = Path(__file__).parents[2] / "docs" / "evaluators.md"
-ELSEWHERE = ("judge", "wtb judge rank", "wtb label", "wtb judge check")  # tried by docs/judges.md
+ELSEWHERE = ("judge", "wtb judge rank", "wtb label answer", "wtb judge check")  # tried by docs/judges.md
 OF_OTHERS = ("weight", "assert")  # options, and no evaluators
 BARE = ("tokens", "node_runs", "assertions")  # that take no option
 RIGHT = "Your refund is on its way."
@@ -85,7 +84,7 @@ PAIRS |= {
 
 
 def rows() -> Iterator[tuple[str, list[str]]]:
-    """What one wants to know, and the pieces of code of what to write."""
+    """Yield each question of the table with the pieces of code that answer it."""
     table = PAGE.read_text("utf-8").split("| what you want to know | what to write |\n| --- | --- |\n")[1]
     for line in table.split("\n\n")[0].splitlines():
         question, written = line.strip("|").split(" | ", 1)
@@ -93,11 +92,11 @@ def rows() -> Iterator[tuple[str, list[str]]]:
 
 
 def pieces() -> Iterator[tuple[str, str]]:
-    """Each of these; one that stands without options has those of what it stands beside."""
+    """Yield each question and piece of code. A piece without options has those of the piece before it."""
     for question, written in rows():
         beside = ""
-        for one in written:
-            name, _, options = one.partition(": ")
+        for piece in written:
+            name, _, options = piece.partition(": ")
             if not options and name in BUILT_IN and name not in BARE:
                 options = beside
             beside = options
@@ -105,41 +104,41 @@ def pieces() -> Iterator[tuple[str, str]]:
 
 
 def name_of(written: str) -> str:
-    """The evaluator that a piece of code names."""
+    """Return the name of the evaluator in a piece of code."""
     return re.split(r":\s|:$", written)[0]
 
 
-def made(written: str) -> Evaluator:
-    """The evaluator, as it would stand in a sweep file."""
+def build_evaluator(written: str) -> Evaluator:
+    """Make the evaluator as a sweep file would."""
     text = WHOLE.get(name_of(written), written).replace(SCHEMA_WORDS, SCHEMA)
-    name, given = name_of(text), text.partition(": ")[2]
-    options = parse(f"of: {given or '{}'}".encode(), "the table").data["of"]
+    name, option_text = name_of(text), text.partition(": ")[2]
+    options = parse(f"of: {option_text or '{}'}".encode(), "the table").data["of"]
     (ref,) = read_evaluators([{name: options}] if options else [name])
     return make_evaluator(ref.name, ref.options, load)
 
 
-def found(evaluator: Evaluator, given: tuple[ScoredCase, CellResult], better: str) -> float:
-    score = evaluator.fn(*given)
+def score_of(evaluator: Evaluator, arguments: tuple[ScoredCase, CellResult], better: str) -> float:
+    score = evaluator.fn(*arguments)
     number = score.value if isinstance(score, Observed) else evaluator.judged(float(score))
     return number if better == "higher" else -number
 
 
 @pytest.mark.parametrize(
-    ("question", "written"), [one for one in pieces() if name_of(one[1]) not in ELSEWHERE and one[1] not in OF_OTHERS]
+    ("question", "written"), [row for row in pieces() if name_of(row[1]) not in ELSEWHERE and row[1] not in OF_OTHERS]
 )
 def test_what_the_table_says_to_write_likes_what_it_should(question: str, written: str, tmp_path: Path) -> None:
     if written.startswith("assert: "):  # what stands in a case
         assertions = parse(written.encode(), "the table").data["assert"]
-        evaluator = made("assertions")
+        evaluator = build_evaluator("assertions")
         pair = tuple(cell(text, {"assert": assertions}, cost=0.001) for text in (RIGHT, "nothing"))
     else:
-        evaluator = made(written)
+        evaluator = build_evaluator(written)
         pair = PAIRS[name_of(written)]
     direction = evaluator.measure(evaluator.name).better
     if evaluator.figure in ("auc", "calibration_error"):
         direction = "higher"  # what a cell shows of them is the score of the class
     better, worse = (
-        found(evaluator, (case, replace(result, workspace_of=lambda: tmp_path)), direction) for case, result in pair
+        score_of(evaluator, (case, replace(result, workspace_of=lambda: tmp_path)), direction) for case, result in pair
     )
     assert better > worse, question
 

@@ -114,12 +114,12 @@ def test_an_existing_app_has_a_matrix_of_36_combinations_by_factors(shop: Projec
 
 
 def wtb_labels(choices: dict[str, str]) -> dict[str, str]:
-    from wtb.core.factors.factors import labels_of
+    from wtb.core.factors import labels_of
 
     return labels_of(choices)
 
 
-def test_a_part_runs_by_levels_and_goes_on_without_the_files(shop: Project) -> None:
+def test_a_part_runs_by_levels_and_continues_without_the_files(shop: Project) -> None:
     part = ("--combination", "answer.model=mini", "--combination", "answer.prompt=terse.md", "--limit", "1")
     matrix = shop.inside("run", "sweep.yaml", *part, "--quiet", "--format", "json", check=0).json
     assert len(matrix["rows"]) == 4
@@ -129,8 +129,8 @@ def test_a_part_runs_by_levels_and_goes_on_without_the_files(shop: Project) -> N
     assert cell["state"]["answer"].startswith("Answer in one sentence.")
     change = ("--at", "retrieve", "--variant", "answer.temperature=0.25", "--format", "json")
     forked = shop.inside("fork", cell["execution"], *change, check=0).json
-    shown = shop.inside("show", forked["execution"]["id"], "--format", "json", check=0).json
-    assert "(mini, 0.25, 1)" in shown["state"]["answer"]
+    document = shop.inside("show", forked["execution"]["id"], "--format", "json", check=0).json
+    assert "(mini, 0.25, 1)" in document["state"]["answer"]
     added = shop.inside("fork", cell["execution"], *change[:-2], "--all-cases", check=0)
     assert "answer.temperature=0.25" in added.stdout + added.stderr
 
@@ -245,7 +245,7 @@ def test_a_sweep_in_python_has_factors_and_columns_of_them(shop: Project, monkey
     wf.edge(answer, wtb.END)
     grid = {"prompt": ["file://prompts/plain.md", "Short."], "factor": [1, 2]}
     sweep = wtb.Sweep(workflow=wf, cases=[{"id": "a", "input": {}}], vary={"answer": grid})
-    result = sweep.run(db="sqlite:///:memory:")
-    frame = result.to_pandas(state=["text"])
+    handle = sweep.run(db="sqlite:///:memory:")
+    frame = handle.to_pandas(state=["text"])
     assert list(frame["answer.factor"]) == ["1", "2", "1", "2"]
     assert frame[frame["answer.prompt"] == "Short."]["text"].tolist() == ["Short.", "Short.Short."]

@@ -1,4 +1,4 @@
-"""What a person who watches Flower sees of sweeps: failed cases, lost workers, questions, retries, a cancellation."""
+"""Sweeps in Flower: failed cases, lost workers, questions, retries, and a cancellation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.test_flower import asked, hears
+from tests.acceptance.test_flower import fetch, hears
 from tests.support.cluster import Cluster
-from wtb.hosting.servers.processes import free_port
+from wtb.hosting.servers.server import free_port
 
 FLOW = """
 import os
@@ -61,7 +61,7 @@ def watched(cluster: Cluster) -> Iterator[tuple[Cluster, int]]:
     cluster.wait_ready()
     port = free_port()
     env = {**cluster.env, "WTB_FLOWER_AUTH": "me:secret"}
-    with cluster.project.start("flower", "--port", str(port), env=env) as flower:
+    with cluster.project.start("admin", "flower", "--port", str(port), env=env) as flower:
         cluster.until(lambda: hears(port), "Flower to hear of the workers: it is told nothing of what was before")
         yield cluster, port
         flower.process.terminate()
@@ -74,7 +74,7 @@ def submit(cluster: Cluster, name: str, cases: int, params: str = "{}") -> str:
 
 
 def tasks(port: int) -> list[dict[str, Any]]:
-    return [task for task in asked(port, "tasks?limit=10000").values() if task["name"] != "wtb.scheduler"]
+    return [task for task in fetch(port, "tasks?limit=10000").values() if task["name"] != "wtb.scheduler"]
 
 
 @pytest.mark.slow
@@ -87,8 +87,8 @@ def test_failed_tasks_name_the_failed_cases_and_hardly_any_does_nothing(watched:
     cluster.wait_completed(failing)
 
     lost = submit(cluster, "lost", 8, "{hold: c2}")
-    held = "SELECT r.worker FROM executions e JOIN runners r ON r.id = e.owner_id WHERE e.sweep_id = :sweep"
-    (name, *_) = cluster.until(lambda: [one for (one,) in cluster.query(held, sweep=lost)], "a case to be held")
+    query = "SELECT r.worker FROM executions e JOIN runners r ON r.id = e.owner_id WHERE e.sweep_id = :sweep"
+    (name, *_) = cluster.until(lambda: [worker for (worker,) in cluster.query(query, sweep=lost)], "a case to be held")
     next(worker for worker in cluster.workers if worker.name == name).end()
     cluster.project.write({"gate": ""})
     cluster.wait_completed(lost)
@@ -101,7 +101,7 @@ def test_failed_tasks_name_the_failed_cases_and_hardly_any_does_nothing(watched:
 
     (cluster.project.folder / "gate").unlink()
     cancelled = submit(cluster, "cancelled", 30, "{hold: c5}")
-    cluster.until(lambda: cluster.query(held, sweep=cancelled), "some of it to run")
+    cluster.until(lambda: cluster.query(query, sweep=cancelled), "some of it to run")
     cluster.wtb("cancel", cancelled, "--yes", check=0)
 
     ended = ("SUCCESS", "FAILURE", "RETRY", "REVOKED")
@@ -125,6 +125,6 @@ def test_failed_tasks_name_the_failed_cases_and_hardly_any_does_nothing(watched:
     idle = [counts for counts in results if not (counts["cells"] or counts.get("waiting") or counts.get("node_runs"))]
     assert len(idle) <= 0.02 * len(seen), idle
     assert sum(counts["cells"] for counts in results) >= 20 * 5 - 5 * len(WRONG)
-    shown = next(task for task in seen if task["name"] == "failing" and task["state"] == "SUCCESS")
-    assert re.fullmatch(r"c\d+(, c\d+)*", shown["args"].strip("'\"")), shown["args"]
-    assert shown["runtime"] > 0.05, "the time that it took"
+    finished = next(task for task in seen if task["name"] == "failing" and task["state"] == "SUCCESS")
+    assert re.fullmatch(r"c\d+(, c\d+)*", finished["args"].strip("'\"")), finished["args"]
+    assert finished["runtime"] > 0.05, "the time that it took"

@@ -1,4 +1,4 @@
-"""What is refused of LangGraph graphs, and of variants beside them, before anything starts."""
+"""Invalid LangGraph graphs, and invalid variants beside them, are refused before anything starts."""
 
 from __future__ import annotations
 
@@ -178,10 +178,10 @@ CASE = "[{id: a, input: {q: x}}]"
 
 @dataclass
 class Bad:
-    """Bad input, and what the message must say."""
+    """Bad input, and the texts that the message must contain."""
 
     name: str
-    said: list[str]
+    messages: list[str]
     workflow: str = "graphs:graph"
     vary: str = "{retrieve: [default]}"
     more: str = ""
@@ -261,7 +261,7 @@ BAD = [
     ),
     # graphs
     Bad("an edge to nowhere", ["'graphs:nowhere'", "LangGraph does not compile it", "anser"], "graphs:nowhere"),
-    Bad("a graph put together by hand", ["graph of LangGraph that was put together by hand"], "graphs:by_hand"),
+    Bad("a graph put together by hand", ["LangGraph graph that was not built from a StateGraph"], "graphs:by_hand"),
     Bad("a factory with arguments", ["sweep.yaml:2: ", "'graphs:needs' takes q; expected"], "graphs:needs"),
     Bad("a factory that is async", ["'graphs:waits' is async; expected"], "graphs:waits"),
     Bad("a factory that raises", ["'graphs:raises' cannot be called", "KeyError: 'MODEL_URL'"], "graphs:raises"),
@@ -308,10 +308,10 @@ BAD = [
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    made = Project(tmp_path_factory.mktemp("graph_input") / "project")
-    made.write({"graphs.py": GRAPHS})
-    yield made
-    made.close()
+    project = Project(tmp_path_factory.mktemp("graph_input") / "project")
+    project.write({"graphs.py": GRAPHS})
+    yield project
+    project.close()
 
 
 def sweep(workflow: str, vary: str, cases: str, more: str = "") -> str:
@@ -322,8 +322,8 @@ def sweep(workflow: str, vary: str, cases: str, more: str = "") -> str:
 def test_is_refused_by_name_on_one_screen(project: Project, bad: Bad) -> None:
     project.write({"sweep.yaml": sweep(bad.workflow, bad.vary, bad.cases, bad.more)})
     refused = project.inside("run", "sweep.yaml", *bad.args, check=2)
-    for words in bad.said:
-        assert words in refused.said
+    for words in bad.messages:
+        assert words in refused.output
     assert "Traceback" not in refused.stderr
     assert refused.stderr.count("error:") == 1
     assert len(refused.stderr.splitlines()) <= 24
@@ -351,7 +351,7 @@ metadata.version = lambda name: "2.1.0" if name == "langgraph" else version(name
 
 
 @pytest.mark.parametrize(
-    ("site", "said"),
+    ("site", "messages"),
     [
         (WITHOUT, ["No module named 'langgraph'", 'pip install "workflow-test-bench[langgraph]"']),
         (
@@ -365,30 +365,30 @@ metadata.version = lambda name: "2.1.0" if name == "langgraph" else version(name
     ],
     ids=["missing", "newer"],
 )
-def test_another_langgraph_than_the_engine_knows_is_refused(project: Project, site: str, said: list[str]) -> None:
+def test_another_langgraph_than_the_engine_knows_is_refused(project: Project, site: str, messages: list[str]) -> None:
     project.write({"site/sitecustomize.py": site, "sweep.yaml": sweep("graphs:graph", "{retrieve: [default]}", CASE)})
     refused = project.wtb("plan", "sweep.yaml", check=2, env={"PYTHONPATH": str(project.folder / "site")})
-    for words in said:
-        assert words in refused.said
+    for words in messages:
+        assert words in refused.output
     assert "Traceback" not in refused.stderr
 
 
 def test_a_graph_within_is_no_place_to_start_from(project: Project) -> None:
     for place in ("draft.write", "draft"):
         refused = project.inside("start", "graphs:graph", "--set", "q=x", "--from", place, check=2)
-        assert sentence("cannot start at {}, which is a graph within it or in one", f"{place!r}") in refused.said
-        assert sentence("expected one of: {}", "retrieve") in refused.said
+        assert sentence("cannot start at {}, which is a graph within it or in one", f"{place!r}") in refused.output
+        assert sentence("expected one of: {}", "retrieve") in refused.output
 
 
 def test_a_checkpointer_of_the_graph_is_replaced_and_where_it_interrupts_is_a_breakpoint(project: Project) -> None:
-    held = project.inside("start", "graphs:kept", "--set", "q=x", check=1)
-    assert "paused: breakpoint before draft.write" in held.said
-    assert project.inside("resume", held.stderr.split()[1], check=0).json == {"q": "x", "answer": "an answer"}
+    paused = project.inside("start", "graphs:kept", "--set", "q=x", check=1)
+    assert "paused: breakpoint before draft.write" in paused.output
+    assert project.inside("resume", paused.stderr.split()[1], check=0).json == {"q": "x", "answer": "an answer"}
 
 
 def test_messages_may_be_given_as_people_write_them(project: Project) -> None:
-    given = "messages=[{role: user, content: hello}]"
-    ended = project.inside("start", "graphs:talk", "--set", given, "--format", "json", check=0)
+    setting = "messages=[{role: user, content: hello}]"
+    ended = project.inside("start", "graphs:talk", "--set", setting, "--format", "json", check=0)
     assert "1: hello" in ended.stdout
     refused = project.inside("start", "graphs:talk", "--set", "messages=[{rule: user}]", check=2)
-    assert "key 'messages'" in refused.said
+    assert "key 'messages'" in refused.output

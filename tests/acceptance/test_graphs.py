@@ -106,42 +106,44 @@ EXECUTED, ALONE = (2 * 4 + 1 + 2 * 2) + (2 * 5 + 1 + 2 * 2), 2 * (2 * 4 + 3) + 2
 
 
 def folder(path: Path) -> Project:
-    made = Project(path)
-    made.write({"corrective.py": Path(corrective.__file__).read_text("utf-8"), "sweep.yaml": SWEEP, "more.py": VARIED})
-    return made
+    project = Project(path)
+    project.write(
+        {"corrective.py": Path(corrective.__file__).read_text("utf-8"), "sweep.yaml": SWEEP, "more.py": VARIED}
+    )
+    return project
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A sweep that was run to its end in node processes; tests only look at it."""
-    made = folder(tmp_path_factory.mktemp("graphs") / "project")
-    made.inside("run", "sweep.yaml", "--quiet", check=0)
-    yield made
-    made.close()
+    project = folder(tmp_path_factory.mktemp("graphs") / "project")
+    project.inside("run", "sweep.yaml", "--quiet", check=0)
+    yield project
+    project.close()
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    made = folder(tmp_path / "project")
-    yield made
-    made.close()
+    project = folder(tmp_path / "project")
+    yield project
+    project.close()
 
 
 def alone(q: str, **nodes: Any) -> dict[str, Any]:
-    """What LangGraph alone makes of a question under these nodes."""
+    """Return the final state of LangGraph alone for a question, with these nodes."""
     return dict(corrective.build(**nodes).compile().invoke({"q": q}))
 
 
 def cells(project: Project, sweep: str = "docs") -> list[dict[str, Any]]:
-    found = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
-    assert isinstance(found, list)
-    return found
+    rows = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    assert isinstance(rows, list)
+    return rows
 
 
 def execution(project: Project, case: str = "x", **choices: str) -> str:
-    wanted = {"retrieve": "default", "draft.write": "default", **choices}
-    (found,) = (c["execution"] for c in cells(project) if (c["case"], c["combination"]) == (case, wanted))
-    return str(found)
+    combination = {"retrieve": "default", "draft.write": "default", **choices}
+    (execution_id,) = (c["execution"] for c in cells(project) if (c["case"], c["combination"]) == (case, combination))
+    return str(execution_id)
 
 
 def start(project: Project, *args: str, workflow: str = "more:varied", check: int = 0) -> Outcome:
@@ -157,8 +159,8 @@ class TestASweep:
     def test_gives_each_cell_what_the_graph_gives_alone(self, swept: Project) -> None:
         retrieve = {"default": corrective.retrieve, "wide": partial(corrective.retrieve, k=3)}
         write = {"default": corrective.write, "shout": partial(corrective.shout, mark="?")}
-        found = {(c["case"], *c["combination"].values()): c["state"] for c in cells(swept)}
-        assert found == {
+        states = {(c["case"], *c["combination"].values()): c["state"] for c in cells(swept)}
+        assert states == {
             (q, r, w): alone(q, retrieve=retrieve[r], write=write[w])
             for q in ("x", "y")
             for r in retrieve
@@ -166,17 +168,17 @@ class TestASweep:
         }
 
     def test_runs_what_combinations_share_once_and_pays_for_it_once(self, swept: Project) -> None:
-        found = swept.inside("matrix", "docs", "--format", "json", check=0).json
-        assert (found["node_runs"]["executed"], found["node_runs"]["unshared"]) == (2 * EXECUTED, 2 * ALONE)
-        assert (found["cost"]["usd"], found["cost"]["tokens_in"]) == (pytest.approx(8 * 0.15), 8_000_000)
+        document = swept.inside("matrix", "docs", "--format", "json", check=0).json
+        assert (document["node_runs"]["executed"], document["node_runs"]["unshared"]) == (2 * EXECUTED, 2 * ALONE)
+        assert (document["cost"]["usd"], document["cost"]["tokens_in"]) == (pytest.approx(8 * 0.15), 8_000_000)
         costs = swept.inside("costs", "docs", "--by", "node,model", "--format", "json", check=0).json["rows"]
         assert {(row["node"], row["model"]): row["calls"] for row in costs if row["usd"]} == {
             ("draft.write", "gpt-4o-mini"): 8
         }
 
     def test_is_planned_with_what_is_certain_and_no_bound_that_nobody_set(self, swept: Project) -> None:
-        said = swept.inside("plan", "sweep.yaml", check=0).stdout
-        assert [line.split() for line in said.splitlines() if line.startswith(("retrieve", "draft.write"))] == [
+        text = swept.inside("plan", "sweep.yaml", check=0).stdout
+        assert [line.split() for line in text.splitlines() if line.startswith(("retrieve", "draft.write"))] == [
             ["retrieve", "2", "4", "or", "more", "8", "or", "more"],
             ["draft.write", "2", "0", "or", "more", "0", "or", "more"],
         ]
@@ -188,45 +190,48 @@ class TestASweep:
         page = (swept.folder / "report.html").read_text("utf-8")
         assert "draft.write" in page
         assert "~" not in page.split("<body", 1)[1].split("<script", 1)[0]
-        found = swept.inside("report", "docs", "--format", "json", check=0).json["attribution"]["length"]["nodes"]
-        assert {one["node"]: round(one["share"], 6) for one in found} == {"draft.write": 1.0, "retrieve": 0.0}
+        effects = swept.inside("report", "docs", "--format", "json", check=0).json["attribution"]["length"]["nodes"]
+        assert {effect["node"]: round(effect["share"], 6) for effect in effects} == {
+            "draft.write": 1.0,
+            "retrieve": 0.0,
+        }
 
     def test_tells_tasks_of_one_node_apart(self, swept: Project) -> None:
-        one = execution(swept, retrieve="wide")
-        shown = swept.inside("show", one, check=0).stdout
-        assert [line.split()[1:4] for line in shown.splitlines() if "grade" in line][:2] == [
+        id = execution(swept, retrieve="wide")
+        text = swept.inside("show", id, check=0).stdout
+        assert [line.split()[1:4] for line in text.splitlines() if "grade" in line][:2] == [
             ["grade=default", "(1", "of"],
             ["grade=default", "(2", "of"],
         ]
-        assert shown.count("of 3)") == 6
-        assert "grade x3" in swept.inside("tree", one, "--format", "table", check=0, env={"COLUMNS": "200"}).stdout
-        history = swept.inside("history", one, check=0, env={"COLUMNS": "200"}).stdout
+        assert text.count("of 3)") == 6
+        assert "grade x3" in swept.inside("tree", id, "--format", "table", check=0, env={"COLUMNS": "200"}).stdout
+        history = swept.inside("history", id, check=0, env={"COLUMNS": "200"}).stdout
         assert "retrieve → grade: each x3" in history
         assert "grade=default (3 of 3)" in history
         other = execution(swept)
-        assert "grade=default x3" in swept.inside("diff", one, other, check=0).stdout
+        assert "grade=default x3" in swept.inside("diff", id, other, check=0).stdout
         assert "grade=default (3) done" in swept.inside("log", "docs", check=0).stdout
 
     def test_is_scored_again_and_compared_with_itself(self, swept: Project) -> None:
         swept.write({"scores.py": "def rounds(case, result):\n    return result.state['rounds']\n"})
-        again = swept.inside("score", "docs", "--evaluate", "scores:rounds", "--format", "json", check=0).json
-        assert {row["metrics"]["rounds"]["mean"] for row in again["rows"]} == {2.0}
+        rescored = swept.inside("score", "docs", "--evaluate", "scores:rounds", "--format", "json", check=0).json
+        assert {row["metrics"]["rounds"]["mean"] for row in rescored["rows"]} == {2.0}
         compared = swept.inside("compare", "docs", "docs", "--format", "json", check=0).json
         assert {row["verdict"] for row in compared["rows"]} == {"same"}
 
     def test_is_held_against_itself_as_a_baseline(self, swept: Project) -> None:
         swept.write({"less.yaml": SWEEP.replace('mark: "?"', "mark: ''").replace("sweep: docs", "sweep: less")})
-        swept.inside("baseline", "set", "kept", "docs", "--repeat", "4", check=0)  # which agree: any fall is one
+        swept.inside("baseline", "repeat", "kept", "docs", "--times", "4", check=0)  # which agree: any fall is one
         worse = swept.inside("regress", "less.yaml", "--baseline", "kept", "--format", "json", check=1).json
         verdicts = {row["combination"]["draft.write"]: row["verdict"] for row in worse["rows"]}
         assert verdicts == {"default": "same", "shout": "worse"}
-        assert {one["node"] for one in worse["changed"]["code"]} == {"draft.write"}
+        assert {change["node"] for change in worse["changed"]["code"]} == {"draft.write"}
 
     def test_of_an_execution_goes_through_a_file_and_back(self, swept: Project) -> None:
-        one = execution(swept, **{"draft.write": "shout"})
-        swept.inside("export", one, "-o", "one.wtb", check=0)
-        swept.inside("import", "one.wtb", "--name", "again", check=0)
-        assert ran(swept, "again") == ran(swept, one)
+        id = execution(swept, **{"draft.write": "shout"})
+        swept.inside("admin", "export", id, "-o", "one.wtb", check=0)
+        swept.inside("admin", "import", "one.wtb", "--name", "again", check=0)
+        assert ran(swept, "again") == ran(swept, id)
         assert "draft.write=shout" in swept.inside("show", "again", check=0).stdout
 
 
@@ -249,12 +254,12 @@ run: {pool: thread, concurrency: 1}
         project.inside("resume", "tight", "--limits", "nodes.draft.write.usd=5", "--quiet", check=0)
         assert len(cells(project, "tight")) == 2 * 3
 
-    def test_a_sweep_pauses_after_a_node_within_and_goes_on(self, project: Project) -> None:
+    def test_a_sweep_pauses_after_a_node_within_and_continues(self, project: Project) -> None:
         project.write({"held.yaml": SWEEP.replace("docs", "held") + "run: {pool: thread}\n"})
         project.inside("run", "held.yaml", "--break", "after draft.count if draft.words == 6", "--quiet")
         stood = {c["combination"]["retrieve"]: c["status"] for c in cells(project, "held")}
         assert stood == {"default": "succeeded", "wide": "pending"}
-        project.inside("break", "held", "--clear", check=0)
+        project.inside("breakpoint", "set", "held", "--clear", check=0)
         project.inside("resume", "held", "--quiet", check=0)
         assert {c["status"] for c in cells(project, "held")} == {"succeeded"}
         ((executed,),) = project.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'")
@@ -274,18 +279,18 @@ vary:
             }
         )
         project.inside("run", "whole.yaml", "--quiet", check=0)
-        found = {
+        states = {
             tuple(c["combination"].values()): (c["state"]["rounds"], c["state"]["answer"])
             for c in cells(project, "whole")
         }
-        assert found == {
+        assert states == {
             ("default", "default"): (2, "4 documents"),
             ("default", "shout"): (2, "4 DOCUMENTS!"),
             ("short", "default"): (1, "2 documents"),
             ("short", "shout"): (1, "2 documents"),
         }
-        one = next(c["execution"] for c in cells(project, "whole") if c["combination"]["graph"] == "short")
-        assert ran(project, one) == [
+        id = next(c["execution"] for c in cells(project, "whole") if c["combination"]["graph"] == "short")
+        assert ran(project, id) == [
             "graph",
             "short.retrieve",
             "short.grade|0",
@@ -310,8 +315,8 @@ vary:
             }
         )
         project.inside("run", "sub.yaml", "--quiet", check=0)
-        found = {tuple(c["combination"].values()): c["state"]["answer"] for c in cells(project, "sub")}
-        assert found == {
+        answers = {tuple(c["combination"].values()): c["state"]["answer"] for c in cells(project, "sub")}
+        assert answers == {
             ("default", "default"): "4 documents",
             ("wide", "default"): "6 documents",
             ("default", "none"): "none",
@@ -320,7 +325,7 @@ vary:
 
 
 class TestOneInput:
-    def test_runs_under_variants_until_a_node_in_a_graph_within_and_goes_on_with_other_values(
+    def test_runs_under_variants_until_a_node_in_a_graph_within_and_continues_with_other_values(
         self, project: Project
     ) -> None:
         started = start(
@@ -335,67 +340,69 @@ class TestOneInput:
         )
         assert started.json["draft.words"] == 6
         assert not any(key.startswith("~") for key in started.json)
-        assert "paused: breakpoint before draft.write if draft.words > 5" in started.said
-        one = started.stderr.split()[1]
-        refused = project.inside("resume", one, "--set", "draft.wrds=9", check=2)
+        assert "paused: breakpoint before draft.write if draft.words > 5" in started.output
+        id = started.stderr.split()[1]
+        refused = project.inside("resume", id, "--set", "draft.wrds=9", check=2)
         assert (
             sentence("key {} is not in the state", "'draft.wrds'") + sentence("; did you mean '{}'?", "draft.words")
-            in refused.said
+            in refused.output
         )
-        refused = project.inside("resume", one, "--set", "~send/0=9", check=2)
-        assert sentence("key {} is the engine's own", "'~send/0'") in refused.said
-        refused = project.inside("resume", one, "--set", "draft|1.words=9", check=2)
-        assert sentence("key {} is of a graph that is not under way here", "'draft|1.words'") in refused.said
-        assert "there is: draft.graded, draft.words" in refused.said
-        assert project.inside("resume", one, "--set", "draft.words=9", check=0).json["answer"] == "9 DOCUMENTS?"
+        refused = project.inside("resume", id, "--set", "~send/0=9", check=2)
+        assert sentence("key {} is the engine's own", "'~send/0'") in refused.output
+        refused = project.inside("resume", id, "--set", "draft|1.words=9", check=2)
+        assert sentence("key {} is of a graph that is not under way here", "'draft|1.words'") in refused.output
+        assert "there is: draft.graded, draft.words" in refused.output
+        assert project.inside("resume", id, "--set", "draft.words=9", check=0).json["answer"] == "9 DOCUMENTS?"
 
     def test_pauses_before_tasks_that_were_sent_and_hides_how_they_are_kept(self, project: Project) -> None:
         started = start(project, "--until", "retrieve", check=1)
-        one = started.stderr.split()[1]
+        id = started.stderr.split()[1]
         assert project.query("SELECT state FROM checkpoints ORDER BY id DESC LIMIT 1")[0][0].count('"~') == 2
-        ways = [("show", one), ("history", one), ("tree", one), ("status", one), ("log", one), ("diff", one, one)]
-        for way in [*ways, *((*way, "--format", "json") for way in ways), ("costs", one, "--format", "json")]:
+        ways = [("show", id), ("history", id), ("tree", id), ("status", id), ("log", id), ("diff", id, id)]
+        for way in [*ways, *((*way, "--format", "json") for way in ways), ("costs", id, "--format", "json")]:
             assert "~" not in project.inside(*way, check=0).stdout, way
-        project.inside("break", one, "--clear", check=0)
-        assert project.inside("resume", one, check=0).json == alone("z")
+        project.inside("breakpoint", "set", id, "--clear", check=0)
+        assert project.inside("resume", id, check=0).json == alone("z")
 
     def test_starts_at_a_node_with_the_state_that_is_given(self, project: Project) -> None:
-        found = start(project, "--from", "check", "--set", "rounds=2", "--set", "graded=[A, B, C]").json
-        assert found["answer"] == "3 documents"
+        document = start(project, "--from", "check", "--set", "rounds=2", "--set", "graded=[A, B, C]").json
+        assert document["answer"] == "3 documents"
         refused = start(project, "--from", "draft.write", check=2)
-        assert sentence("cannot start at {}", "'draft.write'") in refused.said
+        assert sentence("cannot start at {}", "'draft.write'") in refused.output
 
-    def test_asks_and_goes_on_with_the_value_of_the_answer(self, project: Project) -> None:
-        asked = start(project, "--set", "asks=true", check=1)
-        question = asked.said.split("wtb answer ")[1].split()[0]
+    def test_asks_and_continues_with_the_value_of_the_answer(self, project: Project) -> None:
+        outcome = start(project, "--set", "asks=true", check=1)
+        question = outcome.output.split("wtb answer ")[1].split()[0]
         assert "send it?" in project.inside("approvals", question, check=0).stdout
         answered = project.inside("answer", question, "approve", "--value", '{"sure": true}', check=0)
         assert answered.stdout.count("4 documents: {'sure': True}") == 1
 
-    def test_is_rolled_back_forked_with_another_variant_and_taken_back(self, project: Project) -> None:
-        one = start(project).stderr.split()[1]
-        path = ran(project, one)
-        back = project.inside("rollback", one, "--to", "draft.count", check=0)
+    def test_is_rolled_back_undone_and_forked_with_another_variant(self, project: Project) -> None:
+        id = start(project).stderr.split()[1]
+        path = ran(project, id)
+        back = project.inside("rollback", id, "--to", "draft.count", check=0)
         assert "next draft.write" in " ".join(back.stdout.split())
-        assert ran(project, one) == path[:-2]
-        project.inside("rollback", one, "--undo", check=0)
-        assert ran(project, one) == path
-        made = project.inside(
-            "fork", one, "--at", "draft.count", "--variant", "draft.write=shout", check=0
+        assert ran(project, id) == path[:-2]
+        project.inside("rollback", id, "--undo", check=0)
+        assert ran(project, id) == path
+        fork_id = project.inside(
+            "fork", id, "--at", "draft.count", "--variant", "draft.write=shout", check=0
         ).stdout.split()[-1]
-        fork = project.inside("show", made, "--format", "json", check=0).json
+        fork = project.inside("show", fork_id, "--format", "json", check=0).json
         assert fork["state"]["answer"] == "4 DOCUMENTS?"
-        early = project.inside("fork", one, "--at", "retrieve", "--set", "draft.words=1", check=2)
-        assert sentence("key {} is of a graph that is not under way here", "'draft.words'") in early.said
-        again = project.inside("fork", one, "--at", "draft.count", "--set", "draft.words=1", check=0).stdout.split()[-1]
-        assert project.inside("show", again, "--format", "json", check=0).json["state"]["answer"] == "1 documents"
+        early = project.inside("fork", id, "--at", "retrieve", "--set", "draft.words=1", check=2)
+        assert sentence("key {} is of a graph that is not under way here", "'draft.words'") in early.output
+        edited_id = project.inside("fork", id, "--at", "draft.count", "--set", "draft.words=1", check=0).stdout.split()[
+            -1
+        ]
+        assert project.inside("show", edited_id, "--format", "json", check=0).json["state"]["answer"] == "1 documents"
 
     def test_with_a_node_that_fails_is_retried_once_it_is_fixed(self, project: Project) -> None:
         failed = start(project, "--variant", "draft.write=shout", "--set", "broken=fixed", check=1)
-        one = failed.stderr.split()[1]
-        before = ran(project, one)
+        id = failed.stderr.split()[1]
+        before = ran(project, id)
         project.write({"fixed": ""})
-        project.inside("retry", one, check=0)
+        project.inside("retry", id, check=0)
         runs = project.query("SELECT node, count(*) FROM node_runs WHERE status = 'succeeded' GROUP BY node")
         assert dict(runs) == {"retrieve": 2, "grade": 4, "check": 2, "draft.count": 1, "draft.write": 1, "review": 1}
         assert before[-1] == "draft.write"
@@ -411,18 +418,18 @@ class TestElsewhere:
             }
         )
         crew.wait_completed(crew.wtb("submit", "docs.yaml", check=0).stdout.strip())
-        found = crew.wtb("matrix", "docs", "--format", "json", check=0).json
-        assert (found["node_runs"]["executed"], found["node_runs"]["unshared"]) == (2 * EXECUTED, 2 * ALONE)
+        document = crew.wtb("matrix", "docs", "--format", "json", check=0).json
+        assert (document["node_runs"]["executed"], document["node_runs"]["unshared"]) == (2 * EXECUTED, 2 * ALONE)
 
     def test_a_sweep_in_python_takes_a_builder_with_variants_beside_it(self, tmp_path: Path) -> None:
         beside = variants(corrective.build()).add("retrieve", "wide", k=3)
         beside.add("draft.write", "none", lambda state: {"answer": "none"})
         vary: Any = {"retrieve": "all", "draft.write": "all"}
         cases = [{"id": "x", "input": {"q": "x"}}]
-        found = Sweep(workflow=beside, name="beside", cases=cases, vary=vary).run(
+        sweep = Sweep(workflow=beside, name="beside", cases=cases, vary=vary).run(
             db="sqlite:///:memory:", files=tmp_path
         )
-        answers = {tuple(cell["combination"].values()): cell["state"]["answer"] for cell in found.cells()}
+        answers = {tuple(cell["combination"].values()): cell["state"]["answer"] for cell in sweep.cells()}
         assert answers == {
             ("default", "default"): "4 documents",
             ("default", "none"): "none",
@@ -441,7 +448,7 @@ class TestElsewhere:
         assert run_cell(beside, {"q": "x"}, **{"draft.write": "none"}).state["answer"] == "none"
 
     @pytest.mark.parametrize("kind", ["graph", "wf"])
-    def test_a_node_that_comes_next_and_was_renamed_is_named_and_nothing_goes_on(
+    def test_a_node_that_comes_next_and_was_renamed_is_named_and_nothing_continues(
         self, project: Project, kind: str
     ) -> None:
         sweep = f"sweep: {kind}\nworkflow: renamed:{kind}\nlimits: {{node_runs: 1}}\nvary: {{a: [default]}}\n"

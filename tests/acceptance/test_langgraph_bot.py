@@ -34,7 +34,7 @@ def at_review(bench: Bench) -> ExecutionHandle:
     return run
 
 
-def asked(run: ExecutionHandle) -> str:
+def question_of(run: ExecutionHandle) -> str:
     [question] = run.questions()
     return str(question.record.question)
 
@@ -46,7 +46,7 @@ def test_by_itself_it_ends_approved(bench: Bench) -> None:
 
 def test_a_pattern_that_does_not_fit_leads_back_and_one_with_backslashes_stays_as_it_was_typed(bench: Bench) -> None:
     run = at_review(bench)
-    assert (asked(run), run.state["pattern"], run.state["tries"]) == ("Use this pattern?", PATTERN, 2)
+    assert (question_of(run), run.state["pattern"], run.state["tries"]) == ("Use this pattern?", PATTERN, 2)
     assert run.history().path.count("build") == 2
 
 
@@ -60,7 +60,7 @@ def test_a_decision_ends_the_run(bench: Bench, choice: str, outcome: str) -> Non
 def test_restart_asks_from_the_first_prompt_again_with_what_was_said(bench: Bench) -> None:
     run = at_review(bench)
     run.answer("restart", feedback="I meant the days").wait()
-    assert asked(run).endswith("(I meant the days)")
+    assert question_of(run).endswith("(I meant the days)")
     run.answer("approve", feedback="date").wait()
     assert run.state["kind"] == "date"
 
@@ -69,10 +69,10 @@ def test_a_rollback_to_a_stage_asks_it_again(bench: Bench) -> None:
     run = at_review(bench)
     run.rollback("explore")
     run.resume().wait()
-    assert asked(run).startswith("Build: ")
+    assert question_of(run).startswith("Build: ")
 
 
 def test_runs_keep_apart(bench: Bench) -> None:
     runs: list[Any] = [start(bench, "interactive") for _ in range(2)]
     runs[0].answer("approve", feedback="date").wait()
-    assert (asked(runs[0]).partition(":")[0], asked(runs[1]).partition(":")[0]) == ("Explore", "Shape")
+    assert (question_of(runs[0]).partition(":")[0], question_of(runs[1]).partition(":")[0]) == ("Explore", "Shape")

@@ -25,18 +25,18 @@ from wtb.planning.sweep_spec import SweepSpec
 
 
 def scores(spec: SweepSpec, case: Case, state: dict[str, Any]) -> dict[str, float]:
-    found = ScoredCase(case.id, case.input, case.expected, case.tags)
+    scored = ScoredCase(case.id, case.input, case.expected, case.tags)
     evaluators = [make_evaluator(ref.name, ref.options, load) for ref in spec.evaluate]
-    return {one.name: float(one.fn(found, CellResult(state))) for one in evaluators}
+    return {evaluator.name: float(evaluator.fn(scored, CellResult(state))) for evaluator in evaluators}
 
 
 def test_the_graphs_know_nothing_of_wtb() -> None:
     for file in FOLDER.rglob("*.py"):
         if file.parent.name == "bot":  # whose nodes are action nodes of WTB
             continue
-        found = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-        named = {alias.name for node in found if isinstance(node, ast.Import) for alias in node.names}
-        named |= {node.module or "" for node in found if isinstance(node, ast.ImportFrom)}
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        named |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
         knows = any(name.partition(".")[0] == "wtb" for name in named)
         assert not knows or file.name == "scores.py", file
 
@@ -48,7 +48,7 @@ def test_the_agent_answers_all_questions_with_a_calculator_and_some_without() ->
     assert set(right.values()) == {1}
     assert len(right) == 10
     guessed = {case.id: scores(spec, case, run(estimating, case.input))["right"] for case in cases(spec).values()}
-    assert {id for id, value in guessed.items() if not value} == {"order", "spelling", "difference", "ratio"}
+    assert {id for id, answer in guessed.items() if not answer} == {"order", "spelling", "difference", "ratio"}
 
 
 def test_the_agent_asks_for_several_tools_at_once_unless_told_not_to() -> None:
@@ -61,15 +61,15 @@ def test_the_agent_asks_for_several_tools_at_once_unless_told_not_to() -> None:
 
 def test_a_tool_that_fails_tells_the_model_or_is_tried_again_by_the_tool_node() -> None:
     spelling = cases(SWEEPS["agent"])["spelling"].input
-    told = [message for message in run(agent.graph, spelling)["messages"] if message.type == "tool"]
-    assert [(message.name, message.status) for message in told] == [
+    replies = [message for message in run(agent.graph, spelling)["messages"] if message.type == "tool"]
+    assert [(message.name, message.status) for message in replies] == [
         ("lookup", "error"),
         ("lookup", "error"),
         ("lookup", "success"),
         ("lookup", "success"),
         ("calculate", "success"),
     ]
-    assert told[0].text == sentence("there is no {} {}", "item", "'teapot'") + sentence(
+    assert replies[0].text == sentence("there is no {} {}", "item", "'teapot'") + sentence(
         "; did you mean '{}'?", "tea pot"
     )
     retried = run(with_node(agent.graph, "tools", agents.retrying), spelling)["messages"]
@@ -82,8 +82,8 @@ def test_the_scripted_model_counts_its_tokens() -> None:
         for message in run(agent.graph, cases(SWEEPS["agent"])["order"].input)["messages"]
         if message.type == "ai"
     ]
-    taken = [message.usage_metadata["input_tokens"] for message in replies]
-    assert taken == sorted(set(taken))  # each turn reads all that was said before
+    counts = [message.usage_metadata["input_tokens"] for message in replies]
+    assert counts == sorted(set(counts))  # each turn reads all that was said before
     assert all(message.usage_metadata["output_tokens"] > 0 for message in replies)
     assert {message.response_metadata["model_name"] for message in replies} == {"scripted"}
 
@@ -103,56 +103,59 @@ def test_retrieval_grades_each_document_once_and_searches_again_until_there_is_e
     case = cases(SWEEPS["retrieval"])["lee-01"]
     steps = list(retrieval.graph.compile().stream(case.input, stream_mode="updates"))
     graded = [step["grade"]["grades"][0]["document"] for step in steps if "grade" in step]
-    found = [set(step["retrieve"]["found"]) for step in steps if "retrieve" in step]
+    documents = [set(step["retrieve"]["found"]) for step in steps if "retrieve" in step]
     assert len(graded) == len(set(graded))
-    assert set(graded) == set().union(*found)
+    assert set(graded) == set().union(*documents)
     assert case.id not in graded
     names = [name for step in steps for name in step if name not in ("ask", "grade")]
-    again = ["rewrite", "retrieve", "sift"] * (len(found) - 1)
-    assert names == ["retrieve", "sift", *again, "answer"]
+    rounds = ["rewrite", "retrieve", "sift"] * (len(documents) - 1)
+    assert names == ["retrieve", "sift", *rounds, "answer"]
     good = [len(step["sift"]["good"]) for step in steps if "sift" in step]
     assert all(number < retrieval.ENOUGH for number in good[:-1])
-    assert len(found) == retrieval.ROUNDS or good[-1] >= retrieval.ENOUGH
+    assert len(documents) == retrieval.ROUNDS or good[-1] >= retrieval.ENOUGH
 
 
 def test_retrieval_ends_where_a_search_finds_nothing_new() -> None:
-    given = cases(SWEEPS["retrieval"])["lee-01"].input
+    case_input = cases(SWEEPS["retrieval"])["lee-01"].input
     same = with_node(retrieval.graph, "rewrite", lambda state: {"query": state["query"]})
-    steps = list(same.compile().stream(given, stream_mode="updates"))
+    steps = list(same.compile().stream(case_input, stream_mode="updates"))
     assert sum("grade" in step for step in steps) == 8
     assert sum("retrieve" in step for step in steps) == retrieval.ROUNDS
     assert "answer" in steps[-1]
 
 
 def test_a_refund_waits_for_a_person_and_is_sent_as_approved() -> None:
-    given = cases(SWEEPS["approval"])["broken"].input
+    case_input = cases(SWEEPS["approval"])["broken"].input
     compiled, thread = approval.compile(checkpointer=InMemorySaver()), {"configurable": {"thread_id": "1"}}
-    (asked,) = compiled.invoke(given, thread)["__interrupt__"]
-    assert asked.value["question"] == "Pay back 24.90 EUR for R-1001?"
-    assert asked.value["options"] == ["send", "rewrite", "refuse"]
+    (question,) = compiled.invoke(case_input, thread)["__interrupt__"]
+    assert question.value["question"] == "Pay back 24.90 EUR for R-1001?"
+    assert question.value["options"] == ["send", "rewrite", "refuse"]
     assert compiled.get_state(thread).values["sent"] == []
     state = compiled.invoke(Command(resume="send"), thread)
     assert state["outcome"] == "sent"
-    assert state["sent"] == [{"order": "R-1001", "amount": 24.9, "letter": asked.value["letter"]}]
+    assert state["sent"] == [{"order": "R-1001", "amount": 24.9, "letter": question.value["letter"]}]
 
 
 def test_a_person_has_a_letter_written_again_changes_it_or_refuses() -> None:
-    given = cases(SWEEPS["approval"])["late"].input
-    again = {"decision": "rewrite", "amount": 30.0, "note": "A voucher is on its way."}
-    state = run(approval, given, again, "send")
-    assert [one["amount"] for one in state["sent"]] == [30.0]
+    case_input = cases(SWEEPS["approval"])["late"].input
+    revision = {"decision": "rewrite", "amount": 30.0, "note": "A voucher is on its way."}
+    state = run(approval, case_input, revision, "send")
+    assert [refund["amount"] for refund in state["sent"]] == [30.0]
     assert "we pay back 30.00 EUR" in state["letter"]
     assert "A voucher is on its way." in state["letter"]
-    assert run(approval, given, {"decision": "send", "letter": "Here you are."})["sent"][0]["letter"] == "Here you are."
-    refused = run(approval, given, {"decision": "refuse", "note": "it came in time"})
+    assert (
+        run(approval, case_input, {"decision": "send", "letter": "Here you are."})["sent"][0]["letter"]
+        == "Here you are."
+    )
+    refused = run(approval, case_input, {"decision": "refuse", "note": "it came in time"})
     assert (refused["outcome"], refused["sent"]) == ("refused", [])
     assert "it came in time" in refused["letter"]
 
 
 def test_the_letter_of_the_subgraph_is_written_and_signed_and_may_be_formal() -> None:
-    given = cases(SWEEPS["approval"])["broken"].input
+    case_input = cases(SWEEPS["approval"])["broken"].input
     formal = with_node(approval, "draft.write", load("examples.langgraph.approval.alternatives:formal"))
-    friendly, stiff = (run(graph, given)["letter"].splitlines() for graph in (approval, formal))
+    friendly, stiff = (run(graph, case_input)["letter"].splitlines() for graph in (approval, formal))
     assert friendly[1] == "Sorry about that! As it arrived broken, we pay back 24.90 EUR for R-1001."
     assert stiff[1].startswith("We refer to your order R-1001.")
     assert (friendly[0], friendly[2]) == (stiff[0], stiff[2]) == ("Dear Ada,", "Your shop")

@@ -1,4 +1,4 @@
-"""The LangGraph examples as sweeps, through the command line: they give what LangGraph alone gives, for less."""
+"""The LangGraph examples as sweeps: the same final states as with LangGraph alone, at a lower cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def folder(empty_project: Project) -> Project:
-    """Where the examples are, with a database of its own."""
+    """A project in the folder of the examples, with its own database."""
     (empty_project.folder / "examples").symlink_to(ROOT / "examples")
     return empty_project
 
@@ -30,8 +30,8 @@ def folder(empty_project: Project) -> Project:
 def swept(folder: Project, file: str, *options: str, check: int = 0) -> Any:
     """The matrix after `wtb run`."""
     name = f"examples/langgraph/{file}.yaml"
-    given = ("--concurrency", "1", "--quiet", "--format", "json", *options)
-    return folder.inside("run", name, *given, check=check).json
+    arguments = ("--concurrency", "1", "--quiet", "--format", "json", *options)
+    return folder.inside("run", name, *arguments, check=check).json
 
 
 def states(folder: Project, sweep: str) -> dict[Cell, dict[str, Any]]:
@@ -45,11 +45,13 @@ def test_a_sweep_of_the_agent_ends_every_cell_as_langgraph_does_and_counts_its_t
     assert (matrix["cells"]["succeeded"], matrix["cells"]["total"]) == (18 * 2, 18 * 2)
     assert matrix["node_runs"]["executed"] == expected.executed
     assert matrix["node_runs"]["unshared"] == expected.unshared
-    found = states(folder, "agent")
-    assert {cell: [(one["type"], one["content"]) for one in state["messages"]] for cell, state in found.items()} == {
-        cell: [(one.type, one.text) for one in state["messages"]] for cell, state in expected.states.items()
+    actual = states(folder, "agent")
+    assert {
+        cell: [(message["type"], message["content"]) for message in state["messages"]] for cell, state in actual.items()
+    } == {
+        cell: [(message.type, message.text) for message in state["messages"]] for cell, state in expected.states.items()
     }
-    assert {cell: state["answer"] for cell, state in found.items()} == {
+    assert {cell: state["answer"] for cell, state in actual.items()} == {
         cell: state["answer"] for cell, state in expected.states.items()
     }
 
@@ -63,7 +65,7 @@ def test_a_sweep_of_the_agent_ends_every_cell_as_langgraph_does_and_counts_its_t
 
 
 def tokens(messages: list[Any]) -> int:
-    usage = [one.usage_metadata for one in messages if isinstance(one, AIMessage)]
+    usage = [message.usage_metadata for message in messages if isinstance(message, AIMessage)]
     return sum(each["total_tokens"] for each in usage if each)
 
 
@@ -73,9 +75,9 @@ def test_a_sweep_of_the_retrieval_grades_once_for_all_that_found_the_same(folder
     assert (matrix["cells"]["succeeded"], matrix["cells"]["total"]) == (24 * 2, 24 * 2)
     assert matrix["node_runs"]["executed"] == expected.executed
     assert matrix["node_runs"]["unshared"] == expected.unshared
-    found = states(folder, "corrective")
+    actual = states(folder, "corrective")
     for key in ("ranking", "answer", "good", "rounds"):  # of what the graph gives back
-        assert {cell: state[key] for cell, state in found.items()} == {
+        assert {cell: state[key] for cell, state in actual.items()} == {
             cell: state[key] for cell, state in expected.states.items()
         }
     assert all(row["metrics"]["ndcg"]["mean"] > 0 for row in matrix["rows"])
@@ -99,21 +101,21 @@ def test_refunds_wait_for_people_once_for_each_letter_and_end_as_they_say(folder
     only = ("--limit", "3", "--combination", "assess=default")
     matrix = swept(folder, "approval/sweep", *only, check=1)
     assert matrix["cells"] == {**matrix["cells"], "total": 12, "succeeded": 2, "waiting": 10}
-    asked = open_questions(folder)
-    assert [(one["case"], one["executions"]) for one in asked] == [
+    questions = open_questions(folder)
+    assert [(question["case"], question["executions"]) for question in questions] == [
         ("broken", 2), ("broken", 2), ("cracked", 1), ("cracked", 1), ("late", 2), ("late", 2),
     ]  # fmt: skip
-    *others, late = asked
+    *earlier, late = questions
     assert late["question"] == "Pay back 23.40 EUR for R-1003?"
-    for one in others:
-        folder.inside("answer", one["id"], "send", check=0)
+    for question in earlier:
+        folder.inside("answer", question["id"], "send", check=0)
     folder.inside("answer", late["id"], "rewrite", "--value", '{"decision": "rewrite", "amount": 30.0}', check=0)
 
     folder.inside("resume", "refunds", "--quiet", check=1)
-    again = open_questions(folder)
-    assert {one["question"] for one in again} == {"Pay back 30.00 EUR for R-1003?"}
-    for one in again:
-        folder.inside("answer", one["id"], "send", check=0)
+    reopened = open_questions(folder)
+    assert {question["question"] for question in reopened} == {"Pay back 30.00 EUR for R-1003?"}
+    for question in reopened:
+        folder.inside("answer", question["id"], "send", check=0)
     matrix = folder.inside("resume", "refunds", "--quiet", "--format", "json", check=0).json
 
     assert matrix["cells"]["succeeded"] == 12
@@ -128,15 +130,15 @@ def test_refunds_wait_for_people_once_for_each_letter_and_end_as_they_say(folder
 
 
 def open_questions(folder: Project) -> list[Any]:
-    found = folder.inside("approvals", "refunds", "--format", "json", check=0).json["approvals"]
-    return sorted(found, key=lambda one: one["case"])
+    questions = folder.inside("approvals", "refunds", "--format", "json", check=0).json["approvals"]
+    return sorted(questions, key=lambda question: question["case"])
 
 
 def test_small_refunds_go_out_unseen_where_that_is_enough(folder: Project) -> None:
     matrix = swept(
         folder, "approval/sweep", "--combination", "review=above", "--combination", "assess=default", check=1
     )
-    assert {one["case"] for one in open_questions(folder)} == {"broken", "late"}
+    assert {question["case"] for question in open_questions(folder)} == {"broken", "late"}
     assert matrix["cells"]["succeeded"] == 4 * 2
     ended = {case: state.get("outcome") for (case, _), state in states(folder, "refunds").items()}
     assert ended["cracked"] == ended["little-late"] == "sent"
@@ -146,7 +148,7 @@ def test_small_refunds_go_out_unseen_where_that_is_enough(folder: Project) -> No
 def test_messages_that_are_typed_in_are_checked_by_their_own_type(folder: Project) -> None:
     start = ("start", "examples.langgraph.agent.graph:graph", "--quiet", "--set")
     refused = folder.inside(*start, "messages=[{role: nobody, content: Hello}]", check=2)
-    assert "key 'messages'" in refused.said
-    assert "'nobody'" in refused.said
+    assert "key 'messages'" in refused.output
+    assert "'nobody'" in refused.output
     done = folder.inside(*start, "messages=[{role: user, content: What does a blue mug cost?}]", check=0)
     assert done.json["answer"] == "It is 7.50."

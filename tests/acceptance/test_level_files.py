@@ -16,8 +16,8 @@ from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.operations.context import open_context
 from wtb.operations.control.forks import fork
-from wtb.operations.growth.added_rows import add_row
-from wtb.operations.growth.extending import extend, plan_extension
+from wtb.operations.running.added_rows import add_row
+from wtb.operations.running.extending import extend, plan_extension
 from wtb.store.read import queries
 
 SWEEP = """\
@@ -44,7 +44,7 @@ def ran(shop: Project) -> Project:
 
 
 @pytest.fixture
-def here(ran: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def in_project(ran: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The project as the working directory of this process, and its modules for the time of a test."""
     monkeypatch.chdir(ran.folder)
     monkeypatch.syspath_prepend(str(ran.folder))
@@ -101,11 +101,11 @@ def test_a_fork_names_a_file_as_a_sweep_file_does(ran: Project, all_cases: bool)
         assert name in rows_of(ran)
     else:
         assert forked["execution"]["combinations"][0]["answer"] == name
-        again = ran.inside("fork", forked["execution"]["id"], "--all-cases", "--format", "json", check=0).json
-        assert again["choices"]["answer"] == name  # of the fork, whose text the sweep has by now
+        rerun = ran.inside("fork", forked["execution"]["id"], "--all-cases", "--format", "json", check=0).json
+        assert rerun["choices"]["answer"] == name  # of the fork, whose text the sweep has by now
     (ran.folder / "prompts/cited.md").unlink()
-    shown = ran.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
-    assert {cell["state"]["answer"][:16] for cell in shown if cell["combination"]["answer"] == name} == {
+    cells = ran.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    assert {cell["state"]["answer"][:16] for cell in cells if cell["combination"]["answer"] == name} == {
         "Answer, and cite"
     }
 
@@ -113,7 +113,7 @@ def test_a_fork_names_a_file_as_a_sweep_file_does(ran: Project, all_cases: bool)
 def test_a_prompt_that_was_edited_is_another_level_than_the_one_of_its_name(ran: Project) -> None:
     edited = "answer.prompt=file://prompts/terse.md"
     same = ran.inside("extend", "sweep", "--vary", edited, "--quiet", check=0)
-    assert sentence("nothing new to add") in same.said
+    assert sentence("nothing new to add") in same.output
     ran.write({"prompts/terse.md": "Be very terse.\n"})
     ran.inside("extend", "sweep", "--vary", edited, "--quiet", check=0)
     names = {name.rpartition("prompt=")[2].partition(",")[0] for name in rows_of(ran)}
@@ -128,9 +128,9 @@ def test_a_file_of_equal_content_under_another_name_is_rejected(ran: Project) ->
 
 
 def test_a_level_of_a_file_starts_one_input(shop: Project) -> None:
-    chosen = ("--set", "question=why", "--variant", "answer.prompt=file://prompts/cited.md", "--format", "json", "-q")
-    shown = shop.inside("start", "bench:wf", *chosen, check=0).json
-    assert shown["state"]["answer"].startswith("Answer, and cite the documents. ")
+    options = ("--set", "question=why", "--variant", "answer.prompt=file://prompts/cited.md", "--format", "json", "-q")
+    document = shop.inside("start", "bench:wf", *options, check=0).json
+    assert document["state"]["answer"].startswith("Answer, and cite the documents. ")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_level_of_a_file_starts_one_input(shop: Project) -> None:
 )
 def test_a_file_that_cannot_be_read_is_one_error(ran: Project, arguments: tuple[str, ...]) -> None:
     cell, before = cell_of(ran)["execution"], rows_of(ran)
-    command = [cell if one == "EXECUTION" else one for one in arguments]
+    command = [cell if argument == "EXECUTION" else argument for argument in arguments]
     for path, problem in {
         "prompts/non.md": "no such file",
         "../x.md": "expected a path within the project",
@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_read_is_one_error(ran: Project, arguments: tuple[
     assert rows_of(ran) == before
 
 
-def test_handles_in_python_read_files_relative_to_the_working_directory(ran: Project, here: None) -> None:
+def test_handles_in_python_read_files_relative_to_the_working_directory(ran: Project, in_project: None) -> None:
     bench = wtb.open(f"sqlite:///{ran.file}")
     sweep = bench.sweep("sweep")
     levels = {"answer.prompt": ["file://prompts/cited.md"]}
@@ -178,8 +178,8 @@ def test_handles_in_python_read_files_relative_to_the_working_directory(ran: Pro
     forked = execution.fork("retrieve", variants=change, run=True)
     assert forked.state["answer"].startswith("Last. ")
     assert execution.fork_all_cases("retrieve", variants=change).choices["answer"].count("last.md#") == 1
-    begun = bench.start("bench:wf", {"question": "why"}, variants={"answer.prompt": "file://prompts/last.md"})
-    assert begun.wait().state["answer"].startswith("Last. ")
+    started = bench.start("bench:wf", {"question": "why"}, variants={"answer.prompt": "file://prompts/last.md"})
+    assert started.wait().state["answer"].startswith("Last. ")
     for read in (
         lambda bad: sweep.extend(vary={"answer.prompt": [bad]}),
         lambda bad: execution.fork("retrieve", variants={"answer.prompt": bad}),
@@ -202,7 +202,7 @@ def test_an_operation_reads_no_file_and_rejects_its_name_first(ran: Project) -> 
         lambda: fork(context, "none", variants={"answer.prompt": secret}),
         lambda: add_row(context, "none", variants={"answer.prompt": secret}),
     ):
-        with pytest.raises(InputError, match=sentence("no file is read here")) as raised:
+        with pytest.raises(InputError, match=sentence("which the server does not read")) as raised:
             call()
         assert len(raised.value.problems) == 1
         assert "root:" not in str(raised.value)
@@ -219,8 +219,8 @@ def test_a_link_within_the_project_is_read_once_as_what_it_leads_to(shop: Projec
     shop.inside("run", "sweep.yaml", "--quiet", check=0)
     current.unlink()
     current.symlink_to("cited.md")
-    shown = shop.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
-    linked = {cell["state"]["answer"][:9] for cell in shown if "current.md#" in cell["combination"]["answer"]}
+    cells = shop.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    linked = {cell["state"]["answer"][:9] for cell in cells if "current.md#" in cell["combination"]["answer"]}
     assert linked == {"Be terse."}
     ((spec,),) = shop.query("SELECT spec FROM sweeps")
     assert PROMPTS["prompts/terse.md"] in json.loads(spec)["texts"].values()

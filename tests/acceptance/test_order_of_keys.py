@@ -6,8 +6,6 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-import pytest
-
 from wtb.core.tree.checkpoints import in_order
 
 if TYPE_CHECKING:
@@ -69,13 +67,6 @@ NODES = ["retrieve", "ask"]
 STATE = ["question", "supported", "docs", "answer", "q"]
 
 
-@pytest.fixture
-def told(project: Project, sqlite_url: str, fresh_postgres_url: str) -> dict[str, list[str]]:
-    """What commands print of the same sweep, on each database."""
-    project.write({"ordered.py": FLOW, "sweep.yaml": SWEEP})
-    return {url.partition(":")[0]: outputs(project, url) for url in (sqlite_url, fresh_postgres_url)}
-
-
 def outputs(project: Project, url: str) -> list[str]:
     def wtb(*args: str) -> str:
         return project.inside(*args, "--db", url, check=0).stdout
@@ -101,7 +92,7 @@ def outputs(project: Project, url: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """A text without ids, times, and what else differs from run to run."""
+    """Return a text without ids, times, and other parts that differ from run to run."""
     text = re.sub(r"\b1[0-9a-hjkmnp-tv-z]{11,21}\b", "ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?|(?<![\d.])[0-9a-f]{16,64}\b", "TIME", text)
     text = re.sub(r'("[a-z0-9_]*(?:_s|p50|p95|at|lead|rate|ms)": ?)[-\d.e]+', r"\g<1>0", text)
@@ -111,14 +102,14 @@ def plain(text: str) -> str:
     return re.sub(r"[─ ]+", " ", text)
 
 
-def test_the_same_sweep_reads_alike_on_both_databases(told: dict[str, list[str]]) -> None:
-    sqlite, postgresql = told.values()
-    for here, there in zip(sqlite, postgresql, strict=True):
-        assert here.splitlines() == there.splitlines()
-
-
-def test_nodes_are_in_the_order_of_the_sweep_and_keys_in_that_of_the_state(told: dict[str, list[str]]) -> None:
-    for printed in told.values():
+def test_a_sweep_reads_alike_on_both_databases_nodes_in_its_order_and_keys_in_that_of_the_state(
+    project: Project, sqlite_url: str, fresh_postgres_url: str
+) -> None:
+    project.write({"ordered.py": FLOW, "sweep.yaml": SWEEP})
+    sqlite, postgresql = (outputs(project, url) for url in (sqlite_url, fresh_postgres_url))
+    for local_text, server_text in zip(sqlite, postgresql, strict=True):
+        assert local_text.splitlines() == server_text.splitlines()
+    for printed in (sqlite, postgresql):
         table, matrix = printed[0], json.loads(printed[1])
         assert [list(row["combination"]) for row in matrix["rows"]] == [NODES] * 4
         heading = next(line for line in table.splitlines() if "retrieve" in line and "ask" in line)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support.flows import until
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.tables.schema import approvals, checkpoints, executions
@@ -52,7 +52,7 @@ class Research:
     def sweep(self) -> str:
         return str(self.rows(executions)[0]["sweep_id"])
 
-    def kept(self) -> Counter[str]:
+    def count_checkpoints(self) -> Counter[str]:
         """Checkpoints inside nodes, by node."""
         return Counter(row["inside"]["node"] for row in self.rows(checkpoints) if row["inside"])
 
@@ -63,32 +63,31 @@ class Research:
 
     def kill(self, process: subprocess.Popen[str]) -> None:
         """Kill the program once each of its parallel nodes has kept two more checkpoints."""
-        before = self.kept()
-        until(lambda: all(self.kept()[node] >= before[node] + 2 for node in ("books", "letters", "archive")), "reading")
+        before = self.count_checkpoints()
+        until(
+            lambda: all(self.count_checkpoints()[node] >= before[node] + 2 for node in ("books", "letters", "archive")),
+            "reading",
+        )
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=30)
         assert process.returncode == -signal.SIGKILL
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def research(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Research]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'wtb.db'}"
-    else:
-        url = request.getfixturevalue("fresh_postgres_url")
-    made = Research(url, tmp_path)
-    yield made
-    for process in made.started:
+@pytest.fixture
+def research(database_url: str, tmp_path: Path) -> Iterator[Research]:
+    program = Research(database_url, tmp_path)
+    yield program
+    for process in program.started:
         if process.returncode is None:
             process.kill()
             process.communicate(timeout=30)
-    made.database.close()
+    program.database.close()
 
 
-def test_research_that_was_killed_twice_goes_on_and_reads_no_page_again_that_was_kept(research: Research) -> None:
-    asked = research.run("--pages", str(PAGES))
-    assert sentence("Continue with the output of step “{}”?", "plan") in asked
-    assert "What is known of tides?" in asked
+def test_research_that_was_killed_twice_continues_and_reads_no_page_again_that_was_kept(research: Research) -> None:
+    output = research.run("--pages", str(PAGES))
+    assert sentence("Continue with the output of step “{}”?", "plan") in output
+    assert "What is known of tides?" in output
 
     research.kill(research.start("--approve"))
     research.kill(research.start())
@@ -101,5 +100,5 @@ def test_research_that_was_killed_twice_goes_on_and_reads_no_page_again_that_was
     for source in ("books", "letters", "archive"):
         assert all(reads[f"read page {page} of {source}"] for page in range(PAGES))
         assert reads[f"read page 0 of {source}"] == 1
-        again = sum(reads[f"read page {page} of {source}"] - 1 for page in range(PAGES))
-        assert again < PAGES / 4, f"{again} pages of {source} were read again"
+        repeats = sum(reads[f"read page {page} of {source}"] - 1 for page in range(PAGES))
+        assert repeats < PAGES / 4, f"{repeats} pages of {source} were read again"

@@ -30,7 +30,7 @@ def library() -> Library:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder that the demo leaves after two cases, and what it prints.
+    """The folder of the demo after two cases, and its output.
 
     In one process at a time, as each builds the indexes and the latent space anew.
     """
@@ -60,12 +60,12 @@ def test_the_corpus_has_350_documents_and_symmetric_judgements() -> None:
 
 
 def test_37_queries_cover_the_143_relevant_pairs() -> None:
-    found = list(cases.queries())
-    pairs = {frozenset((case["id"], other)) for case in found for other in case["expected"]}
-    assert len({case["id"] for case in found}) == len(found) == 37
+    queries = list(cases.queries())
+    pairs = {frozenset((case["id"], other)) for case in queries for other in case["expected"]}
+    assert len({case["id"] for case in queries}) == len(queries) == 37
     assert len(pairs) == 143
-    assert all(case["id"] not in case["expected"] for case in found)
-    assert all(corpus.RELEVANT <= value <= 1 for case in found for value in case["expected"].values())
+    assert all(case["id"] not in case["expected"] for case in queries)
+    assert all(corpus.RELEVANT <= relevance <= 1 for case in queries for relevance in case["expected"].values())
 
 
 def test_a_missing_corpus_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +92,8 @@ def test_windows_overlap_and_end_with_the_text() -> None:
 
 
 def test_terms_are_singular_and_without_stop_words() -> None:
-    found = terms("The parties' senators said it: 2 attacks, 300 cries on a bus")
-    assert found == ["party", "senator", "attack", "300", "cry", "bus"]
+    words = terms("The parties' senators said it: 2 attacks, 300 cries on a bus")
+    assert words == ["party", "senator", "attack", "300", "cry", "bus"]
 
 
 def test_retrievers_give_the_textbook_figures() -> None:
@@ -124,48 +124,48 @@ def test_every_retriever_finds_a_document_by_its_own_words(library: Library, chu
     index = library.index(chunking)
     query = terms(library.corpus.documents["lee-13"])
     space, vectors = library.space(100), library.vectors(chunking, 100)
-    for found in (
+    for relevance in (
         retrievers.tfidf(index, query),
         retrievers.bm25(index, query, k1=1.2, b=0.75),
         retrievers.dirichlet(index, query, mu=300),
         retrievers.lsa(index, query, space, vectors),
     ):
-        assert found.shape == (len(index),)
-        assert index.owners[int(found.argmax())] == "lee-13"
+        assert relevance.shape == (len(index),)
+        assert index.owners[int(relevance.argmax())] == "lee-13"
 
 
 def test_threads_that_ask_at_once_share_one_index() -> None:
     library = open_library()
     ready = threading.Barrier(8)
-    found: list[Index] = []
+    indexes: list[Index] = []
 
     def ask() -> None:
         ready.wait(10)
-        found.append(library.index(("sentences", {})))
+        indexes.append(library.index(("sentences", {})))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(found) == 8
-    assert len({id(index) for index in found}) == 1
+    assert len(indexes) == 8
+    assert len({id(index) for index in indexes}) == 1
 
 
 def test_scores_follow_their_definitions() -> None:
     case = SimpleNamespace(expected={"a": 1.0, "b": 0.5})
 
-    def result(*ranking: str) -> Any:
+    def result_of(*ranking: str) -> Any:
         return SimpleNamespace(state={"ranking": list(ranking)})
 
-    assert scores.ndcg(case, result("a", "b", "x")) == 1
-    assert scores.ndcg(case, result("x", "b", "a")) == pytest.approx(
+    assert scores.ndcg(case, result_of("a", "b", "x")) == 1
+    assert scores.ndcg(case, result_of("x", "b", "a")) == pytest.approx(
         (0.5 / math.log2(3) + 1 / math.log2(4)) / (1 + 0.5 / math.log2(3))
     )
-    assert scores.ndcg(case, result("x")) == scores.recall(case, result("x")) == 0
-    assert scores.recall(case, result("x", "b")) == 0.5
+    assert scores.ndcg(case, result_of("x")) == scores.recall(case, result_of("x")) == 0
+    assert scores.recall(case, result_of("x", "b")) == 0.5
     eleventh = [*"cdefghijkl", "a"]
-    assert scores.ndcg(case, result(*eleventh)) == scores.recall(case, result(*eleventh)) == 0
+    assert scores.ndcg(case, result_of(*eleventh)) == scores.recall(case, result_of(*eleventh)) == 0
 
 
 def test_the_sweep_runs_every_combination_and_shares_prefixes(demo: tuple[Path, str]) -> None:

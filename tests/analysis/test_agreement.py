@@ -1,4 +1,4 @@
-"""Agreement of raters, and means of labels with judgements, against published values and what must always hold."""
+"""Agreement of raters, and means of labels with judgements, agree with published values and invariants."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
+from wtb.analysis.judge_agreement import Scale, cohens_kappa, krippendorffs_alpha
+from wtb.analysis.judge_rows import labelled_mean
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.raters.agreement import Scale, cohens_kappa, krippendorffs_alpha
-from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 
 NAN = math.nan
 
 
 def pairs(table: list[list[int]]) -> tuple[Floats, Floats]:
-    """Two raters whose levels were given together so often."""
+    """The ratings of two raters, from a table that counts each pair of levels."""
     drawn = [(i, j) for i, row in enumerate(table) for j, count in enumerate(row) for _ in range(count)]
     first, second = np.array(drawn, float).T
     return first, second
@@ -29,8 +29,8 @@ def test_kappa_is_that_of_published_tables() -> None:
 
 def test_the_interval_of_kappa_is_that_of_its_error_in_large_samples() -> None:
     table = [[88, 14, 18], [10, 40, 10], [2, 6, 12]]
-    found = cohens_kappa(*pairs(table))
-    half = (found.interval[1] - found.interval[0]) / 2
+    kappa = cohens_kappa(*pairs(table))
+    half = (kappa.interval[1] - kappa.interval[0]) / 2
     assert half / 1.972 == pytest.approx(large_sample_error(np.array(table)), rel=0.02)
 
 
@@ -39,9 +39,9 @@ def test_intervals_of_agreement_stay_within_what_can_be(scale: Scale) -> None:
     rng = np.random.default_rng(7)
     for _ in range(50):
         ratings = rng.integers(0, 4, (2, 4)).astype(float)
-        for found in (cohens_kappa(*ratings, scale), krippendorffs_alpha(ratings, scale)):
-            low, high = found.interval
-            assert math.isnan(low) or -1 <= low < found.value < high <= 1
+        for agreement in (cohens_kappa(*ratings, scale), krippendorffs_alpha(ratings, scale)):
+            low, high = agreement.interval
+            assert math.isnan(low) or -1 <= low < agreement.value < high <= 1
 
 
 def large_sample_error(table: Floats) -> float:
@@ -56,8 +56,8 @@ def large_sample_error(table: Floats) -> float:
     return math.sqrt((on + off - rest) / (table.sum() * (1 - by_chance) ** 4))
 
 
-@pytest.mark.parametrize(("scale", "value"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
-def test_alpha_is_that_of_the_example_by_krippendorff(scale: Scale, value: float) -> None:
+@pytest.mark.parametrize(("scale", "expected_alpha"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
+def test_alpha_is_that_of_the_example_by_krippendorff(scale: Scale, expected_alpha: float) -> None:
     ratings = np.array(
         [
             [1, 2, 3, 3, 2, 1, 4, 1, 2, NAN, NAN, NAN],
@@ -66,21 +66,21 @@ def test_alpha_is_that_of_the_example_by_krippendorff(scale: Scale, value: float
             [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NAN],
         ]
     )
-    found = krippendorffs_alpha(ratings, scale)
-    assert found.value == pytest.approx(value, abs=5e-4)
-    assert found.units == 11, "one unit has a single rating"
-    assert math.isnan(found.interval[0])
-    assert found.because == "7 ratings of a rater are not the most common one: there is no interval below 15"
+    alpha = krippendorffs_alpha(ratings, scale)
+    assert alpha.value == pytest.approx(expected_alpha, abs=5e-4)
+    assert alpha.units == 11, "one unit has a single rating"
+    assert math.isnan(alpha.interval[0])
+    assert alpha.because == "7 ratings of a rater are not the most common one: there is no interval below 15"
 
 
 @pytest.mark.parametrize("rare", [14, 15])
 def test_agreement_has_an_interval_from_15_ratings_on_that_are_not_the_most_common_one(rare: int) -> None:
     first = np.where(np.arange(300) < rare, 1.0, 0.0)
     second = np.where((np.arange(300) >= 3) & (np.arange(300) < rare + 3), 1.0, 0.0)
-    for found in (cohens_kappa(first, second), krippendorffs_alpha(np.stack([first, second]))):
-        assert found.rarer == rare
-        assert math.isnan(found.interval[0]) == (rare < 15)
-        assert (found.because is None) == (rare >= 15)
+    for agreement in (cohens_kappa(first, second), krippendorffs_alpha(np.stack([first, second]))):
+        assert agreement.rarer == rare
+        assert math.isnan(agreement.interval[0]) == (rare < 15)
+        assert (agreement.because is None) == (rare >= 15)
 
 
 def test_weights_of_kappa_count_how_far_apart_two_levels_are() -> None:
@@ -115,8 +115,8 @@ def drawn(accuracy: float, cases: int = 2_000, labels: int = 200) -> tuple[Float
     rng = np.random.default_rng(4)
     truth = (rng.random(cases) < 0.4).astype(float)
     judge = np.where(rng.random(cases) < accuracy, truth, 1 - truth)
-    known = np.where(np.arange(cases) < labels, truth, NAN)
-    return known, judge
+    ratings = np.where(np.arange(cases) < labels, truth, NAN)
+    return ratings, judge
 
 
 def width(interval: tuple[float, float]) -> float:
@@ -128,7 +128,7 @@ def test_a_good_judge_makes_intervals_shorter_and_a_bad_one_leaves_them_as_they_
     alone = labelled_mean(labels, np.full(len(labels), NAN))
     assert (alone.weight, alone.mean) == (0.0, np.nanmean(labels))
     assert width(labelled_mean(labels, judge).interval) < 0.6 * width(alone.interval)
-    # Half of what a judge says is true where it guesses.
+    # If a judge guesses, half of its scores are true.
     labels, guess = drawn(0.5)
     assert width(labelled_mean(labels, guess).interval) == pytest.approx(width(alone.interval), rel=0.05)
 
@@ -143,8 +143,8 @@ def test_a_judge_that_is_wrong_everywhere_is_corrected_by_the_labels() -> None:
 
 def test_labels_of_all_cases_need_no_judge() -> None:
     truth = drawn(0.9)[0][:200]
-    found = labelled_mean(truth, 1 - truth)
-    assert (found.weight, found.judged, found.mean) == (0.0, 0, truth.mean())
+    estimate = labelled_mean(truth, 1 - truth)
+    assert (estimate.weight, estimate.judged, estimate.mean) == (0.0, 0, truth.mean())
 
 
 def test_without_labels_or_variation_nothing_is_claimed() -> None:

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from wtb.analysis.effects.attribution import attribute, pairwise
+from wtb.analysis.matrix.attribution import attribute, pairwise
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 
 Make = Callable[..., Any]
 CASES = [{"id": str(x), "input": {"x": x}} for x in range(8)]
@@ -23,33 +23,33 @@ class State(TypedDict, total=False):
 
 
 def workflow() -> Workflow:
-    """a adds most, b little; c=broken fails for the last case."""
-    made = Workflow("sums", state=State)
+    """Variants of `a` add most, those of `b` little; `c=broken` fails for the last case."""
+    wf = Workflow("sums", state=State)
 
-    @made.node
+    @wf.node
     def first(state: State, *, k: int = 0) -> State:
         if k == 9 and state["x"] == 7:
             raise ValueError("not this one")
         return {"a": k}
 
-    @made.node
+    @wf.node
     def second(state: State, *, k: int = 0) -> State:
         return {"b": k}
 
     first.variant("more", k=5)
     first.variant("broken", k=9)
     second.variant("more", k=1)
-    made.entry(first)
-    made.edge(first, second)
-    made.edge(second, END)
-    return made
+    wf.entry(first)
+    wf.edge(first, second)
+    wf.edge(second, END)
+    return wf
 
 
 def score(case: Any, result: Any) -> dict[str, Any]:
     state = result.state
     noise = (state["x"] * 7 + state["a"] * 3 + state["b"]) % 5 / 100
-    found = {"sum": state["a"] + state["b"] + state["x"] / 2 + noise, "same": 1.0}
-    return found | ({"seldom": 1.0} if state["x"] == 0 and state["a"] == 5 else {})
+    figures = {"sum": state["a"] + state["b"] + state["x"] / 2 + noise, "same": 1.0}
+    return figures | ({"seldom": 1.0} if state["x"] == 0 and state["a"] == 5 else {})
 
 
 def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
@@ -66,17 +66,17 @@ def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
     assert matrix["choice"]["left_out"] == 2
     assert names.index({"first": "broken", "second": "more"}) not in matrix["front"]["score.sum"]
 
-    found = attribute(Scores(bench.database, bench.row), "score.sum")
-    assert (found["cases"], found["missing"]) == (8, 2)
-    assert [one["node"] for one in found["nodes"]] == ["first", "second"]
-    assert found["sentences"][0] == "first explains 98% of the spread by score.sum, second 2%."
+    document = attribute(Scores(bench.database, bench.row), "score.sum")
+    assert (document["cases"], document["missing"]) == (8, 2)
+    assert [node["node"] for node in document["nodes"]] == ["first", "second"]
+    assert document["sentences"][0] == "first explains 98% of the spread by score.sum, second 2%."
 
     pairs = pairwise(Scores(bench.database, bench.row), "score.sum", limit=3)
     means = [matrix["rows"][number]["metrics"]["score.sum"]["mean"] for number in pairs["rows"]]
     baseline = names.index(matrix["baseline"])
     assert means == sorted(means, reverse=True)
     assert pairs["rows"][-1] == baseline
-    assert [(one["a"], one["b"]) for one in pairs["pairs"]] == list(itertools.combinations(pairs["rows"], 2))
+    assert [(pair["a"], pair["b"]) for pair in pairs["pairs"]] == list(itertools.combinations(pairs["rows"], 2))
     assert pairs["pairs"][-1]["delta"] == matrix["rows"][pairs["rows"][-2]]["metrics"]["score.sum"]["delta"]
 
     for metric, reason in (

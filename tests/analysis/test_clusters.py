@@ -1,4 +1,4 @@
-"""Cases of one source are not independent: tests and intervals rest on clusters; few of these are said to be few."""
+"""Cases of one source are not independent: tests and intervals count clusters, and few clusters cause a warning."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.support import prose
 from tests.support.bench import make_bench
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.comparison.pairing import match
-from wtb.analysis.effects.attribution import attribute, pairwise
+from wtb.analysis.matrix.attribution import attribute, pairwise
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, compare
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.tables import sweeps as tables
@@ -26,16 +26,16 @@ State = dict[str, Any]
 
 
 def workflow() -> Workflow:
-    made = Workflow("clustered")
+    wf = Workflow("clustered")
 
-    @made.node
+    @wf.node
     def step(state: State, *, gain: float = 0.0) -> State:
         return {"y": state["x"] + gain * state["favoured"]}
 
     step.variant("other", gain=1.0)
-    made.entry(step)
-    made.edge(step, END)
-    return made
+    wf.entry(step)
+    wf.edge(step, END)
+    return wf
 
 
 def y(case: Any, result: Any) -> float:
@@ -54,26 +54,28 @@ def cases(clusters: int, *, prefix: str = "doc") -> list[State]:
     ]
 
 
-def ran(database: Database, folder: Path, given: list[State], **spec: Any) -> Any:
-    bench = make_bench(database, folder, workflow(), given, {"step": "all"}, evaluators={"y": y}, baseline={}, **spec)
+def ran(database: Database, folder: Path, case_list: list[State], **spec: Any) -> Any:
+    bench = make_bench(
+        database, folder, workflow(), case_list, {"step": "all"}, evaluators={"y": y}, baseline={}, **spec
+    )
     bench.run()
     return bench.row
 
 
 def test_clusters_count_in_place_of_their_cases(database: Database, tmp_path: Path) -> None:
-    alone = [{key: value for key, value in case.items() if key != "cluster"} for case in cases(6)]
+    alone = [{key: field for key, field in case.items() if key != "cluster"} for case in cases(6)]
     matrix, of_cases = (
-        build(database, ran(database, tmp_path / str(number), given, equal_inputs="independent"))
-        for number, given in enumerate((cases(6), alone))
+        build(database, ran(database, tmp_path / str(number), case_list, equal_inputs="independent"))
+        for number, case_list in enumerate((cases(6), alone))
     )
     assert (matrix["clusters"], of_cases["clusters"]) == (6, None)
-    found, other = (document["rows"][1]["metrics"]["y"] for document in (matrix, of_cases))
-    assert (found["delta"], found["n_pairs"]) == (other["delta"], 30)
-    assert found["p"] == pytest.approx(2 * 1 / 2**4)  # four of the six clusters differ, all in one direction
+    by_cluster, other = (document["rows"][1]["metrics"]["y"] for document in (matrix, of_cases))
+    assert (by_cluster["delta"], by_cluster["n_pairs"]) == (other["delta"], 30)
+    assert by_cluster["p"] == pytest.approx(2 * 1 / 2**4)  # four of the six clusters differ, all in one direction
     assert other["p"] < 0.001
-    assert found["delta_ci"][0] < other["delta_ci"][0]
-    said = "the cases come from 6 clusters, on which intervals and tests rest: fewer than 15 are few"
-    assert said in matrix["warnings"]
+    assert by_cluster["delta_ci"][0] < other["delta_ci"][0]
+    warning = "the cases come from 6 clusters, on which intervals and tests rest: fewer than 15 are few"
+    assert warning in matrix["warnings"]
     assert matrix["best"]["y"]["clear"] is False
     assert of_cases["best"]["y"]["clear"] is True
 
@@ -86,18 +88,16 @@ def test_fewer_than_six_clusters_are_not_tested(database: Database, tmp_path: Pa
         prose.sentence("the cases come from {} clusters: too few for any test; expected {} or more", 5, 6)
         in matrix["warnings"]
     )
-    assert matrix["best"]["y"]["because"] == prose.sentence(
-        "{} clusters are too few to tell; expected {} or more", 5, 6
-    )
+    assert matrix["best"]["y"]["because"] == prose.sentence("{} clusters are too few; expected {} or more", 5, 6)
     assert pairwise(Scores(database, sweep), "y")["pairs"][0]["p"] is None
     assert attribute(Scores(database, sweep), "y")["nodes"][0]["p_adjusted"] > 0.05
 
 
 def test_sweeps_are_compared_by_clusters_and_refused_where_these_differ(database: Database, tmp_path: Path) -> None:
-    plain = [{key: value for key, value in case.items() if key != "cluster"} for case in cases(6)]
+    plain = [{key: field for key, field in case.items() if key != "cluster"} for case in cases(6)]
     first, second, third = (
-        ran(database, tmp_path / str(number), given)
-        for number, given in enumerate((cases(6), plain, cases(6, prefix="page")))
+        ran(database, tmp_path / str(number), case_list)
+        for number, case_list in enumerate((cases(6), plain, cases(6, prefix="page")))
     )
     assert compare_sweeps(database, first, second)["verdict"] == "same"
     with pytest.raises(InputError, match=r"case 'c0' is in cluster 'doc 0' in sweep \w+ and in cluster 'page 0' in"):
@@ -141,10 +141,10 @@ def test_repeats_are_no_equal_inputs(database: Database, tmp_path: Path) -> None
 
 
 def test_equal_inputs_count_as_one_against_a_baseline_that_does_not_know_it(database: Database, tmp_path: Path) -> None:
-    """As of an earlier version; or it has other cases, so that other cases have equal inputs in it."""
+    """The baseline is of an earlier version, or has other cases, so that other cases have equal inputs in it."""
     before, after, fewer, independent = (
-        ran(database, tmp_path / str(number), given, **spec)
-        for number, (given, spec) in enumerate(
+        ran(database, tmp_path / str(number), case_list, **spec)
+        for number, (case_list, spec) in enumerate(
             (
                 (equal(8, 5), {}),
                 (equal(8, 5), {}),
@@ -177,6 +177,6 @@ def test_clusters_that_cases_name_win_over_equal_inputs(database: Database, tmp_
 
 
 def test_where_a_case_and_all_that_go_with_it_are_left_out_nothing_is_told() -> None:
-    """As of a row that was added because of a case, if all cases are in the cluster of that one."""
-    found = compare(np.zeros((2, 0)), Design(baseline=0, units=np.zeros(0, dtype=np.int64)))
-    assert [(row.mean, row.delta, row.p) for row in found.rows] == [(None, None, None)] * 2
+    """This happens to a row that was added because of a case, if all cases are in the cluster of that case."""
+    comparison = compare(np.zeros((2, 0)), Design(baseline=0, units=np.zeros(0, dtype=np.int64)))
+    assert [(row.mean, row.delta, row.p) for row in comparison.rows] == [(None, None, None)] * 2

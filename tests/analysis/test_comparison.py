@@ -1,4 +1,4 @@
-"""Two sweeps are compared cell by cell, whatever they have in common; baselines are kept until they are let go of."""
+"""Sweeps are compared cell by cell, even if they have little in common; baselines are kept until they are removed."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from wtb.analysis.comparison.changes import setting_changes
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.gates import all_hold
 from wtb.analysis.kept_matrix import judged
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
-from wtb.config.keeping.retention_policy import Policy
+from wtb.authoring.workflow_facts import END
+from wtb.config.retention_policy import Policy
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.housekeeping.garbage_collection import apply_policy
+from wtb.operations.garbage_collection import apply_policy
+from wtb.store.access import sessions
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion
-from wtb.store.limits import sessions
 from wtb.store.read import baselines
 from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
-Given = dict[str, Any]
+Fields = dict[str, Any]
 
 
-def workflow(add: Callable[[Given, int], Any]) -> Workflow:
-    """read, then add, which has a variant with k = 1; what `add` raises fails the cell."""
+def workflow(add: Callable[[Fields, int], Any]) -> Workflow:
+    """A workflow of `read` and `add`, which has a variant with `k=1`; an error in `add` fails the cell."""
     wf = Workflow("sums")
 
     @wf.node
-    def read(state: Given) -> Given:
+    def read(state: Fields) -> Fields:
         return {"read": state["x"]}
 
-    def added(state: Given, *, k: int = 0) -> Given:
+    def added(state: Fields, *, k: int = 0) -> Fields:
         return {"y": add(state, k)}
 
     node = wf.node(added, name="add")
@@ -51,7 +51,7 @@ def workflow(add: Callable[[Given, int], Any]) -> Workflow:
     return wf
 
 
-def plain(state: Given, k: int) -> int:
+def plain(state: Fields, k: int) -> int:
     return int(state["x"]) + k
 
 
@@ -59,7 +59,7 @@ def y(case: Any, result: Any) -> float:
     return float(result.state["y"])
 
 
-def cases(count: int, **same: Any) -> list[Given]:
+def cases(count: int, **same: Any) -> list[Fields]:
     return [{"id": f"c{n}", "input": {"x": n}, **same} for n in range(count)]
 
 
@@ -68,12 +68,12 @@ MANY = {"add": ["default", "v1", *({"name": f"v{k}", "of": "v1", "k": k} for k i
 
 
 def runs(database: Database, folder: Path) -> Make:
-    """Runs a sweep of `workflow(add)` over so many cases, and gives its row."""
+    """Return a function that runs a sweep of `workflow(add)` over a number of cases and returns its row."""
 
-    def run(add: Callable[[Given, int], Any] = plain, count: int | list[Given] = 6, **spec: Any) -> Any:
-        given = cases(count) if isinstance(count, int) else count
+    def run(add: Callable[[Fields, int], Any] = plain, count: int | list[Fields] = 6, **spec: Any) -> Any:
+        case_list = cases(count) if isinstance(count, int) else count
         vary, evaluators = spec.pop("vary", ALL), spec.pop("evaluators", {"y": y})
-        bench = make_bench(database, folder, workflow(add), given, vary, evaluators=evaluators, **spec)
+        bench = make_bench(database, folder, workflow(add), case_list, vary, evaluators=evaluators, **spec)
         bench.run()
         return bench.row
 
@@ -81,9 +81,9 @@ def runs(database: Database, folder: Path) -> Make:
 
 
 def comparing(database: Database, sweep: Make) -> Make:
-    """Gives the comparison of a sweep that ran as it should with another one."""
+    """Return a function that compares a sweep with one that ran without changes."""
 
-    def compare(*args: Any, before: Given | None = None, margin: Given | None = None, **spec: Any) -> Any:
+    def compare(*args: Any, before: Fields | None = None, margin: Fields | None = None, **spec: Any) -> Any:
         first = sweep(**(before or {}))
         return compare_sweeps(database, first, sweep(*args, **spec), margin)
 
@@ -98,47 +98,50 @@ def sweep(database: Database, tmp_path: Path) -> Make:
 
 @pytest.fixture
 def compared(tmp_path: Path) -> Iterator[Make]:
-    """Compare sweeps in memory, where the database is not the point."""
+    """Compare sweeps in memory, for tests that do not depend on the database."""
     memory = in_memory()
     yield comparing(memory, runs(memory, tmp_path / "files"))
     memory.close()
 
 
 def test_nothing_is_said_of_sweeps_that_came_to_the_same(compared: Make) -> None:
-    found = compared(repeats=2)
-    assert (found["verdict"], found["because"], found["cells"]) == ("same", [], [])
-    assert found["compared"] == {"combinations": 2, "cases": 6, "cells": 12, "of": {"before": 12, "after": 12}}
-    assert found["changed"]["settings"] == [{"key": "repeats", "before": 1, "after": 2}]
-    assert [row["verdict"] for row in found["rows"]] == ["same", "same"]
+    document = compared(repeats=2)
+    assert (document["verdict"], document["because"], document["cells"]) == ("same", [], [])
+    assert document["compared"] == {"combinations": 2, "cases": 6, "cells": 12, "of": {"before": 12, "after": 12}}
+    assert document["changed"]["settings"] == [{"key": "repeats", "before": 1, "after": 2}]
+    assert [row["verdict"] for row in document["rows"]] == ["same", "same"]
 
 
 def test_a_fall_is_told_by_combination_and_cell_with_the_node_that_made_it(database: Database, sweep: Make) -> None:
     compared = comparing(database, sweep)
-    found = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] > 0), count=9, before={"count": 9})
-    assert found["verdict"] == "worse"
-    assert [(row["combination"], row["verdict"]) for row in found["rows"]] == [
+    document = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] > 0), count=9, before={"count": 9})
+    assert document["verdict"] == "worse"
+    assert [(row["combination"], row["verdict"]) for row in document["rows"]] == [
         ({"add": "default"}, "same"),
         ({"add": "v1"}, "worse"),
     ]
-    assert len(found["cells"]) == 8
-    cell = found["cells"][2]
+    assert len(document["cells"]) == 8
+    cell = document["cells"][2]
     assert (cell["case"], cell["metric"], cell["before"], cell["after"], cell["delta"]) == ("c3", "y", 4.0, 2.0, -2.0)
     assert (cell["what"], cell["diverged"]) == ("worse", "add")
-    assert {(one["node"], one["variant"]) for one in found["changed"]["code"]} == {("add", "default"), ("add", "v1")}
-    alone, together = found["because"]
+    assert {(change["node"], change["variant"]) for change in document["changed"]["code"]} == {
+        ("add", "default"),
+        ("add", "v1"),
+    }
+    alone, together = document["because"]
     assert alone == "y of add=v1 fell by 1.778, from 5 to 3.222 (p = 0.008)"
     assert together.startswith("y fell by 0.8889 (95% lower bound -1.096")
     assert together.endswith(", p = 0.008) over all 2 combinations, which share the changed node add")
-    (pool,) = found["pools"]
+    (pool,) = document["pools"]
     assert (pool["nodes"], pool["variant"], len(pool["combinations"]), pool["verdict"]) == (["add"], None, 2, "worse")
 
 
 def test_a_fall_that_could_be_chance_is_unclear_and_it_is_said_what_so_many_cases_can_show(compared: Make) -> None:
-    found = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] == 3), margin={"y": 0.5})
-    assert found["verdict"] == "unclear"
-    assert found["rows"][1]["metrics"]["y"]["because"] == sentence("only {}, too few for any test", "1 case differs")
-    (said,) = found["because"]
-    assert said == (
+    document = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] == 3), margin={"y": 0.5})
+    assert document["verdict"] == "unclear"
+    assert document["rows"][1]["metrics"]["y"]["because"] == sentence("only {}, too few for any test", "1 case differs")
+    (reason,) = document["because"]
+    assert reason == (
         sentence("{} differs in {} by what could be chance", "y", "1 combination")
         + sentence(": {} can show that it lost less than {}", "6 cases", "0.9782")
         + sentence("; its margin of {} takes about {}, so {} more", "0.5", 18, 12)
@@ -149,60 +152,62 @@ def test_a_fall_shows_over_the_combinations_that_share_what_was_changed(compared
     def wf(noise: float) -> Any:
         return lambda state, k: state["x"] + k - noise * (1 + (state["x"] + 3 * k) % 4)
 
-    found = compared(wf(0.3), before={"add": wf(0.0)}, count=6, vary=MANY)
-    told = [row["metrics"]["y"]["verdict"] for row in found["rows"]]
-    assert found["pools"][0]["metrics"]["y"]["p_worse"] <= min(row["metrics"]["y"]["p_worse"] for row in found["rows"])
-    assert (found["verdict"], set(told)) == ("worse", {"worse"})
+    document = compared(wf(0.3), before={"add": wf(0.0)}, count=6, vary=MANY)
+    verdicts = [row["metrics"]["y"]["verdict"] for row in document["rows"]]
+    assert document["pools"][0]["metrics"]["y"]["p_worse"] <= min(
+        row["metrics"]["y"]["p_worse"] for row in document["rows"]
+    )
+    assert (document["verdict"], set(verdicts)) == ("worse", {"worse"})
 
 
 def test_a_metric_that_does_not_decide_moves_no_verdict_unless_it_has_a_margin(compared: Make) -> None:
     both = {"z": evaluator(name="z")(lambda case, result: 1), "y": y}
-    found = compared(lambda state, k: 0, evaluators=both, before={"evaluators": both, "count": 9}, count=9)
-    assert (found["primary"], found["verdict"]) == ("z", "same")
-    assert found["because"][0].startswith("exploratory: y fell in 2 of 2 combinations, most in add=v1: by ")
-    found = compared(
+    document = compared(lambda state, k: 0, evaluators=both, before={"evaluators": both, "count": 9}, count=9)
+    assert (document["primary"], document["verdict"]) == ("z", "same")
+    assert document["because"][0].startswith("exploratory: y fell in 2 of 2 combinations, most in add=v1: by ")
+    document = compared(
         lambda state, k: 0, evaluators=both, before={"evaluators": both, "count": 9}, count=9, margin={"y": 1}
     )
-    assert found["verdict"] == "worse"
-    assert [one["decides"] for one in found["rows"][0]["metrics"].values()] == [True, True]
+    assert document["verdict"] == "worse"
+    assert [figures["decides"] for figures in document["rows"][0]["metrics"].values()] == [True, True]
 
 
 def test_a_loss_below_its_margin_is_not_worse(compared: Make) -> None:
-    def lower(state: Given, k: int) -> float:
+    def lower(state: Fields, k: int) -> float:
         return float(plain(state, k)) - 0.5
 
-    found = compared(lower, margin={"y": 0.51})
-    assert (found["verdict"], found["margin"]) == ("not worse", {"given": {"y": 0.51}, "of_later": {}})
-    assert found["because"] == ["y is not worse in 2 combinations: it lost less than its margin of 0.51 (5% error)"]
-    found = compared(lower, margin={"y": 0.5, "z": 1}, count=9, before={"count": 9})
-    assert found["verdict"] == "worse"
-    assert found["because"][-1] == sentence("a margin is given for {}, by which not both sweeps are scored", "z")
+    document = compared(lower, margin={"y": 0.51})
+    assert (document["verdict"], document["margin"]) == ("not worse", {"given": {"y": 0.51}, "of_later": {}})
+    assert document["because"] == ["y is not worse in 2 combinations: it lost less than its margin of 0.51 (5% error)"]
+    document = compared(lower, margin={"y": 0.5, "z": 1}, count=9, before={"count": 9})
+    assert document["verdict"] == "worse"
+    assert document["because"][-1] == sentence("a margin is given for {}, by which not both sweeps are scored", "z")
 
 
 def test_cells_that_fail_now_come_first_and_those_that_are_fixed_come_last(database: Database, sweep: Make) -> None:
     compared = comparing(database, sweep)
 
-    def fails(at: int) -> Callable[[Given, int], int]:
-        def add(state: Given, k: int) -> int:
+    def fails(at: int) -> Callable[[Fields, int], int]:
+        def add(state: Fields, k: int) -> int:
             if state["x"] == at:
                 raise ValueError("no")
             return plain(state, k)
 
         return add
 
-    found = compared(fails(2), before={"add": fails(4)})
-    assert found["verdict"] == "unclear"
-    assert found["because"] == [
+    document = compared(fails(2), before={"add": fails(4)})
+    assert document["verdict"] == "unclear"
+    assert document["because"] == [
         "2 cells that succeeded fail now (could be chance)",
         sentence("{} that failed {} now", "2 cells", "succeed"),
     ]
-    assert [(cell["case"], cell["what"], cell["before"], cell["after"]) for cell in found["cells"]] == [
+    assert [(cell["case"], cell["what"], cell["before"], cell["after"]) for cell in document["cells"]] == [
         ("c2", "failed", "succeeded", "failed"),
         ("c2", "failed", "succeeded", "failed"),
         ("c4", "fixed", "failed", "succeeded"),
         ("c4", "fixed", "failed", "succeeded"),
     ]
-    assert {cell["diverged"] for cell in found["cells"]} == {"add"}
+    assert {cell["diverged"] for cell in document["cells"]} == {"add"}
     assert compared(before={"add": fails(4)})["verdict"] == "unclear"
     assert compared(before={"add": fails(4)})["because"] == [sentence("{} that failed {} now", "2 cells", "succeed")]
     unchanged = compared(fails(4), before={"add": fails(4)})
@@ -210,12 +215,12 @@ def test_cells_that_fail_now_come_first_and_those_that_are_fixed_come_last(datab
 
 
 def test_cases_that_were_changed_or_are_in_one_sweep_only_are_left_out(compared: Make) -> None:
-    given = [{"id": "c0", "input": {"x": 70}}, {"id": "c1", "input": {"x": 1}, "expected": 1}, *cases(4)[2:]]
-    found = compared(count=[*given, {"id": "new", "input": {"x": 1}}])
+    case_list = [{"id": "c0", "input": {"x": 70}}, {"id": "c1", "input": {"x": 1}, "expected": 1}, *cases(4)[2:]]
+    document = compared(count=[*case_list, {"id": "new", "input": {"x": 1}}])
     kinds = {"added": ["new"], "removed": ["c4", "c5"], "changed": ["c0", "c1"]}
-    assert found["changed"]["cases"] == {"common": 4, **kinds}
-    assert (found["verdict"], found["compared"]["cases"], found["cells"]) == ("same", 2, [])
-    assert (found["because"][0], len(found["because"])) == (
+    assert document["changed"]["cases"] == {"common": 4, **kinds}
+    assert (document["verdict"], document["compared"]["cases"], document["cells"]) == ("same", 2, [])
+    assert (document["because"][0], len(document["because"])) == (
         sentence("{} of {} are compared with nothing", 6, "10 cells"),
         4,
     )
@@ -224,33 +229,33 @@ def test_cases_that_were_changed_or_are_in_one_sweep_only_are_left_out(compared:
 def test_what_cannot_be_told_is_said(compared: Make) -> None:
     other = [{"id": "z", "input": {"x": 1}}]
     assert compared(count=other)["because"][0] == sentence("the two sweeps have no case in common")
-    found = compared(vary={"add": ["v1"]}, before={"vary": {"add": ["default"]}})
-    assert (found["verdict"], found["because"][0]) == (
+    document = compared(vary={"add": ["v1"]}, before={"vary": {"add": ["default"]}})
+    assert (document["verdict"], document["because"][0]) == (
         "cannot tell",
         sentence("the two sweeps have no combination in common"),
     )
-    found = compared(evaluators={"z": evaluator(name="z")(lambda case, result: 1)})
-    assert (found["verdict"], found["because"][0]) == (
+    document = compared(evaluators={"z": evaluator(name="z")(lambda case, result: 1)})
+    assert (document["verdict"], document["because"][0]) == (
         "cannot tell",
         sentence("the two sweeps have no metric in common"),
     )
 
-    def never(state: Given, k: int) -> int:
+    def never(state: Fields, k: int) -> int:
         raise ValueError("no")
 
-    found = compared(never, before={"add": never})
-    assert (found["verdict"], found["because"]) == (
+    document = compared(never, before={"add": never})
+    assert (document["verdict"], document["because"]) == (
         "cannot tell",
         [sentence("in {} no cell succeeded in both sweeps", "2 combinations")],
     )
 
 
 def test_one_case_and_constant_scores_are_compared_as_far_as_they_go(compared: Make) -> None:
-    found = compared(lambda state, k: 0, before={"add": lambda state, k: 0, "count": 1}, count=1)
-    assert (found["verdict"], found["rows"][0]["metrics"]["y"]["delta_ci"]) == ("same", None)
-    found = compared(lambda state, k: -1, before={"add": lambda state, k: 0, "count": 1}, count=1)
-    assert (found["verdict"], found["rows"][0]["metrics"]["y"]["p_worse"]) == ("unclear", None)
-    assert found["because"] == [
+    document = compared(lambda state, k: 0, before={"add": lambda state, k: 0, "count": 1}, count=1)
+    assert (document["verdict"], document["rows"][0]["metrics"]["y"]["delta_ci"]) == ("same", None)
+    document = compared(lambda state, k: -1, before={"add": lambda state, k: 0, "count": 1}, count=1)
+    assert (document["verdict"], document["rows"][0]["metrics"]["y"]["p_worse"]) == ("unclear", None)
+    assert document["because"] == [
         sentence("{} differs in {} by what could be chance", "y", "2 combinations")
         + sentence(": {} can show no more", "1 case")
     ]
@@ -265,41 +270,41 @@ def test_a_score_that_fails_now_counts_as_a_failing_cell_and_one_of_some_combina
             raise ValueError("no threes")
         return y(case, result)
 
-    found = compared(evaluators={"y": picky}, count=11, before={"count": 11})
-    assert (found["verdict"], found["because"]) == (
+    document = compared(evaluators={"y": picky}, count=11, before={"count": 11})
+    assert (document["verdict"], document["because"]) == (
         "worse",
         [sentence("{} failed that {} there before ({})", "17 scores", "were", "p = 0.006")],
     )
-    assert {(cell["what"], cell["metric"], cell["after"]) for cell in found["cells"]} == {("failed", "y", None)}
+    assert {(cell["what"], cell["metric"], cell["after"]) for cell in document["cells"]} == {("failed", "y", None)}
 
     @evaluator(name="y")
     def odd(case: Any, result: Any) -> dict[str, float]:
         return {"all": y(case, result), **({"odd": 1.0} if result.state["y"] - result.state["x"] else {})}
 
-    found = compared(evaluators={"y": odd}, before={"evaluators": {"y": odd}})
-    assert found["verdict"] == "same"
-    assert found["rows"][0]["metrics"]["y.odd"]["verdict"] == "cannot tell"
+    document = compared(evaluators={"y": odd}, before={"evaluators": {"y": odd}})
+    assert document["verdict"] == "same"
+    assert document["rows"][0]["metrics"]["y.odd"]["verdict"] == "cannot tell"
 
 
 def test_repeats_are_taken_together(compared: Make) -> None:
-    found = compared(lambda state, k: plain(state, k) - 1, repeats=3)
-    assert found["rows"][0]["metrics"]["y"]["n_pairs"] == 6
-    assert found["rows"][0]["metrics"]["y"]["delta"] == -1.0
-    assert len(found["cells"]) == 12
+    document = compared(lambda state, k: plain(state, k) - 1, repeats=3)
+    assert document["rows"][0]["metrics"]["y"]["n_pairs"] == 6
+    assert document["rows"][0]["metrics"]["y"]["delta"] == -1.0
+    assert len(document["cells"]) == 12
 
 
 def test_a_sweep_without_all_outcomes_cannot_be_told(bench: Make, sweep: Make, database: Database) -> None:
     before, after = sweep(), bench(workflow(plain), cases(6), ALL, evaluators={"y": y})
     after.run(node_runs=9)
-    found = compare_sweeps(database, before, after.row)
-    assert found["verdict"] == "cannot tell"
-    assert found["because"][-1].endswith("without an outcome in the later sweep")
+    document = compare_sweeps(database, before, after.row)
+    assert document["verdict"] == "cannot tell"
+    assert document["because"][-1].endswith("without an outcome in the later sweep")
     gated = judged(database, structs.replace(after.row, spec={**after.row.spec, "gates": ["failed == 0"]}))
     assert gated["gates"][0]["holds"] is None
 
 
 def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, database: Database) -> None:
-    def noisy(state: Given, k: int) -> float:
+    def noisy(state: Fields, k: int) -> float:
         return plain(state, k) + (-1.0) ** state["x"]
 
     first = sweep()
@@ -308,11 +313,11 @@ def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, d
     same, worse = sweep(gates=gates), sweep(lambda state, k: 0, gates=gates)
     tolerant, unclear = sweep(lambda state, k: 0, gates=gates, margin={"y": 9}), sweep(noisy, gates=gates)
     assert compare_sweeps(database, first, tolerant, {"y": 1})["verdict"] == "worse", "what is given comes first"
-    found = [judged(database, one)["gates"][0] for one in (same, worse, tolerant, unclear)]
-    assert [gate["holds"] for gate in found] == [True, False, True, None]
-    assert [gate["verdict"] for gate in found] == ["same", "worse", "not worse", "unclear"]
-    assert all_hold(found[2:])
-    assert not all_hold(found[2:], strict=True)
+    outcomes = [judged(database, row)["gates"][0] for row in (same, worse, tolerant, unclear)]
+    assert [gate["holds"] for gate in outcomes] == [True, False, True, None]
+    assert [gate["verdict"] for gate in outcomes] == ["same", "worse", "not worse", "unclear"]
+    assert all_hold(outcomes[2:])
+    assert not all_hold(outcomes[2:], strict=True)
     baselines.remove_baseline(database, "default", "main")
     (gate,) = judged(database, same)["gates"]
     assert (gate["holds"], gate["because"]) == (None, sentence("there is no baseline {} any more", "'main'"))
@@ -334,7 +339,7 @@ def test_a_baseline_is_found_by_session_and_name_and_replaced(sweep: Make, datab
         baselines.set_baseline(database, "last", second.id)
 
 
-def test_a_baseline_is_not_collected_or_deleted_until_it_is_let_go_of(
+def test_a_baseline_is_not_collected_or_deleted_until_it_is_removed(
     sweep: Make, database: Database, tmp_path: Path
 ) -> None:
     row = sweep()

@@ -1,4 +1,4 @@
-"""Scores at the ends of what numbers can hold: nothing crashes, is infinite, or contradicts itself."""
+"""With the largest and smallest possible scores, no figure is infinite or contradicts another one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from wtb.analysis.effects.attribution import attributed
+from wtb.analysis.matrix.attribution import attributed
 from wtb.analysis.statistics import Design, Floats, compare
+from wtb.analysis.statistics.anytime import bounded, claims
+from wtb.analysis.statistics.claims import MissingCells
 from wtb.analysis.statistics.comparing import Estimate
 from wtb.analysis.statistics.good_enough import Standing, is_more, standings
 from wtb.analysis.statistics.intervals import logistic, tail_quantile
 from wtb.analysis.statistics.margins import Sides, hold
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.power.pairs import detectable, pairs_needed
-from wtb.analysis.statistics.sequential.anytime import bounded, claims
-from wtb.analysis.statistics.sequential.running import look
-from wtb.analysis.statistics.sequential.spending import spendable
+from wtb.analysis.statistics.power import detectable, pairs_needed
+from wtb.analysis.statistics.running import look, spendable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -31,7 +30,7 @@ SHARES = (1.0, 0.3, 1e-9, 1e-200, 5e-324)
 
 
 def drawn(rng: np.random.Generator) -> Floats:
-    """Scores of a few rows and cases, of a kind that chance chooses."""
+    """Scores of a few rows and cases, of a randomly chosen kind."""
     rows, cases = int(rng.integers(1, 7)), int(rng.choice([1, 2, 3, 5, 6, 7, 12, 13, 14, 30]))
     size, kind = (rows, cases), int(rng.integers(6))
     if kind == 0:
@@ -50,12 +49,12 @@ def drawn(rng: np.random.Generator) -> Floats:
 def designed(rng: np.random.Generator, scores: Floats) -> Design:
     """A design that the scores allow."""
     rows, cases = scores.shape
-    known = scores[np.isfinite(scores)]
+    finite = scores[np.isfinite(scores)]
     ends: list[tuple[float, float] | None] = [None]
-    if known.size:
-        ends += [(float(known.min()), float(known.max()))]
-        ends += [(0.0, math.inf)] if known.min() >= 0 else []
-        ends += [(0.0, 1.0)] if known.min() >= 0 and known.max() <= 1 else []
+    if finite.size:
+        ends += [(float(finite.min()), float(finite.max()))]
+        ends += [(0.0, math.inf)] if finite.min() >= 0 else []
+        ends += [(0.0, 1.0)] if finite.min() >= 0 and finite.max() <= 1 else []
     units = np.unique(rng.integers(0, max(1, cases // 2), size=cases), return_inverse=True)[1]
     counted = np.where(np.isfinite(scores) & (np.abs(scores) < 1e100), scores, math.nan)
     return Design(
@@ -73,21 +72,21 @@ def designed(rng: np.random.Generator, scores: Floats) -> Design:
 def check_rows(rows: Iterable[Estimate]) -> None:
     for row in rows:
         figures = (row.mean, row.delta, row.p, row.p_adjusted, row.effect, row.detectable)
-        assert all(one is None or math.isfinite(one) for one in figures), row
+        assert all(figure is None or math.isfinite(figure) for figure in figures), row
         assert all(ci is None or (ci[0] <= ci[1] and math.isfinite(ci[0])) for ci in (row.ci, row.delta_ci)), row
         if row.delta_ci is not None and row.p_adjusted is not None:
             assert (row.delta_ci[0] > 0 or row.delta_ci[1] < 0) == (row.p_adjusted < 0.05), row
 
 
-def check_standings(found: Sequence[Standing], margin: float) -> None:
-    for one in found:
-        if one.behind is None:
-            assert (one.within, one.hangs_on) == (None, None)
+def check_standings(rows: Sequence[Standing], margin: float) -> None:
+    for row in rows:
+        if row.behind is None:
+            assert (row.within, row.hangs_on) == (None, None)
             continue
-        low, high = one.behind
-        assert 0 <= low <= high < math.inf, one
-        assert one.within is (True if not is_more(high, margin) else False if is_more(low, margin) else None), one
-        assert one.hangs_on is None or one.within is None, one
+        low, high = row.behind
+        assert 0 <= low <= high < math.inf, row
+        assert row.within is (True if not is_more(high, margin) else False if is_more(low, margin) else None), row
+        assert row.hangs_on is None or row.within is None, row
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -95,10 +94,12 @@ def test_answers_intervals_and_p_agree_whatever_the_scores_are(seed: int) -> Non
     rng = np.random.default_rng([seed, 44])
     scores = drawn(rng)
     design, margin = designed(rng, scores), float(rng.choice(MARGINS))
-    found = compare(scores, design)
-    check_rows(found.rows)
-    over = [row for row in range(len(scores)) if rng.random() < 0.9]
-    check_standings(standings(scores, design, margin, could_be_best=found.candidates, over=over), margin)
+    comparison = compare(scores, design)
+    check_rows(comparison.rows)
+    allowed = [row for row in range(len(scores)) if rng.random() < 0.9]
+    check_standings(
+        standings(scores, design, margin, could_be_best=comparison.candidates, compared_rows=allowed), margin
+    )
     scale = design.ends if design.ends and math.isfinite(design.ends[1]) else None
     seen = look(scores, rng.random(scores.shape) < 0.97, design, scale=scale, margin=margin)
     check_rows(seen.compared.rows)
@@ -112,18 +113,21 @@ def test_two_nights_and_effects_are_finite_whatever_the_scores_are(seed: int) ->
     with np.errstate(invalid="ignore", over="ignore"):
         gains = scores[1:] - scores[:1]
     for parts in hold([Sides(gains)], [[0, 1]] if len(gains) > 1 else []):
-        for one in (*parts[0], *parts[1]):
-            assert all(value is None or math.isfinite(value) for value in (one.delta, one.low, one.worse, one.margin))
+        for contrast in (*parts[0], *parts[1]):
+            assert all(
+                figure is None or math.isfinite(figure)
+                for figure in (contrast.delta, contrast.low, contrast.worse, contrast.margin)
+            )
     counted = np.where(np.abs(scores) < 1e100, scores, math.nan)
     choices = [{"a": str(row % 2), "b": str(row // 2)} for row in range(len(scores))]
     effects = attributed(counted, choices, "right", seed=0, missing=MissingCells.of(counted))
     for factor in effects["nodes"]:
         assert 0 < factor["p"] <= factor["p_adjusted"] <= 1
         ends = [level["ci"] for level in factor["variants"]]
-        known = [ci for ci in ends if ci is not None]
-        assert all(math.isfinite(low) and low <= high for low, high in known)
-        if len(known) == len(ends):
-            assert any(low > 0 or high < 0 for low, high in known) == (factor["p_adjusted"] < 0.05)
+        intervals = [ci for ci in ends if ci is not None]
+        assert all(math.isfinite(low) and low <= high for low, high in intervals)
+        if len(intervals) == len(ends):
+            assert any(low > 0 or high < 0 for low, high in intervals) == (factor["p_adjusted"] < 0.05)
 
 
 @pytest.mark.parametrize("tail", [5e-324, 1e-300, 1e-17, 1e-16, 0.025, 0.5, 1 - 1e-16, 1.0])

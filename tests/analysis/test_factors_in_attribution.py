@@ -1,4 +1,4 @@
-"""Effects by factor and by pair of factors: nested, aliased, sampled, with failed cells, and never contradicting."""
+"""Effects by factor and by pair of factors: nested, aliased, sampled, with failed cells, and consistent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.support import prose
-from wtb.analysis.effects.attribution import attributed
+from wtb.analysis.matrix.attribution import attributed
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.effects.fit import fit
+from wtb.analysis.statistics.factor_effects import fit
 
 Row = dict[str, str]
 CROSSING = {
@@ -54,17 +54,17 @@ def model_and_pair(row: Row) -> float:
     )
 
 
-def by_name(found: Any) -> dict[str, Any]:
-    return {one.get("factor", one["node"]): one for one in found["nodes"]} | {
-        " x ".join(one.get("factors", one["nodes"])): one for one in found["interactions"]
+def by_name(document: Any) -> dict[str, Any]:
+    return {term.get("factor", term["node"]): term for term in document["nodes"]} | {
+        " x ".join(term.get("factors", term["nodes"])): term for term in document["interactions"]
     }
 
 
 def test_a_grid_has_an_effect_for_each_parameter_and_pairs_within_and_across_nodes() -> None:
-    found = attribution(FULL, drawn(FULL, [model_and_pair(row) for row in FULL]))
-    effects = by_name(found)
+    document = attribution(FULL, drawn(FULL, [model_and_pair(row) for row in FULL]))
+    effects = by_name(document)
     assert set(effects) == {*CROSSING, *(" x ".join(pair) for pair in itertools.combinations(CROSSING, 2))}
-    assert {name for name, one in effects.items() if one["p_adjusted"] < 0.05} == {
+    assert {name for name, effect in effects.items() if effect["p_adjusted"] < 0.05} == {
         "retrieve",
         "answer.model",
         "answer.prompt",
@@ -74,11 +74,11 @@ def test_a_grid_has_an_effect_for_each_parameter_and_pairs_within_and_across_nod
     assert (large["variant"], effects["answer.model"]["node"]) == ("large", "answer")
     assert large["effect"] == pytest.approx(0.2 * 2 / 3, abs=0.02)
     assert "factor" not in effects["retrieve"]
-    assert found["sentences"][0].startswith("model explains 60% of the spread by right, ")
-    assert "retrieve x prompt 16%" in found["sentences"][0]
-    assert any(text.startswith("retrieve and prompt act together (") for text in found["sentences"])
-    shares = [one["share"] for one in effects.values()]
-    assert sum(shares) + found["unexplained"] == pytest.approx(1.0)
+    assert document["sentences"][0].startswith("model explains 60% of the spread by right, ")
+    assert "retrieve x prompt 16%" in document["sentences"][0]
+    assert any(text.startswith("retrieve and prompt act together (") for text in document["sentences"])
+    shares = [effect["share"] for effect in effects.values()]
+    assert sum(shares) + document["unexplained"] == pytest.approx(1.0)
 
 
 MIXED = [
@@ -94,16 +94,16 @@ MIXED = [
 
 def test_a_factor_that_only_some_variants_have_is_estimated_within_them() -> None:
     means = [0.3 * (row.get("answer.model") == "large") - 0.5 * (row.get("answer") == "default") for row in MIXED]
-    found = attribution(MIXED, drawn(MIXED, means))
-    effects = by_name(found)
+    document = attribution(MIXED, drawn(MIXED, means))
+    effects = by_name(document)
     model = effects["answer.model"]
-    assert [one["effect"] for one in model["variants"]] == pytest.approx([-0.15, 0.15], abs=0.02)
+    assert [variant["effect"] for variant in model["variants"]] == pytest.approx([-0.15, 0.15], abs=0.02)
     assert model["within"] == [f"model={model}, prompt={prompt}" for model in ("mini", "large") for prompt in "ab"]
-    assert {name for name, one in effects.items() if one["p_adjusted"] < 0.05} == {"answer.model", "answer"}
-    assert [one["variant"] for one in effects["answer"]["variants"]] == ["default", "model x prompt", "style"]
+    assert {name for name, effect in effects.items() if effect["p_adjusted"] < 0.05} == {"answer.model", "answer"}
+    assert [variant["variant"] for variant in effects["answer"]["variants"]] == ["default", "model x prompt", "style"]
     assert "answer.model x answer.style" not in effects, "no variant has both"
     assert "answer x answer.model" not in effects, "a factor does not act together with what it is nested in"
-    assert any("model (only in 4 variants of answer): large +0.1" in text for text in found["sentences"])
+    assert any("model (only in 4 variants of answer): large +0.1" in text for text in document["sentences"])
 
 
 def test_a_node_with_nested_factors_is_an_average_over_them() -> None:
@@ -135,27 +135,27 @@ def test_a_factor_whose_levels_say_which_others_there_are_is_estimated_over_all_
 ) -> None:
     answers = [{"answer": "default"}, *grid(m=("1", "20"), t=("0", "9")), *grid(m=("3",), u=("1", "2"))]
     rows = [{"retrieve": retrieve, **answer} for retrieve in retrieves for answer in answers]
-    found = attribution(rows, nested_scores(rows, m=("20", 0.6), t=("9", 0.3), u=("2", 0.5)))
-    effects = by_name(found)
-    assert "aliased" not in found
-    assert {name for name, one in effects.items() if one["p_adjusted"] < 0.05} == {
+    document = attribution(rows, nested_scores(rows, m=("20", 0.6), t=("9", 0.3), u=("2", 0.5)))
+    effects = by_name(document)
+    assert "aliased" not in document
+    assert {name for name, effect in effects.items() if effect["p_adjusted"] < 0.05} == {
         "answer",
         "answer.m",
         "answer.t",
         "answer.u",
     }
-    levels = {one["variant"]: one["effect"] for one in effects["answer.m"]["variants"]}
+    levels = {variant["variant"]: variant["effect"] for variant in effects["answer.m"]["variants"]}
     middle = (0 + 0.15 + 0.6 + 0.15 + 0.25) / 3
     assert levels == pytest.approx({"1": 0.15 - middle, "20": 0.75 - middle, "3": 0.25 - middle}, abs=0.05)
     assert len(effects["answer.m"]["within"]) == 6
-    assert [one["effect"] for one in effects["answer.t"]["variants"]] == pytest.approx([-0.15, 0.15], abs=0.02)
+    assert [variant["effect"] for variant in effects["answer.t"]["variants"]] == pytest.approx([-0.15, 0.15], abs=0.02)
     assert len(effects["answer.t"]["within"]) == 4
-    assert [one["effect"] for one in effects["answer.u"]["variants"]] == pytest.approx([-0.25, 0.25], abs=0.03)
-    assert [one["variant"] for one in effects["answer"]["variants"]] == ["default", "m x t or m x u"]
+    assert [variant["effect"] for variant in effects["answer.u"]["variants"]] == pytest.approx([-0.25, 0.25], abs=0.03)
+    assert [variant["variant"] for variant in effects["answer"]["variants"]] == ["default", "m x t or m x u"]
     assert "answer.m x answer.t" in effects, "both vary within m=1 and m=20"
     assert effects["answer.m"]["brings"] == {"1": ["answer.t"], "20": ["answer.t"], "3": ["answer.u"]}
     sentence = "Nested in m: t in m=1 and m=20; u in m=3. A level of m includes the middle of what is nested in it."
-    assert sentence in found["sentences"]
+    assert sentence in document["sentences"]
 
 
 def test_what_a_nested_factor_and_its_own_do_together_is_estimated_where_both_vary() -> None:
@@ -171,10 +171,12 @@ def test_what_a_nested_factor_and_its_own_do_together_is_estimated_where_both_va
 def test_factors_that_tell_grids_apart_together_are_estimated_within_the_grid_that_varies_them() -> None:
     answers = [*grid(m=("1", "20"), k=("a", "b")), *grid(m=("3",), k=("c",), u=("1", "2"))]
     rows = [{"retrieve": "bm25", **answer} for answer in answers]
-    found = attribution(rows, nested_scores(rows, m=("20", 0.3)))
-    effects = by_name(found)
-    assert "aliased" not in found
-    assert [one["variant"] for one in effects["answer.m"]["variants"]] == ["1", "20"], "m=3 could be k=c as well"
+    document = attribution(rows, nested_scores(rows, m=("20", 0.3)))
+    effects = by_name(document)
+    assert "aliased" not in document
+    assert [variant["variant"] for variant in effects["answer.m"]["variants"]] == ["1", "20"], (
+        "m=3 could be k=c as well"
+    )
     assert len(effects["answer.m"]["within"]) == len(effects["answer.k"]["within"]) == 4
     assert effects["answer.m"]["p_adjusted"] < 0.05 < effects["answer.k"]["p_adjusted"]
 
@@ -182,19 +184,19 @@ def test_factors_that_tell_grids_apart_together_are_estimated_within_the_grid_th
 def test_grids_that_only_some_levels_tell_apart_stay_aliased_and_named() -> None:
     answers = [*grid(m=("1",), t=("0", "9")), *grid(m=("3",), u=("1", "2")), *grid(m=("1",), v=("x", "y"))]
     rows = [{"retrieve": "bm25", **answer} for answer in answers]
-    found = attribution(rows, nested_scores(rows, m=("3", 0.3)))
-    assert found["aliased"] == [["answer", "answer.m"]]
-    assert {"answer.t", "answer.u", "answer.v"} <= set(by_name(found)), "within m=1 and m=3 they are told"
+    document = attribution(rows, nested_scores(rows, m=("3", 0.3)))
+    assert document["aliased"] == [["answer", "answer.m"]]
+    assert {"answer.t", "answer.u", "answer.v"} <= set(by_name(document)), "within m=1 and m=3 they are told"
 
 
 def test_factors_that_always_change_together_are_named_and_not_guessed() -> None:
     rows = [row for row in FULL if (row["answer.prompt"] == "long") == (row["answer.temperature"] == "0.7")]
-    found = attribution(rows, drawn(rows, [0.3 * (row["answer.prompt"] == "long") for row in rows]))
-    assert found["aliased"] == [["answer.prompt", "answer.temperature"]]
-    assert {one.get("factor", one["node"]) for one in found["nodes"]} == {"retrieve", "answer.model"}
-    assert found["sentences"][-1] == (
+    document = attribution(rows, drawn(rows, [0.3 * (row["answer.prompt"] == "long") for row in rows]))
+    assert document["aliased"] == [["answer.prompt", "answer.temperature"]]
+    assert {term.get("factor", term["node"]) for term in document["nodes"]} == {"retrieve", "answer.model"}
+    assert document["sentences"][-1] == (
         "Cannot tell all: "
-        + prose.sentence("the combinations do not tell apart what comes from {}", "prompt and temperature.")
+        + prose.sentence("the combinations cannot separate the effects of {}", "prompt and temperature.")
     )
 
 
@@ -214,15 +216,15 @@ def test_p_and_intervals_never_contradict_each_other(design: str, seed: int) -> 
     scores = skewed + rng.normal(size=len(rows))[:, None] * rng.choice([0.2, 0.6])
     scores[rng.random(scores.shape) < 0.1] = math.nan
     units = rng.integers(0, 20, cases) if seed % 4 == 3 else None
-    found = attribution(rows, scores, units=units)
-    blocks = [(one["p_adjusted"], [level["ci"] for level in one["variants"]]) for one in found["nodes"]]
-    blocks += [(one["p_adjusted"], [one["ci"]]) for one in found.get("simple", [])]
+    document = attribution(rows, scores, units=units)
+    blocks = [(term["p_adjusted"], [level["ci"] for level in term["variants"]]) for term in document["nodes"]]
+    blocks += [(term["p_adjusted"], [term["ci"]]) for term in document.get("simple", [])]
     for p, intervals in blocks:
         excluding = [ci for ci in intervals if ci is not None and not ci[0] <= 0 <= ci[1]]
         assert (p < 0.05) == bool(excluding), (p, intervals)
-    for one in found["interactions"]:
-        ci = one["strongest"]["ci"]
-        assert (one["p_adjusted"] < 0.05) == (ci is not None and not ci[0] <= 0 <= ci[1])
+    for pair in document["interactions"]:
+        ci = pair["strongest"]["ci"]
+        assert (pair["p_adjusted"] < 0.05) == (ci is not None and not ci[0] <= 0 <= ci[1])
 
 
 def test_failed_cells_of_one_level_and_of_hard_cases_bias_nothing() -> None:
@@ -242,9 +244,9 @@ def test_cases_of_a_cluster_count_once() -> None:
     scores = drawn(FULL, [model_and_pair(row) for row in FULL], cases=25)
     alone = attribution(FULL, scores)
     repeated = attribution(FULL, np.repeat(scores, 4, axis=1), units=np.repeat(np.arange(25), 4))
-    for one, other in zip(alone["nodes"], repeated["nodes"], strict=True):
-        assert (one["p"], one["share"]) == pytest.approx((other["p"], other["share"]))
-        assert one["variants"][0]["ci"] == pytest.approx(other["variants"][0]["ci"])
+    for node, other in zip(alone["nodes"], repeated["nodes"], strict=True):
+        assert (node["p"], node["share"]) == pytest.approx((other["p"], other["share"]))
+        assert node["variants"][0]["ci"] == pytest.approx(other["variants"][0]["ci"])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -253,8 +255,8 @@ def test_what_two_factors_do_together_is_no_effect_of_a_third_in_a_sample_of_com
     rows = [FULL[number] for number in sorted(rng.choice(36, 14, replace=False))]
     crossed = {("bm25", "mini"): 1.0, ("dense", "large"): 1.0, ("both", "huge"): 1.0}
     means = [crossed.get((row["retrieve"], row["answer.model"]), 0.0) for row in rows]
-    found = attribution(rows, drawn(rows, means, seed, cases=200))
-    clear = {one.get("factor", one["node"]) for one in found["nodes"] if one["p_adjusted"] < 0.05}
+    document = attribution(rows, drawn(rows, means, seed, cases=200))
+    clear = {term.get("factor", term["node"]) for term in document["nodes"] if term["p_adjusted"] < 0.05}
     assert not clear & {"answer.prompt", "answer.temperature"}
 
 
@@ -265,29 +267,31 @@ def test_thirty_pairs_are_those_of_the_factors_that_explain_most_and_all_count()
     weak = ["n0", "n3"]
     means = np.array([sum(0.2 for name in names if name not in weak and row[name] == "y") for row in choices])
     means += [0.4 * (row["n1"] == row["n2"]) for row in choices]
-    found = attributed(means[:, None] + rng.normal(size=(300, 40)), choices, "m", seed=0)
-    assert found["pairs"] == {"candidates": 45, "tested": 30}
+    document = attributed(means[:, None] + rng.normal(size=(300, 40)), choices, "m", seed=0)
+    assert document["pairs"] == {"candidates": 45, "tested": 30}
     strong = {frozenset(pair) for pair in itertools.combinations([name for name in names if name not in weak], 2)}
-    tested = {frozenset(one["nodes"]) for one in found["interactions"]}
+    tested = {frozenset(term["nodes"]) for term in document["interactions"]}
     assert strong < tested
     assert len(tested) == 30
-    for one in found["interactions"]:  # two thirds of the level for 45 candidates and what is beyond all pairs
-        assert one["p_adjusted"] == pytest.approx(min(1.0, one["p"] * 46 * 1.5 / 0.9))
-    for one in found["nodes"]:
-        assert one["p_adjusted"] == pytest.approx(min(1.0, one["p"] * 10 * 3 / 0.9))
-    assert min(one["p_adjusted"] for one in found["interactions"]) < 0.05
+    for tested_term in document[
+        "interactions"
+    ]:  # two thirds of the level for 45 candidates and what is beyond all pairs
+        assert tested_term["p_adjusted"] == pytest.approx(min(1.0, tested_term["p"] * 46 * 1.5 / 0.9))
+    for tested_term in document["nodes"]:
+        assert tested_term["p_adjusted"] == pytest.approx(min(1.0, tested_term["p"] * 10 * 3 / 0.9))
+    assert min(term["p_adjusted"] for term in document["interactions"]) < 0.05
     assert (
         prose.sentence("{} of {} pairs are tested", 30, 45)
         + prose.sentence(": those of the factors that explain most.")
-        in found["sentences"]
+        in document["sentences"]
     )
 
 
 def test_grids_of_two_functions_with_equal_levels_are_told_apart() -> None:
     choices = [{"answer": f"{of}: model={model}"} for of in ("plain", "cot") for model in ("mini", "large")]
     grids = {("answer", row["answer"]): {"answer.model": row["answer"].partition("=")[2]} for row in choices}
-    found = attributed(drawn(choices, [0, 0.2, 0, 0.2]), choices, "m", seed=0, grids=grids)
-    effects = {one.get("factor", one["node"]): one for one in found["nodes"]}
+    document = attributed(drawn(choices, [0, 0.2, 0, 0.2]), choices, "m", seed=0, grids=grids)
+    effects = {term.get("factor", term["node"]): term for term in document["nodes"]}
     assert effects["answer.model"]["p_adjusted"] < 0.05 < effects["answer"]["p_adjusted"]
     assert len(effects["answer"]["variants"]) == 2
 
@@ -312,7 +316,7 @@ def test_all_tests_of_a_sweep_together_have_nine_tenths_of_the_level(
     levels: Sequence[int], of_factors: float, of_pairs: float
 ) -> None:
     codes = np.array(list(itertools.product(*map(range, levels))), dtype=np.int64)
-    found = fit(np.random.default_rng(0).normal(size=(len(codes), 30)), codes, seed=0)
-    assert found.families == pytest.approx((of_factors / 0.9, of_pairs / 0.9))
-    pairs = found.candidates + (found.unexplained_p is not None)
-    assert len(levels) / found.families[0] + pairs / found.families[1] == pytest.approx(0.9)
+    fitted = fit(np.random.default_rng(0).normal(size=(len(codes), 30)), codes, seed=0)
+    assert fitted.families == pytest.approx((of_factors / 0.9, of_pairs / 0.9))
+    pairs = fitted.candidates + (fitted.unexplained_p is not None)
+    assert len(levels) / fitted.families[0] + pairs / fitted.families[1] == pytest.approx(0.9)

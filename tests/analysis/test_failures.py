@@ -1,4 +1,4 @@
-"""Cells that fail are results: what they count as, what is left out, and what they cost."""
+"""Failed cells are results: their scores, the cells that are left out, and their costs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.support.flows import failures
 from tests.support.prose import sentence
 from wtb import evaluator
 from wtb.analysis.comparison.compare import compare_sweeps
-from wtb.analysis.effects.attribution import attribute, pairwise
 from wtb.analysis.kept_matrix import judged
+from wtb.analysis.matrix.attribution import attribute, pairwise
 from wtb.analysis.matrix.build import build, freeze
 from wtb.analysis.scores import Scores
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
-from wtb.display.report.evidence.hard_cases import worst
+from wtb.display.report.open_cases import worst
 from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
@@ -31,7 +31,7 @@ def workflow(
     fails: Callable[[str, int], bool], right: Callable[[str, int], bool] = lambda variant, x: True
 ) -> Workflow:
     """One node with the variants `default` and `other`; every attempt costs 0.01."""
-    made = Workflow("sums")
+    wf = Workflow("sums")
 
     def answer(state: dict[str, Any], ctx: Any, *, name: str = "default") -> dict[str, Any]:
         ctx.cost(usd=0.01)
@@ -39,71 +39,73 @@ def workflow(
             raise ValueError("too hard")
         return {"y": int(right(name, state["x"]))}
 
-    node = made.node(answer)
+    node = wf.node(answer)
     node.variant("other", name="other")
-    made.entry(node)
-    made.edge(node, END)
-    return made
+    wf.entry(node)
+    wf.edge(node, END)
+    return wf
 
 
 def always_wrong_or_failing(run_sweep: Make, **spec: Any) -> Any:
     """`other` fails in 39 of 40 cases and is right in one; `default` is right in three of four."""
-    made = workflow(lambda name, x: name == "other" and x > 0, lambda name, x: name == "other" or x % 4 > 0)
-    return run_sweep(made, CASES, {"answer": "all"}, **{"evaluate": EXACT, "best": {"maximize": "exact_match"}, **spec})
+    wf = workflow(lambda name, x: name == "other" and x > 0, lambda name, x: name == "other" or x % 4 > 0)
+    return run_sweep(wf, CASES, {"answer": "all"}, **{"evaluate": EXACT, "best": {"maximize": "exact_match"}, **spec})
 
 
-def metric(found: dict[str, Any], row: int, name: str = "exact_match") -> dict[str, Any]:
-    return dict(found["rows"][row]["metrics"][name])
+def metric(document: dict[str, Any], row: int, name: str = "exact_match") -> dict[str, Any]:
+    return dict(document["rows"][row]["metrics"][name])
 
 
-def told(found: dict[str, Any], start: str) -> str:
-    """The warning that begins so."""
-    (said,) = [warning for warning in found["warnings"] if warning.startswith(start)]
-    return str(said)
+def find_warning(document: dict[str, Any], start: str) -> str:
+    """Return the only warning that begins with `start`."""
+    (text,) = [warning for warning in document["warnings"] if warning.startswith(start)]
+    return str(text)
 
 
 def test_what_fails_nearly_everywhere_is_not_the_best(run_sweep: Make) -> None:
-    found = build(*_of(always_wrong_or_failing(run_sweep, gates=["exact_match.mean >= 0.7"])))
-    assert [metric(found, row)["mean"] for row in (0, 1)] == [0.75, 1 / 40]
-    assert (found["best"]["exact_match"]["combination"], found["best"]["exact_match"]["clear"]) == (
+    document = build(*_of(always_wrong_or_failing(run_sweep, gates=["exact_match.mean >= 0.7"])))
+    assert [metric(document, row)["mean"] for row in (0, 1)] == [0.75, 1 / 40]
+    assert (document["best"]["exact_match"]["combination"], document["best"]["exact_match"]["clear"]) == (
         {"answer": "default"},
         True,
     )
-    assert found["choice"]["combination"] == {"answer": "default"}
-    assert found["front"]["exact_match"] == [0]
-    assert told(found, "39 failed") == "39 failed cells count as 0 by exact_match"
-    assert (found["metrics"]["exact_match"]["on_failure"], found["metrics"]["exact_match"]["failed"]) == (0, 39)
+    assert document["choice"]["combination"] == {"answer": "default"}
+    assert document["front"]["exact_match"] == [0]
+    assert find_warning(document, "39 failed") == "39 failed cells count as 0 by exact_match"
+    assert (document["metrics"]["exact_match"]["on_failure"], document["metrics"]["exact_match"]["failed"]) == (0, 39)
 
 
 def test_what_is_left_out_is_not_ranked_and_no_gate_takes_it(run_sweep: Make) -> None:
     gates = ["exact_match.mean >= 0.9", "exact_match.n >= 30"]
     best = {"maximize": "exact_match", "subject_to": "exact_match.n < 30"}
     bench = always_wrong_or_failing(run_sweep, on_failure="left_out", gates=gates, best=best)
-    found = judged(*_of(bench))
-    assert metric(found, 1)["mean"] == 1.0
-    assert metric(found, 1)["common_mean"] is None
-    assert metric(found, 1)["bounds"] == [1 / 40, 1.0]
-    assert found["best"]["exact_match"]["combination"] == {"answer": "default"}
-    assert found["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
-    assert found["front"]["exact_match"] == [0]
-    assert found["choice"]["combination"] is None
+    document = judged(*_of(bench))
+    assert metric(document, 1)["mean"] == 1.0
+    assert metric(document, 1)["common_mean"] is None
+    assert metric(document, 1)["bounds"] == [1 / 40, 1.0]
+    assert document["best"]["exact_match"]["combination"] == {"answer": "default"}
+    assert document["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
+    assert document["front"]["exact_match"] == [0]
+    assert document["choice"]["combination"] is None
     assert (
         sentence("{} is not ranked by {}: it has a score in {}", "answer=other", "exact_match", "1 case")
-        in found["choice"]["because"]
+        in document["choice"]["because"]
     )
-    assert [gate["holds"] for gate in found["gates"]] == [None, None]
-    assert told(found, "39 failed") == "39 failed cells are left out by exact_match"
-    assert "answer=other would be 0.025 to 1" in told(found, "missing scores could change which is best by exact_match")
+    assert [gate["holds"] for gate in document["gates"]] == [None, None]
+    assert find_warning(document, "39 failed") == "39 failed cells are left out by exact_match"
+    assert "answer=other would be 0.025 to 1" in find_warning(
+        document, "missing scores could change which is best by exact_match"
+    )
 
 
 def test_a_gate_on_a_combination_that_is_not_ranked_cannot_be_told(run_sweep: Make) -> None:
-    made = workflow(lambda name, x: x > 0)  # the only combination
+    wf = workflow(lambda name, x: x > 0)  # the only combination
     gates = ["exact_match.mean >= 0.9", "exact_match.n >= 1"]
-    found = judged(
-        *_of(run_sweep(made, CASES, {"answer": ["default"]}, evaluate=EXACT, on_failure="left_out", gates=gates))
+    document = judged(
+        *_of(run_sweep(wf, CASES, {"answer": ["default"]}, evaluate=EXACT, on_failure="left_out", gates=gates))
     )
-    assert [gate["holds"] for gate in found["gates"]] == [None, True]
-    assert sentence("a score in {}", "1 case") in found["gates"][0]["because"]
+    assert [gate["holds"] for gate in document["gates"]] == [None, True]
+    assert sentence("a score in {}", "1 case") in document["gates"][0]["because"]
 
 
 def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep: Make) -> None:
@@ -121,25 +123,25 @@ def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep:
 
     evaluators = {"tests:errors": errors, "tests:gain": gain, "tests:unsaid": unsaid}
     listed = ["tests:errors", "tests:gain", "tests:unsaid", "latency", "node_runs"]
-    made = workflow(lambda name, x: name == "other" and x % 2 == 0)
+    wf = workflow(lambda name, x: name == "other" and x % 2 == 0)
     vary = {"answer": "all"}
-    found = build(*_of(run_sweep(made, CASES, vary, evaluators=evaluators, evaluate=listed)))
-    assert {name: metric(found, 1, name)["mean"] for name in ("errors", "gain", "unsaid")} == {
+    document = build(*_of(run_sweep(wf, CASES, vary, evaluators=evaluators, evaluate=listed)))
+    assert {name: metric(document, 1, name)["mean"] for name in ("errors", "gain", "unsaid")} == {
         "errors": 6.0,
         "gain": 0.0,
         "unsaid": 1.0,
     }
-    assert {name: metric(found, 1, name)["n"] for name in ("unsaid", "latency", "node_runs")} == dict.fromkeys(
+    assert {name: metric(document, 1, name)["n"] for name in ("unsaid", "latency", "node_runs")} == dict.fromkeys(
         ("unsaid", "latency", "node_runs"), 20
     )
-    assert told(found, "20 failed cells count as 10") == "20 failed cells count as 10 by errors"
-    assert "by unsaid: " + sentence("nothing says what a failure counts as") in told(
-        found, "20 failed cells are left out"
+    assert find_warning(document, "20 failed cells count as 10") == "20 failed cells count as 10 by errors"
+    assert "by unsaid: " + sentence("no score for failures (`on_failure`) and no scale") in find_warning(
+        document, "20 failed cells are left out"
     )
 
-    found = build(*_of(run_sweep(made, CASES, vary, evaluators=evaluators, evaluate=listed, on_failure=4)))
-    assert [metric(found, 1, name)["mean"] for name in ("errors", "gain", "unsaid")] == [3.0, 0.0, 2.5]
-    assert metric(found, 1, "latency")["n"] == 20, "what a cell takes has no score where it failed"
+    document = build(*_of(run_sweep(wf, CASES, vary, evaluators=evaluators, evaluate=listed, on_failure=4)))
+    assert [metric(document, 1, name)["mean"] for name in ("errors", "gain", "unsaid")] == [3.0, 0.0, 2.5]
+    assert metric(document, 1, "latency")["n"] == 20, "what a cell takes has no score where it failed"
 
 
 def test_what_failures_count_as_may_be_changed_afterwards(run_sweep: Make) -> None:
@@ -155,56 +157,56 @@ def test_what_failures_count_as_may_be_changed_afterwards(run_sweep: Make) -> No
 
 
 def test_repeats_that_fail_are_averaged_with_those_that_succeed(run_sweep: Make) -> None:
-    made = Workflow("flaky")
+    wf = Workflow("flaky")
 
-    @made.node
+    @wf.node
     def answer(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
         if ctx.repeat == 1 and state["x"] < 20:
             raise ValueError("flaky")
         return {"y": 1}
 
-    made.entry(answer)
-    made.edge(answer, END)
+    wf.entry(answer)
+    wf.edge(answer, END)
     spec: dict[str, Any] = {"repeats": 4, "evaluate": EXACT}
-    found = build(*_of(run_sweep(made, CASES, {"answer": ["default"]}, **spec)))
-    assert metric(found, 0)["mean"] == pytest.approx((20 * 0.75 + 20) / 40)
-    found = build(*_of(run_sweep(made, CASES, {"answer": ["default"]}, **spec, on_failure="left_out")))
-    assert metric(found, 0)["mean"] == 1.0
-    assert metric(found, 0)["bounds"] == [pytest.approx(0.875), 1.0]
+    document = build(*_of(run_sweep(wf, CASES, {"answer": ["default"]}, **spec)))
+    assert metric(document, 0)["mean"] == pytest.approx((20 * 0.75 + 20) / 40)
+    document = build(*_of(run_sweep(wf, CASES, {"answer": ["default"]}, **spec, on_failure="left_out")))
+    assert metric(document, 0)["mean"] == 1.0
+    assert metric(document, 0)["bounds"] == [pytest.approx(0.875), 1.0]
 
 
 def test_kinds_of_failure_that_are_no_result_are_missing(run_sweep: Make) -> None:
-    found = build(*_of(always_wrong_or_failing(run_sweep, failure_kinds={"error": "missing"})))
-    assert metric(found, 1)["n"] == 1
-    assert told(found, "39 failed") == sentence(
+    document = build(*_of(always_wrong_or_failing(run_sweep, failure_kinds={"error": "missing"})))
+    assert metric(document, 1)["n"] == 1
+    assert find_warning(document, "39 failed") == sentence(
         "{} no result ({}) and left out everywhere", "39 failed cells are", "39 error"
     )
-    assert found["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
+    assert document["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
 
 
 def test_cells_that_a_budget_ended_are_missing(run_sweep: Make) -> None:
-    made = Workflow("costly")
+    wf = Workflow("costly")
 
-    @made.node(max_usd=0.05)
+    @wf.node(max_usd=0.05)
     def answer(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
         ctx.cost(usd=0.1 if state["x"] < 30 else 0.01)
         return {"y": 1}
 
-    made.entry(answer)
-    made.edge(answer, END)
-    bench = run_sweep(made, CASES, {"answer": ["default"]}, evaluate=EXACT)
+    wf.entry(answer)
+    wf.edge(answer, END)
+    bench = run_sweep(wf, CASES, {"answer": ["default"]}, evaluate=EXACT)
     assert Counter(kind for kind, _ in failures(bench)) == {"budget": 30}
-    found = build(*_of(bench))
-    assert (metric(found, 0)["n"], metric(found, 0)["mean"]) == (10, 1.0)
-    assert told(found, "30 failed") == sentence(
+    document = build(*_of(bench))
+    assert (metric(document, 0)["n"], metric(document, 0)["mean"]) == (10, 1.0)
+    assert find_warning(document, "30 failed") == sentence(
         "{} no result ({}) and left out everywhere", "30 failed cells are", "30 budget"
     )
 
 
 def test_a_row_shows_what_its_failures_cost(run_sweep: Make) -> None:
-    made = workflow(lambda name, x: name == "other" and x % 4 == 0)
-    found = build(*_of(run_sweep(made, CASES, {"answer": "all"}, evaluate=EXACT)))
-    well, failing = found["rows"]
+    wf = workflow(lambda name, x: name == "other" and x % 4 == 0)
+    document = build(*_of(run_sweep(wf, CASES, {"answer": "all"}, evaluate=EXACT)))
+    well, failing = document["rows"]
     assert [well[key] for key in ("cost_usd", "cost_failed_usd", "cost_per_success_usd")] == [
         pytest.approx(0.01),
         0.0,
@@ -213,15 +215,15 @@ def test_a_row_shows_what_its_failures_cost(run_sweep: Make) -> None:
     assert failing["cost_usd"] == pytest.approx(0.01)
     assert failing["cost_failed_usd"] == pytest.approx(0.1)
     assert failing["cost_per_success_usd"] == pytest.approx(0.4 / 30)
-    assert sum(row["cost_usd"] * row["succeeded"] + row["cost_failed_usd"] for row in found["rows"]) == pytest.approx(
-        found["cost"]["unshared_usd"]
-    )
+    assert sum(
+        row["cost_usd"] * row["succeeded"] + row["cost_failed_usd"] for row in document["rows"]
+    ) == pytest.approx(document["cost"]["unshared_usd"])
 
 
 def test_attempts_that_failed_before_one_succeeded_are_in_the_costs_of_failures(run_sweep: Make) -> None:
-    made = Workflow("again")
+    wf = Workflow("again")
 
-    @made.node(retries=2)
+    @wf.node(retries=2)
     def first(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
         ctx.cost(usd=0.01)
         if ctx.attempt == 1:
@@ -231,40 +233,40 @@ def test_attempts_that_failed_before_one_succeeded_are_in_the_costs_of_failures(
     def answer(state: dict[str, Any], *, k: int = 0) -> dict[str, Any]:
         return {"y": 1}
 
-    node = made.node(answer)
+    node = wf.node(answer)
     node.variant("other", k=1)
-    made.entry(first)
-    made.edge(first, node)
-    made.edge(node, END)
-    found = build(*_of(run_sweep(made, CASES[:5], {"answer": "all"}, evaluate=EXACT)))
-    for row in found["rows"]:
+    wf.entry(first)
+    wf.edge(first, node)
+    wf.edge(node, END)
+    document = build(*_of(run_sweep(wf, CASES[:5], {"answer": "all"}, evaluate=EXACT)))
+    for row in document["rows"]:
         assert row["cost_failed_usd"] == pytest.approx(0.05), "each as if alone, although the node ran once for both"
         assert row["cost_per_success_usd"] == pytest.approx(0.02)
 
 
 def test_every_reader_of_scores_sees_the_same(run_sweep: Make) -> None:
     bench = always_wrong_or_failing(run_sweep)
-    found = attribute(Scores(bench.database, bench.row), "exact_match")
-    assert (found["cases"], found["missing"]) == (40, 0)
+    document = attribute(Scores(bench.database, bench.row), "exact_match")
+    assert (document["cases"], document["missing"]) == (40, 0)
     (pair,) = pairwise(Scores(bench.database, bench.row), "exact_match")["pairs"]
     assert (pair["n_pairs"], pair["delta"]) == (40, pytest.approx(0.725))
     hardest = worst(bench.database, bench.row, build(*_of(bench)))
-    assert {one["worst"]["execution"] is not None for one in hardest["cases"] if one["worst"]} == {True}
+    assert {case["worst"]["execution"] is not None for case in hardest["cases"] if case["worst"]} == {True}
 
 
 def test_a_comparison_takes_new_failures_for_results(run_sweep: Make) -> None:
     vary: dict[str, Sequence[str]] = {"answer": ["default"]}
     before = run_sweep(workflow(lambda name, x: False), CASES, vary, evaluate=EXACT)
     after = run_sweep(workflow(lambda name, x: x < 30), CASES, vary, evaluate=EXACT)
-    found = compare_sweeps(before.database, before.row, after.row)
-    (row,) = found["rows"]
+    document = compare_sweeps(before.database, before.row, after.row)
+    (row,) = document["rows"]
     assert (row["metrics"]["exact_match"]["n_pairs"], row["metrics"]["exact_match"]["delta"]) == (40, -0.75)
-    assert found["verdict"] == "worse"
-    assert len(found["cells"]) == 30, "each cell that fails now is listed once"
+    assert document["verdict"] == "worse"
+    assert len(document["cells"]) == 30, "each cell that fails now is listed once"
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "problem"),
     [
         (
             {"on_failure": 2},
@@ -288,10 +290,10 @@ def test_a_comparison_takes_new_failures_for_results(run_sweep: Make) -> None:
         ),
     ],
 )
-def test_what_no_scale_has_is_refused(bench: Make, spec: dict[str, Any], said: str) -> None:
+def test_what_no_scale_has_is_refused(bench: Make, spec: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError) as refused:
         bench(workflow(lambda name, x: False), CASES, {"answer": "all"}, **{"evaluate": EXACT, **spec})
-    assert said in str(refused.value)
+    assert problem in str(refused.value)
 
 
 def _of(bench: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Figures by name, the front, and the combination that `best` asks for."""
+"""Figures by name, the front, and the combination that `best` selects."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import pytest
 
 from tests.support import documents
 from tests.support.prose import sentence
-from wtb.analysis.decision import decide
-from wtb.analysis.matrix.selection import choose, fronts
-from wtb.analysis.statistics.pareto import front
-from wtb.core.expressions.figures import Name, parse_condition
-from wtb.core.expressions.language import UnknownValue
+from wtb.analysis.matrix.selection import choose, decide, fronts
+from wtb.analysis.statistics.best import front
+from wtb.core.expressions import Name, UnknownValue, parse_condition
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure, unknown_figure
 
 
@@ -113,9 +111,9 @@ def test_a_row_s_figure_has_a_name(text: str, expected: float) -> None:
     ],
 )
 def test_a_figure_that_is_not_there_is_no_number(text: str, number: int, reason: str) -> None:
-    with pytest.raises(UnknownValue) as told:
+    with pytest.raises(UnknownValue) as raised:
         figure(text, number)
-    assert str(told.value) == reason
+    assert str(raised.value) == reason
 
 
 def test_without_a_baseline_nothing_is_told_of_it() -> None:
@@ -125,9 +123,9 @@ def test_without_a_baseline_nothing_is_told_of_it() -> None:
 
 
 def test_a_sweep_s_figure_has_a_name() -> None:
-    found = {path: sweep_figure(MATRIX, Name(tuple(path.split(".")))) for path in SWEEP_WIDE}
-    assert (found["failed"], found["total"], found["cost_usd.total"]) == (4, 40, 1.5)
-    assert (found["node_runs.executed"], found["scores_failed"]) == (50, 0)
+    figures = {path: sweep_figure(MATRIX, Name(tuple(path.split(".")))) for path in SWEEP_WIDE}
+    assert (figures["failed"], figures["total"], figures["cost_usd.total"]) == (4, 40, 1.5)
+    assert (figures["node_runs.executed"], figures["scores_failed"]) == (50, 0)
     assert sweep_figure({**MATRIX, "scores_failed": 3}, Name(("scores_failed",))) == 3
     with pytest.raises(UnknownValue, match=sentence("no figure of a sweep is called {}", "'ndcg'")):
         sweep_figure(MATRIX, Name(("ndcg",)))
@@ -154,8 +152,8 @@ def test_a_sweep_s_figure_has_a_name() -> None:
 )
 def test_a_figure_that_no_matrix_could_have_is_known_before_there_is_one(text: str, problem: str | None) -> None:
     (name,) = parse_condition(f"{text} < 0").names
-    found = unknown_figure(name, {"ndcg": True, "shape": False}, of_sweep=True)
-    assert found == problem if problem is None else str(found).startswith(problem)
+    error = unknown_figure(name, {"ndcg": True, "shape": False}, of_sweep=True)
+    assert error == problem if problem is None else str(error).startswith(problem)
 
 
 # The front
@@ -168,9 +166,9 @@ def test_the_front_is_what_nothing_beats_in_every_respect() -> None:
 
 
 def test_the_front_is_over_mean_cost_and_latency() -> None:
-    found = fronts(MATRIX)
-    assert found["ndcg"] == [0, 1]
-    assert found["shape.n"] == [0]
+    on_front = fronts(MATRIX)
+    assert on_front["ndcg"] == [0, 1]
+    assert on_front["shape.n"] == [0]
 
 
 # The choice
@@ -187,9 +185,9 @@ def test_the_front_is_over_mean_cost_and_latency() -> None:
     ],
 )
 def test_the_best_that_is_asked_for_is_chosen(best: dict[str, str], combination: str, left_out: int) -> None:
-    found = choose(MATRIX, best)
-    assert found["combination"] == {"retrieve": combination}
-    assert (found["because"], found["left_out"]) == (None, left_out)
+    choice = choose(MATRIX, best)
+    assert choice["combination"] == {"retrieve": combination}
+    assert (choice["because"], choice["left_out"]) == (None, left_out)
 
 
 def test_the_metric_that_decides_is_chosen_by_where_none_is_named() -> None:
@@ -197,22 +195,22 @@ def test_the_metric_that_decides_is_chosen_by_where_none_is_named() -> None:
     assert (
         choose(matrix, {"subject_to": "cost_usd > 0.01"})["objective"] == "minimize shape.n subject to cost_usd > 0.01"
     )
-    found = choose({**MATRIX, "primary": "ndcg"}, {}, 0.0)
-    assert (found["objective"], found["combination"]) == (
+    choice = choose({**MATRIX, "primary": "ndcg"}, {}, 0.0)
+    assert (choice["objective"], choice["combination"]) == (
         "maximize ndcg, within 0 of the best",
         {"retrieve": "dense"},
     )
     assert choose({**MATRIX, "primary": None}, {})["combination"] is None
 
 
-def within(name: str, ndcg: float, usd: float, shown: bool | None, **more: Any) -> dict[str, Any]:
-    found = row(name, ndcg, usd, 0.1, **more)
-    standing = {"margin": 0.05, "shown": shown, "behind": [0.0, 0.04]}
-    return {**found, "metrics": {**found["metrics"], "ndcg": {**found["metrics"]["ndcg"], "within": standing}}}
+def within(name: str, ndcg: float, usd: float, is_shown: bool | None, **more: Any) -> dict[str, Any]:
+    base = row(name, ndcg, usd, 0.1, **more)
+    standing = {"margin": 0.05, "shown": is_shown, "behind": [0.0, 0.04]}
+    return {**base, "metrics": {**base["metrics"], "ndcg": {**base["metrics"]["ndcg"], "within": standing}}}
 
 
 @pytest.mark.parametrize(
-    ("shown", "combination"),
+    ("within_margin", "combination"),
     [
         ((None, None, None), "dense"),
         ((None, True, None), "dense"),
@@ -222,15 +220,15 @@ def within(name: str, ndcg: float, usd: float, shown: bool | None, **more: Any) 
     ],
 )
 def test_the_cheapest_that_is_shown_to_be_within_the_margin_is_chosen(
-    shown: tuple[bool | None, ...], combination: str
+    within_margin: tuple[bool | None, ...], combination: str
 ) -> None:
-    """Where none is shown, it is the one with the best figure."""
+    """If no combination is shown to be within the margin, the one with the best figure is chosen."""
     names = [("bm25", 0.2, 0.001), ("dense", 0.3, 0.02), ("slow", 0.25, 0.01)]
-    rows = [within(*one, is_within) for one, is_within in zip(names, shown, strict=True)]
-    found = choose({**MATRIX, "rows": rows}, {"maximize": "ndcg"}, 0.05)
-    assert found["combination"] == {"retrieve": combination}
-    assert found["objective"] == "maximize ndcg, within 0.05 of the best"
-    assert (found["margin"], found["within"]) == (0.05, sum(one is True for one in shown))
+    rows = [within(*figures, is_within) for figures, is_within in zip(names, within_margin, strict=True)]
+    choice = choose({**MATRIX, "rows": rows}, {"maximize": "ndcg"}, 0.05)
+    assert choice["combination"] == {"retrieve": combination}
+    assert choice["objective"] == "maximize ndcg, within 0.05 of the best"
+    assert (choice["margin"], choice["within"]) == (0.05, sum(flag is True for flag in within_margin))
 
 
 def test_the_cheapest_is_so_with_what_its_failures_cost() -> None:
@@ -238,8 +236,8 @@ def test_the_cheapest_is_so_with_what_its_failures_cost() -> None:
         within("bm25", 0.3, 0.001, True, cost_failed_usd=1.0, cost_per_success_usd=0.101),
         within("dense", 0.3, 0.02, True, latency_s={"p50": 0.3, "p95": 0.6}),
     ]
-    found = choose({**MATRIX, "rows": rows}, {"maximize": "ndcg"}, 0.01)
-    assert found["combination"] == {"retrieve": "dense"}
+    choice = choose({**MATRIX, "rows": rows}, {"maximize": "ndcg"}, 0.01)
+    assert choice["combination"] == {"retrieve": "dense"}
     assert fronts({**MATRIX, "rows": rows})["ndcg"] == [0, 1], "the first is quicker"
 
 
@@ -247,9 +245,9 @@ def test_the_cheapest_is_so_with_what_its_failures_cost() -> None:
 def test_what_fails_often_is_not_chosen_by_what_its_successes_take(figure: str) -> None:
     rows = [row("bm25", 0.2, 0.001, 0.1, succeeded=1, failed=9), row("dense", 0.3, 0.02, 0.3)]
     assert choose({**MATRIX, "rows": rows}, {"minimize": figure})["combination"] == {"retrieve": "dense"}
-    found = choose({**MATRIX, "rows": rows[:1]}, {"minimize": figure})
-    assert found["combination"] is None
-    assert found["because"].startswith(f"only 1 of 10 cells of retrieve=bm25 succeeded, too few to go by {figure}")
+    choice = choose({**MATRIX, "rows": rows[:1]}, {"minimize": figure})
+    assert choice["combination"] is None
+    assert choice["because"].startswith(f"only 1 of 10 cells of retrieve=bm25 succeeded, too few to go by {figure}")
 
 
 def test_what_is_not_ranked_is_not_on_the_front_and_not_chosen() -> None:
@@ -264,27 +262,29 @@ def test_what_is_not_ranked_is_not_on_the_front_and_not_chosen() -> None:
     }
     assert fronts(matrix)["ndcg"] == [1]
     assert choose(matrix, {"maximize": "ndcg"})["combination"] == {"retrieve": "dense"}
-    found = choose({**matrix, "rows": [lacking]}, {"maximize": "ndcg"})
-    assert found["because"] == ("retrieve=bm25 is not ranked by ndcg: it has a score in 3 cases, less than 95% of them")
+    choice = choose({**matrix, "rows": [lacking]}, {"maximize": "ndcg"})
+    assert choice["because"] == (
+        "retrieve=bm25 is not ranked by ndcg: it has a score in 3 cases, less than 95% of them"
+    )
 
 
 def test_where_none_can_be_chosen_it_is_said_why() -> None:
-    found = choose(MATRIX, {"maximize": "recall"})
-    assert found == {
+    choice = choose(MATRIX, {"maximize": "recall"})
+    assert choice == {
         "objective": "maximize recall",
         "combination": None,
         "because": "nothing is scored by 'recall'; scored are ndcg, exact match, shape.n",
         "left_out": 4,
     }
-    found = choose(MATRIX, {"maximize": "ndcg", "minimize": None, "subject_to": "cost_usd < 0"})
-    assert found["objective"] == "maximize ndcg subject to cost_usd < 0"
-    assert found["because"].startswith("no combination is known to have cost_usd < 0")
+    choice = choose(MATRIX, {"maximize": "ndcg", "minimize": None, "subject_to": "cost_usd < 0"})
+    assert choice["objective"] == "maximize ndcg subject to cost_usd < 0"
+    assert choice["because"].startswith("no combination is known to have cost_usd < 0")
 
 
 def test_the_decision_is_of_the_combinations_that_are_allowed() -> None:
     best = {"maximize": "ndcg", "subject_to": "cost_usd < 0.01"}
-    found = decide({**MATRIX, "choice": None}, best, None)
-    assert (found["objective"], found["combination"]) == (
+    decision = decide({**MATRIX, "choice": None}, best, None)
+    assert (decision["objective"], decision["combination"]) == (
         "maximize ndcg subject to cost_usd < 0.01",
         {"retrieve": "bm25"},
     )
@@ -294,14 +294,14 @@ def test_the_decision_is_of_the_combinations_that_are_allowed() -> None:
 
 
 def test_a_statistic_is_of_the_metric_even_if_another_metric_is_called_so() -> None:
-    found = row("bm25", 0.2, 0.001, 0.1)
-    figures = found["metrics"]["ndcg"]
-    found["metrics"] |= {"ndcg.low": {**figures, "mean": 0.7, "common_mean": 0.7}}
-    matrix = documents.whole_matrix({**MATRIX, "rows": [found, *MATRIX["rows"][1:]]})
+    bm25 = row("bm25", 0.2, 0.001, 0.1)
+    figures = bm25["metrics"]["ndcg"]
+    bm25["metrics"] |= {"ndcg.low": {**figures, "mean": 0.7, "common_mean": 0.7}}
+    matrix = documents.whole_matrix({**MATRIX, "rows": [bm25, *MATRIX["rows"][1:]]})
     matrix["metrics"]["ndcg.low"], matrix["best"]["ndcg.low"] = matrix["metrics"]["ndcg"], matrix["best"]["ndcg"]
-    assert row_figure(matrix, found, Name(("ndcg", "low"))) == pytest.approx(0.1)
-    assert row_figure(matrix, found, Name(("ndcg.low", "mean"))) == 0.7
-    assert row_figure(matrix, found, Name(("ndcg.low",))) == 0.7
+    assert row_figure(matrix, bm25, Name(("ndcg", "low"))) == pytest.approx(0.1)
+    assert row_figure(matrix, bm25, Name(("ndcg.low", "mean"))) == 0.7
+    assert row_figure(matrix, bm25, Name(("ndcg.low",))) == 0.7
 
 
 @pytest.mark.parametrize(("costs", "is_cheapest"), [((0.0, 0.0), None), ((0.0, 0.02), True), ((None, 0.02), None)])
@@ -312,6 +312,6 @@ def test_none_is_the_cheapest_of_ties_where_nothing_costs_anything(
         within(name, 0.3, cost, True, cost_per_success_usd=cost)
         for name, cost in zip(("bm25", "dense"), costs, strict=True)
     ]
-    found = decide({**MATRIX, "rows": rows, "choice": None}, {"maximize": "ndcg"}, 0.01)
-    assert found["basis"] == "within"
-    assert found["is_cheapest"] is is_cheapest
+    decision = decide({**MATRIX, "rows": rows, "choice": None}, {"maximize": "ndcg"}, 0.01)
+    assert decision["basis"] == "within"
+    assert decision["is_cheapest"] is is_cheapest

@@ -1,4 +1,4 @@
-"""Gates on rows by their levels: they hold for every row that is meant, or name those for which they do not."""
+"""Gates on rows by their levels hold for every matching row, or name the rows for which they do not."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def swept(gates: list[Any], **keys: Any) -> wtb.Sweep:
 
 
 def judged(gate: Any, **keys: Any) -> dict[str, Any]:
-    (found,) = swept([gate], **keys).run(db="sqlite:///:memory:").matrix()["gates"]
-    return dict(found)
+    (document,) = swept([gate], **keys).run(db="sqlite:///:memory:").matrix()["gates"]
+    return dict(document)
 
 
 def test_a_gate_holds_for_every_row_of_a_level() -> None:
-    found = judged("answer.model=large: quality.mean >= 0.6")
-    assert found["holds"] is True
-    assert found["because"] == "for all 3 rows: quality.mean = 0.6 to 0.9"
+    gate = judged("answer.model=large: quality.mean >= 0.6")
+    assert gate["holds"] is True
+    assert gate["because"] == "for all 3 rows: quality.mean = 0.6 to 0.9"
 
 
 def test_a_gate_that_fails_names_the_row() -> None:
-    found = judged({"answer.model=mini": "quality.mean >= 0.65"})
-    assert found["gate"] == "answer.model=mini: quality.mean >= 0.65"
-    assert (found["holds"], found["values"]) == (False, {"quality.mean": pytest.approx(0.4)})
-    assert found["because"] == (
+    gate = judged({"answer.model=mini": "quality.mean >= 0.65"})
+    assert gate["gate"] == "answer.model=mini: quality.mean >= 0.65"
+    assert (gate["holds"], gate["values"]) == (False, {"quality.mean": pytest.approx(0.4)})
+    assert gate["because"] == (
         'does not hold for answer.model=mini answer.prompt=short; answer.model=mini answer.prompt="a, b", of 3 rows'
     )
 
@@ -64,15 +64,15 @@ def test_a_gate_that_fails_names_the_row() -> None:
     ],
 )
 def test_a_gate_on_one_combination_has_its_figures(rows: str) -> None:
-    found = judged(f"{rows}: quality.mean > 0.75 and failed == 0")
-    assert found["holds"] is True
-    assert found["values"] == {"quality.mean": pytest.approx(0.8), "failed": 0.0}
+    gate = judged(f"{rows}: quality.mean > 0.75 and failed == 0")
+    assert gate["holds"] is True
+    assert gate["values"] == {"quality.mean": pytest.approx(0.8), "failed": 0.0}
 
 
 def test_a_level_with_a_comma_stands_in_quotes() -> None:
-    found = judged('answer.prompt="a, b": quality.mean >= 0.7')
-    assert found["holds"] is False
-    assert "answer.model=mini" in found["because"]
+    gate = judged('answer.prompt="a, b": quality.mean >= 0.7')
+    assert gate["holds"] is False
+    assert "answer.model=mini" in gate["because"]
     assert judged('answer.prompt="a, b", answer.model=large: quality.mean >= 0.7')["holds"] is True
 
 
@@ -91,8 +91,8 @@ def test_a_row_without_scores_leaves_a_gate_undecided_unless_another_fails() -> 
 def test_a_part_of_a_sweep_without_these_rows_decides_nothing() -> None:
     sweep = swept(["answer.model=mini: quality.mean >= 0"])
     bench = wtb.open("sqlite:///:memory:")
-    result = bench.run(sweep, choices={"answer.model": "large"})
-    (gate,) = result.matrix()["gates"]
+    handle = bench.run(sweep, choices={"answer.model": "large"})
+    (gate,) = handle.matrix()["gates"]
     assert gate["holds"] is None
     assert gate["because"] == prose.sentence("no row that was planned and runs to its end is meant by it")
 
@@ -117,9 +117,9 @@ def test_a_part_of_a_sweep_without_these_rows_decides_nothing() -> None:
 def test_a_gate_that_cannot_be_meant_is_rejected(gate: Any, problem: str) -> None:
     with pytest.raises(InputError) as raised:
         swept([gate]).prepare()
-    (found,) = raised.value.problems
-    assert found.startswith("gates[0]: ") or "'gates[0]'" in found
-    assert problem in found
+    (message,) = raised.value.problems
+    assert message.startswith("gates[0]: ") or "'gates[0]'" in message
+    assert problem in message
 
 
 @pytest.mark.parametrize(
@@ -164,6 +164,6 @@ gates:
 - a.k=1: exact_match.mean >= 0.9
 """
     empty_project.write({"flow.py": code, "sweep.yaml": sweep})
-    shown = empty_project.inside("run", "sweep.yaml", "--quiet", check=1)
-    assert "gate holds: a.k=2: exact_match.mean >= 0.9 (1)" in shown.stdout
-    assert "GATE FAILED: a.k=1: exact_match.mean >= 0.9 (0)" in shown.stdout
+    run = empty_project.inside("run", "sweep.yaml", "--quiet", check=1)
+    assert "gate holds: a.k=2: exact_match.mean >= 0.9 (1)" in run.stdout
+    assert "GATE FAILED: a.k=1: exact_match.mean >= 0.9 (0)" in run.stdout

@@ -1,4 +1,4 @@
-"""Rows within a margin of the best: what is shown, what is not, and what it rests on."""
+"""Rows within a margin of the best: when they are shown, when not, and on which evidence."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from tests.support.prose import sentence
 from wtb import evaluator
 from wtb.analysis.matrix.build import build
 from wtb.analysis.statistics import Design, Floats, compare, good_enough, paired_tests
-from wtb.analysis.statistics.bounded_means import upper_bounds
-from wtb.analysis.statistics.good_enough import Standing, standings
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.sequential.running import look
-from wtb.authoring.edges import END
+from wtb.analysis.statistics.claims import MissingCells
+from wtb.analysis.statistics.good_enough import Standing, standings, upper_bounds
+from wtb.analysis.statistics.running import look
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 
 SCALE = (0.0, 1.0)
 
 
-def standing(scores: Floats, margin: float = 0.05, over: list[int] | None = None, **design: object) -> list[Standing]:
-    chosen = Design(ends=SCALE, **design)  # type: ignore[arg-type]
-    found = compare(scores, chosen)
-    rows = list(range(len(scores))) if over is None else over
-    return standings(scores, chosen, margin, could_be_best=found.candidates, over=rows)
+def standing(
+    scores: Floats, margin: float = 0.05, allowed: list[int] | None = None, **design: object
+) -> list[Standing]:
+    settings = Design(ends=SCALE, **design)  # type: ignore[arg-type]
+    comparison = compare(scores, settings)
+    rows = list(range(len(scores))) if allowed is None else allowed
+    return standings(scores, settings, margin, could_be_best=comparison.candidates, compared_rows=rows)
 
 
 def passing(cases: int, *failed: int) -> Floats:
-    """Rows that pass all cases but so many, each other ones."""
+    """Rows that pass all cases except a given number, which differ from row to row."""
     scores = np.ones((len(failed), cases))
     for row in range(len(failed)):
         scores[row, sum(failed[:row]) : sum(failed[: row + 1])] = 0
@@ -54,15 +55,15 @@ def test_a_bound_of_many_values_is_that_of_students_t() -> None:
 
 def test_a_bound_ignores_missing_values_and_needs_any() -> None:
     values = np.array([[0.0, math.nan] * 50, [math.nan] * 100])
-    found = upper_bounds(values, np.ones(2), np.full(2, 1.6449))
-    assert found[0] == pytest.approx(1 - 0.05 ** (1 / 50), abs=5e-4)
-    assert math.isnan(found[1])
+    bounds = upper_bounds(values, np.ones(2), np.full(2, 1.6449))
+    assert bounds[0] == pytest.approx(1 - 0.05 ** (1 / 50), abs=5e-4)
+    assert math.isnan(bounds[1])
 
 
 def test_rows_that_always_agree_are_within_the_margin_only_if_cases_are_enough() -> None:
     """A loss in 1 of 20 cases does not show in 30 of them."""
-    assert [one.within for one in standing(np.ones((2, 30)))] == [None, None]
-    assert [one.within for one in standing(np.ones((2, 80)))] == [True, True]
+    assert [row.within for row in standing(np.ones((2, 30)))] == [None, None]
+    assert [row.within for row in standing(np.ones((2, 80)))] == [True, True]
 
 
 def test_a_row_far_behind_is_not_good_enough_and_the_best_is() -> None:
@@ -76,8 +77,8 @@ def test_a_row_far_behind_is_not_good_enough_and_the_best_is() -> None:
 
 
 def test_the_best_of_few_cases_is_not_shown_to_be_good_enough() -> None:
-    """Nobody knows that it is the best: another row may be better by more than the margin."""
-    assert [one.within for one in standing(passing(20, 2, 3))] == [None, None]
+    """It may not be the best, because another row may be better by more than the margin."""
+    assert [row.within for row in standing(passing(20, 2, 3))] == [None, None]
 
 
 def test_where_lower_is_better_gaps_are_the_other_way_around() -> None:
@@ -87,8 +88,8 @@ def test_where_lower_is_better_gaps_are_the_other_way_around() -> None:
 
 def test_the_best_is_one_of_the_rows_that_are_allowed() -> None:
     scores = passing(400, 0, 200, 200)
-    assert [one.within for one in standing(scores)] == [True, False, False]
-    assert [one.within for one in standing(scores[[0, 1, 1]], over=[1, 2])] == [None, True, True]
+    assert [row.within for row in standing(scores)] == [True, False, False]
+    assert [row.within for row in standing(scores[[0, 1, 1]], allowed=[1, 2])] == [None, True, True]
 
 
 def test_a_row_that_lacks_many_cases_is_not_shown_to_be_anything() -> None:
@@ -107,7 +108,7 @@ def test_what_missing_cells_could_change_is_not_shown() -> None:
 
 
 def test_what_missing_cells_of_the_best_could_change_is_not_shown_to_be_too_far_behind() -> None:
-    """The best lacks cells in which it may be wrong: with these it is ahead by less than the margin."""
+    """The best lacks cells in which it may be wrong, and with them it leads by less than the margin."""
     scores = passing(1_000, 0, 100)
     scores[0, 150:190] = np.nan
     first, second = standing(scores, missing=MissingCells.of(scores))
@@ -119,40 +120,40 @@ def test_what_missing_cells_of_the_best_could_change_is_not_shown_to_be_too_far_
 
 
 def pair(differences: Floats, spread: float = 1.0) -> Floats:
-    """Two rows that differ so, over cases that differ much more."""
+    """Two rows with the given differences, over cases that differ much more."""
     cases = spread * np.random.default_rng(9).normal(size=differences.size)
     return np.stack([cases + differences, cases])
 
 
 def unscaled(scores: Floats, margin: float = 0.05, **design: Any) -> list[Standing]:
-    return standings(scores, Design(**design), margin, could_be_best=[0, 1], over=range(len(scores)))
+    return standings(scores, Design(**design), margin, could_be_best=[0, 1], compared_rows=range(len(scores)))
 
 
 def test_without_a_scale_few_cases_show_no_row_to_be_good_enough() -> None:
-    """In 5% of sweeps a loss in one case of ten does not show in 28 cases, and nothing says how large it is."""
+    """In 5% of sweeps, a loss in one case of ten does not show in 28 cases, and its size is unknown."""
     differences = 0.02 * np.random.default_rng(0).normal(size=100)
     assert unscaled(pair(differences[:28])) == [Standing(), Standing()]
     for cases in (29, 100):
-        assert [one.within for one in unscaled(pair(differences[:cases]))] == [True, True]
+        assert [row.within for row in unscaled(pair(differences[:cases]))] == [True, True]
     assert unscaled(np.ones((2, 100))) == [Standing(), Standing()], "nothing says how much rows can differ"
 
 
 def test_without_a_scale_how_much_cases_differ_from_each_other_does_not_matter() -> None:
     differences = 0.03 * np.random.default_rng(3).normal(size=30)
-    found = [unscaled(pair(differences, spread)) for spread in (0.001, 1.0, 1_000.0)]
-    assert [[one.within for one in each] for each in found] == [[True, True]] * 3
+    by_spread = [unscaled(pair(differences, spread)) for spread in (0.001, 1.0, 1_000.0)]
+    assert [[row.within for row in each] for each in by_spread] == [[True, True]] * 3
 
 
 def test_without_a_scale_a_row_far_behind_is_shown_by_few_cases() -> None:
     differences = -1 + 0.1 * np.random.default_rng(2).normal(size=12)
-    first, second = standings(pair(differences), Design(), 0.05, could_be_best=[1], over=[0, 1])
+    first, second = standings(pair(differences), Design(), 0.05, could_be_best=[1], compared_rows=[0, 1])
     assert (first.within, second) == (False, Standing())
     assert first.behind is not None
     assert 0.05 < first.behind[0] < 1 < first.behind[1]
 
 
 def test_without_a_scale_a_row_that_loses_much_in_few_cases_is_not_shown_to_be_good_enough() -> None:
-    """Even differences with the same mean and spread are."""
+    """Even differences with the same mean and spread are within the margin."""
     even = 0.04 * np.random.default_rng(3).normal(size=40)
     uneven = np.zeros(40)
     uneven[7] = -1.0
@@ -168,22 +169,22 @@ def test_without_a_scale_a_row_that_loses_much_in_few_cases_is_not_shown_to_be_g
 
 
 def test_without_a_scale_the_interval_for_means_has_to_agree() -> None:
-    """Of 40 costs none may be a large one: what they show is not much less than what Student's t leaves possible."""
+    """None of 40 costs may be a large one, so the bound is not much less than that of Student's t."""
     costs = np.random.default_rng(3).normal(1, 0.2, size=(2, 40))
-    found = unscaled(costs, ends=(0.0, math.inf), better="lower")
+    outcomes = unscaled(costs, ends=(0.0, math.inf), better="lower")
     spread = (costs[1] - costs[0]).std(ddof=1) / math.sqrt(40)
-    for row, one in enumerate(found):
+    for row, status in enumerate(outcomes):
         gap = float((costs[row] - costs[1 - row]).mean())
-        assert one.behind is not None
-        assert one.behind[1] >= gap + 1.7 * spread
+        assert status.behind is not None
+        assert status.behind[1] >= gap + 1.7 * spread
 
 
 def test_without_a_scale_a_row_that_equals_the_best_in_all_cases_may_lose_what_others_do() -> None:
     scores = np.concatenate([np.ones((2, 40)), 1 - np.eye(1, 40)])
-    found = standings(scores, Design(), 0.5, could_be_best=[0, 1], over=[0, 1, 2])
-    assert [one.within for one in found[:2]] == [True, True]
-    found = standings(scores, Design(), 0.05, could_be_best=[0, 1], over=[0, 1, 2])
-    assert [one.within for one in found[:2]] == [None, None]
+    rows = standings(scores, Design(), 0.5, could_be_best=[0, 1], compared_rows=[0, 1, 2])
+    assert [row.within for row in rows[:2]] == [True, True]
+    rows = standings(scores, Design(), 0.05, could_be_best=[0, 1], compared_rows=[0, 1, 2])
+    assert [row.within for row in rows[:2]] == [None, None]
 
 
 def test_a_matrix_tells_how_many_cases_a_metric_without_a_scale_takes(tmp_path: Path) -> None:
@@ -199,9 +200,9 @@ def test_a_matrix_tells_how_many_cases_a_metric_without_a_scale_takes(tmp_path: 
             memory, tmp_path, wf, inputs, {"add": "all"}, evaluators={"right": right}, margin={"right": 1}
         )
         bench.run()
-        found = build(memory, bench.row)["warnings"]
+        warnings = build(memory, bench.row)["warnings"]
         memory.close()
-        return [one for one in found if "scale" in one]
+        return [warning for warning in warnings if "scale" in warning]
 
     assert warned(6) == [
         sentence(
@@ -232,31 +233,31 @@ def sums() -> Workflow:
 
 def test_if_the_best_of_all_is_not_allowed_those_that_are_have_candidates_of_their_own() -> None:
     scores = passing(400, 0, 100, 110, 300)
-    found = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0], over=[1, 2, 3])
-    assert [one.within for one in found[1:]] == [True, None, False]
+    rows = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0], compared_rows=[1, 2, 3])
+    assert [row.within for row in rows[1:]] == [True, None, False]
 
 
 def test_few_rivals_give_the_bound_that_all_of_them_would(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     near, far = rng.random((8, 60)) < 0.97, rng.random((56, 60)) < 0.55
     scores = np.concatenate([near, far]).astype(float)
-    some = standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), over=range(64))
+    some = standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), compared_rows=range(64))
     monkeypatch.setattr(good_enough, "RIVALS", 64)
-    assert standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), over=range(64)) == some
+    assert standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), compared_rows=range(64)) == some
 
 
 def test_tiny_scores_are_compared_as_large_ones() -> None:
     scores = passing(400, 20, 36, 160)
-    tiny = standings(scores * 1e-290, Design(ends=(0.0, 1e-290)), 5e-292, could_be_best=[0, 1], over=[0, 1, 2])
-    large = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0, 1], over=[0, 1, 2])
-    assert [one.within for one in tiny] == [one.within for one in large]
+    tiny = standings(scores * 1e-290, Design(ends=(0.0, 1e-290)), 5e-292, could_be_best=[0, 1], compared_rows=[0, 1, 2])
+    large = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0, 1], compared_rows=[0, 1, 2])
+    assert [row.within for row in tiny] == [row.within for row in large]
 
 
 def test_a_margin_as_large_as_the_scale_is_never_lost_and_none_is_never_shown() -> None:
     scores = passing(100, 0, 50)
-    assert [one.within for one in standing(scores, margin=1.0)] == [True, True]
-    assert [one.within for one in standing(scores, margin=0.0)] == [True, False]
-    assert [one.within for one in standing(np.ones((2, 1_000)), margin=0.0)] == [None, None]
+    assert [row.within for row in standing(scores, margin=1.0)] == [True, True]
+    assert [row.within for row in standing(scores, margin=0.0)] == [True, False]
+    assert [row.within for row in standing(np.ones((2, 1_000)), margin=0.0)] == [None, None]
 
 
 def test_before_the_end_missing_cells_widen_what_they_could_change() -> None:
@@ -289,7 +290,7 @@ def test_medians_have_no_bounds() -> None:
 def test_more_rows_take_more_cases_and_those_far_behind_do_not_count() -> None:
     scores = passing(600, *([4] * 40))
     far = np.concatenate([scores[:2], np.zeros((38, 600))])
-    few, many, with_far = (standing(one)[1].behind for one in (scores[:2], scores, far))
+    few, many, with_far = (standing(part)[1].behind for part in (scores[:2], scores, far))
     assert few is not None
     assert many is not None
     assert with_far is not None
@@ -300,8 +301,8 @@ def test_more_rows_take_more_cases_and_those_far_behind_do_not_count() -> None:
 def test_before_the_end_intervals_hold_at_any_look() -> None:
     scores = passing(1_000, 0, 0, 500)
     finished = np.ones(scores.shape, dtype=np.bool_)
-    found = look(scores, finished, Design(ends=SCALE), scale=SCALE, margin=0.05).standings
-    assert [one.within for one in found] == [True, True, False]
+    rows = look(scores, finished, Design(ends=SCALE), scale=SCALE, margin=0.05).standings
+    assert [row.within for row in rows] == [True, True, False]
     early = look(scores, np.cumsum(finished, axis=1) <= 60, Design(ends=SCALE), scale=SCALE, margin=0.05).standings
     assert early[0].within is None
     assert look(scores, finished, scale=SCALE).standings == ()
@@ -317,19 +318,19 @@ def test_an_interval_holds_0_exactly_where_p_is_at_least_5_percent(seed: int, ki
         differences = 0.25 * rng.choice([-1.0, 0.0, 1.0, 2.0], p=[0.2, 0.5, 0.2, 0.1], size=(60, 40))
     else:
         differences = rng.exponential(size=(60, 40)) - 0.75
-    found = paired_tests(differences, rates=kind == "rates")
-    for one in found:
-        assert one.p is not None
-        assert one.ci is not None
-        assert (one.ci[0] > 0 or one.ci[1] < 0) == (one.p < 0.05)
-    assert 5 < sum(one.p < 0.05 for one in found if one.p is not None) < 60
+    tests = paired_tests(differences, rates=kind == "rates")
+    for test in tests:
+        assert test.p is not None
+        assert test.ci is not None
+        assert (test.ci[0] > 0 or test.ci[1] < 0) == (test.p < 0.05)
+    assert 5 < sum(estimate.p < 0.05 for estimate in tests if estimate.p is not None) < 60
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_interval_contradicts_a_corrected_p(seed: int) -> None:
     scores = (np.random.default_rng(seed).random((12, 80)) < np.linspace(0.6, 0.85, 12)[:, None]).astype(float)
-    found = compare(scores, Design(baseline=0, ends=SCALE)).rows[1:]
-    for one in found:
-        assert one.delta_ci is not None
-        assert one.p_adjusted is not None
-        assert (one.delta_ci[0] > 0 or one.delta_ci[1] < 0) == (one.p_adjusted < 0.05)
+    rows = compare(scores, Design(baseline=0, ends=SCALE)).rows[1:]
+    for row in rows:
+        assert row.delta_ci is not None
+        assert row.p_adjusted is not None
+        assert (row.delta_ci[0] > 0 or row.delta_ci[1] < 0) == (row.p_adjusted < 0.05)

@@ -1,4 +1,4 @@
-"""Gates of a matrix: which combination a name means, and that what is unknown does not hold."""
+"""Gates of a matrix: how a name selects a combination; a gate on an unknown figure does not hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support import documents
 from tests.support.prose import sentence
 from wtb.analysis.gates import all_hold, judge
 from wtb.core.status import CELL
-from wtb.display.matrix.gates import lines
+from wtb.display.figures import lines
 from wtb.store.database import Database
 
 
@@ -32,7 +32,7 @@ def row(variant: str, mean: float | None, failed: int = 0) -> dict[str, Any]:
 
 def matrix(*rows: dict[str, Any], best: str | None = "x", **more: Any) -> dict[str, Any]:
     counts = {"total": 8, **dict.fromkeys(CELL, 0), "succeeded": 7, "failed": 1}
-    given = {
+    document = {
         "cells": counts,
         "cost": {"usd": 1.5, "tokens_in": 0, "tokens_out": 0},
         "node_runs": {"executed": 5, "unshared": 8, "attempts": 6},
@@ -43,13 +43,13 @@ def matrix(*rows: dict[str, Any], best: str | None = "x", **more: Any) -> dict[s
         "metrics": {"m": {"better": "higher"}},
         **more,
     }
-    return documents.whole_matrix(given)
+    return documents.whole_matrix(document)
 
 
-def judged(gate: str, found: dict[str, Any] | None = None) -> dict[str, Any]:
+def judged(gate: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
     database = Database("sqlite://")  # which conditions do not ask
     sweep = SimpleNamespace(id="s", session="default", spec={"gates": [gate]})
-    (answer,) = judge(database, sweep, found or matrix())
+    (answer,) = judge(database, sweep, document or matrix())
     database.close()
     return answer
 
@@ -71,26 +71,26 @@ def test_a_gate_is_told_with_its_figures(gate: str, holds: bool, values: dict[st
 
 
 def test_what_is_unknown_does_not_hold_and_says_why() -> None:
-    found = judged("other.mean > 0")
-    assert found["holds"] is None
-    assert sentence("nothing is scored by {}", "'other'") in found["because"]
-    assert not all_hold([found])
-    assert lines([found])[0].startswith("gate cannot be decided: other.mean > 0: nothing is")
+    gate = judged("other.mean > 0")
+    assert gate["holds"] is None
+    assert sentence("nothing is scored by {}", "'other'") in gate["because"]
+    assert not all_hold([gate])
+    assert lines([gate])[0].startswith("gate cannot be decided: other.mean > 0: nothing is")
 
 
 def test_a_name_means_the_chosen_combination_then_the_only_then_the_best_one() -> None:
-    chosen = {"objective": "", "combination": {"a": "y"}, "because": None, "left_out": 1}
-    assert judged("m > 0", matrix(choice=chosen))["values"] == {"m": 0.5}
-    nothing = {**chosen, "combination": None, "because": "no combination costs so little"}
+    choice = {"objective": "", "combination": {"a": "y"}, "because": None, "left_out": 1}
+    assert judged("m > 0", matrix(choice=choice))["values"] == {"m": 0.5}
+    nothing = {**choice, "combination": None, "because": "no combination costs so little"}
     assert judged("m > 0", matrix(choice=nothing))["because"] == "no combination costs so little"
     assert judged("failed == 1 and latency_s.p50 < 1", matrix(row("z", None), best=None))["holds"] is True
     assert judged("latency_s.p50 < 1", matrix(best=None, choice=None))["holds"] is None
 
 
 def test_while_cells_are_open_no_gate_is_decided() -> None:
-    found = matrix()
-    found["cells"]["pending"] = 2
-    answer = judged("m > 0", found)
+    document = matrix()
+    document["cells"]["pending"] = 2
+    answer = judged("m > 0", document)
     assert (answer["holds"], answer["values"], answer["because"]) == (
         None,
         {"m": 0.8},

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from tests.support.prose import sentence
-from wtb.analysis.matrix.slices import slices
+from wtb.analysis.matrix.metric_figures import slices
 from wtb.analysis.statistics import Design, Floats, compare
-from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, contributions
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.missing.worst_case import Claim, Pairs
-from wtb.analysis.statistics.sequential.running import look
-from wtb.core.scoring.missing_words import cure, hangs_on
+from wtb.analysis.statistics.claims import Claim, MissingCells, Pairs
+from wtb.analysis.statistics.row_figures import FigureRows, RowCells, contributions
+from wtb.analysis.statistics.running import look
+from wtb.core.scoring.failure_scores import cure, hangs_on
 
 NAN = math.nan
 
@@ -39,33 +38,33 @@ def design(scores: Floats, **options: Any) -> Design:
 
 def test_a_row_without_its_wrong_answers_claims_nothing() -> None:
     scores = crashing(400, 0.15)
-    (_, row), found = compare(scores, design(scores, missing=None)).rows, compare(scores, design(scores))
+    (_, row), comparison = compare(scores, design(scores, missing=None)).rows, compare(scores, design(scores))
     assert row.p_adjusted is not None
     assert row.p_adjusted < 0.001
-    hanging = found.rows[1]
+    hanging = comparison.rows[1]
     assert (hanging.hangs_on, hanging.missing, hanging.p) == (60, 60, row.p)
     assert hanging.p_adjusted is not None
     assert hanging.p_adjusted > 0.05
-    assert not found.clear
+    assert not comparison.clear
 
 
 def test_a_star_hangs_on_missing_cells_within_the_95_percent_too() -> None:
     scores = crashing(3_000, 0.04)
     assert compare(scores, design(scores, missing=None)).clear
-    found = compare(scores, design(scores))
-    assert (found.clear, found.best, found.lead.hangs_on) == (False, 1, 120)
-    assert found.lead.because == "that hangs on 120 missing cells"
-    assert (found.lead.rival, found.candidates) == (0, (0, 1))
+    comparison = compare(scores, design(scores))
+    assert (comparison.clear, comparison.best, comparison.lead.hangs_on) == (False, 1, 120)
+    assert comparison.lead.because == "that hangs on 120 missing cells"
+    assert (comparison.lead.rival, comparison.candidates) == (0, (0, 1))
 
 
 def test_a_true_gain_survives_a_few_missing_cells() -> None:
     drawn = rng()
     scores = (drawn.random((2, 400)) < np.array([[0.6], [0.85]])).astype(float)
     scores[drawn.random(scores.shape) < 0.02] = NAN
-    found = compare(scores, design(scores))
-    assert found.clear
-    assert found.rows[1].hangs_on is None
-    p, at_worst = found.rows[1].p, found.rows[1].p_at_worst
+    comparison = compare(scores, design(scores))
+    assert comparison.clear
+    assert comparison.rows[1].hangs_on is None
+    p, at_worst = comparison.rows[1].p, comparison.rows[1].p_at_worst
     assert p is not None
     assert at_worst is not None
     assert p <= at_worst < 0.05
@@ -76,20 +75,20 @@ def test_a_star_hangs_on_the_missing_cells_of_a_row_that_is_not_ranked() -> None
     lost = rng(9).random(400) < 0.1
     better = scores[0].copy()
     scores[0, lost] = NAN
-    found = compare(scores, design(scores, baseline=None))
-    assert (found.unranked, found.best, found.clear) == ((0,), 1, False)
-    assert found.lead.rival == 0
-    assert found.lead.hangs_on == int(lost.sum())
+    comparison = compare(scores, design(scores, baseline=None))
+    assert (comparison.unranked, comparison.best, comparison.clear) == ((0,), 1, False)
+    assert comparison.lead.rival == 0
+    assert comparison.lead.hangs_on == int(lost.sum())
     scores[0] = np.where(lost, NAN, np.minimum(better, (rng(10).random(400) < 0.3)))
     assert compare(scores, design(scores, baseline=None)).clear, "a row that is far behind cannot catch up"
 
 
 def test_a_loss_hangs_on_missing_cells_as_a_gain_does() -> None:
     scores = crashing(400, 0.15)[::-1].copy()
-    found = compare(scores, design(scores)).rows[1]
-    assert found.delta is not None
-    assert found.delta < 0
-    assert found.hangs_on == 60
+    row = compare(scores, design(scores)).rows[1]
+    assert row.delta is not None
+    assert row.delta < 0
+    assert row.hangs_on == 60
 
 
 def test_what_both_rows_lack_as_often_is_no_excess() -> None:
@@ -107,8 +106,8 @@ def test_cells_that_are_missing_for_other_reasons_do_not_cancel() -> None:
     scores[1] = 0.0
     scores[0, :4], scores[1, 4:8] = NAN, NAN
     missing = MissingCells.of(scores).total
-    one, other = (missing * np.array([[first], [1 - first]], np.int32) for first in (1, 0))
-    reasons = MissingCells((missing == 0).astype(np.int32), {"failed": one, "provider": other})
+    failed, other = (missing * np.array([[first], [1 - first]], np.int32) for first in (1, 0))
+    reasons = MissingCells((missing == 0).astype(np.int32), {"failed": failed, "provider": other})
     _, excess = Pairs(scores, reasons, (0.0, 1.0)).fills(Claim(0, 1, 1))
     assert excess.estimate == pytest.approx(12 / 20)
 
@@ -161,12 +160,12 @@ def test_figures_over_rows_take_missing_cells_as_wrong_answers(figure: Any) -> N
     else:
         answers = [np.where(drawn.random(400) < 0.75, truth, 1 - truth).astype(float) for _ in range(2)]
         wrong = np.flatnonzero(answers[1] != truth)[:80]
-    kept = ~np.isin(np.arange(400), wrong)
+    scored = ~np.isin(np.arange(400), wrong)
     rows = FigureRows(
         figure,
         [
             RowCells(truth, answers[0], np.arange(400)),
-            RowCells(truth[kept], answers[1][kept], np.arange(400)[kept]),
+            RowCells(truth[scored], answers[1][scored], np.arange(400)[scored]),
         ],
         400,
     )
@@ -175,10 +174,10 @@ def test_figures_over_rows_take_missing_cells_as_wrong_answers(figure: Any) -> N
         table[place, row.column] = contributions(figure, *row)
     whole = Design(baseline=0, figure=rows, missing=MissingCells.of(table))
     assert compare(table, replace(whole, missing=None)).rows[1].p_adjusted < 0.05  # type: ignore[operator]
-    found = compare(table, whole).rows[1]
-    assert found.hangs_on == 80
-    assert found.mean_at_worst is not None
-    assert found.mean_at_worst[0] < (found.mean or 0) < found.mean_at_worst[1]
+    estimate = compare(table, whole).rows[1]
+    assert estimate.hangs_on == 80
+    assert estimate.mean_at_worst is not None
+    assert estimate.mean_at_worst[0] < (estimate.mean or 0) < estimate.mean_at_worst[1]
 
 
 def test_candidates_keep_a_row_that_could_be_the_best_with_its_missing_cells() -> None:
@@ -201,16 +200,18 @@ def test_a_look_before_the_end_counts_cells_that_have_ended_as_missing() -> None
     assert seen.rows[1].delta_ci[0] <= 0
     assert seen.rows[1].hangs_on == 120
     assert not seen.clear
-    begun = look(scores[:, :200], finished[:, :200] & ~np.isnan(scores[:, :200]), design(scores[:, :200]), scale=(0, 1))
-    assert begun.compared.rows[1].missing == 0, "what has not ended is not missing"
+    snapshot = look(
+        scores[:, :200], finished[:, :200] & ~np.isnan(scores[:, :200]), design(scores[:, :200]), scale=(0, 1)
+    )
+    assert snapshot.compared.rows[1].missing == 0, "what has not ended is not missing"
 
 
 def test_slices_by_tag_hang_on_missing_cells() -> None:
     scores = crashing(400, 0.15)
     tags = {case: ["even" if case % 2 == 0 else "odd"] for case in range(400)}
-    found = slices(scores, np.arange(400), tags, design(scores))
-    assert found is not None
-    rows = [tag["rows"][1] for tag in found["tags"]]
+    by_tag = slices(scores, np.arange(400), tags, design(scores))
+    assert by_tag is not None
+    rows = [tag["rows"][1] for tag in by_tag["tags"]]
     assert all(row["p_adjusted"] > 0.05 for row in rows)  # type: ignore[operator]
     assert sum(row.get("hangs_on", 0) for row in rows) > 0
 

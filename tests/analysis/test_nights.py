@@ -1,4 +1,4 @@
-"""Nights that are compared with a reference that does not move: the permutation test, the levels, the trend."""
+"""Nights are compared with a fixed reference: the permutation test, the levels, the trend."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from tests.support import prose
-from wtb.analysis.nightly.slide import alert, find_trend
-from wtb.analysis.statistics.sequential.nights import LEVEL, NIGHTS, NightTest, night_tests, permuted
+from wtb.analysis.comparison.series import alert, find_trend
+from wtb.analysis.statistics.anytime import LEVEL, NIGHTS, NightTest, night_tests, permuted
 
 
 def _passes(rng: np.random.Generator, sweeps: int, cases: int, rate: float) -> np.ndarray:
@@ -51,42 +51,42 @@ def test_sweeps_that_are_equal_in_every_case_are_no_fall_and_a_fall_in_all_is_as
 
 def test_missing_cells_speak_against_a_fall() -> None:
     reference, tonight = np.ones((1, 40)), np.zeros((1, 40))
-    (found,) = night_tests([reference], [tonight])
-    assert found[0].is_fall
+    (tests,) = night_tests([reference], [tonight])
+    assert tests[0].is_fall
     tonight[0, :35] = np.nan
-    (found,) = night_tests([reference], [tonight])
-    assert (found[0].is_fall, found[0].units) == (False, 40)
+    (tests,) = night_tests([reference], [tonight])
+    assert (tests[0].is_fall, tests[0].units) == (False, 40)
 
 
 def test_a_loss_within_the_margin_is_no_fall() -> None:
     rng = np.random.default_rng(3)
     reference = rng.random((1, 200))
-    (found,) = night_tests([reference], [reference - 0.02], margin=0.05)
-    assert (found[0].p < found[0].level, found[0].is_fall) == (True, False)
-    (found,) = night_tests([reference], [reference - 0.08], margin=0.05)
-    assert found[0].is_fall
+    (tests,) = night_tests([reference], [reference - 0.02], margin=0.05)
+    assert (tests[0].p < tests[0].level, tests[0].is_fall) == (True, False)
+    (tests,) = night_tests([reference], [reference - 0.08], margin=0.05)
+    assert tests[0].is_fall
 
 
 def test_nights_that_fell_are_no_alarm_once_tonight_has_recovered() -> None:
     reference, fell = np.ones((1, 100)), np.ones((1, 100))
     fell[0, :30] = 0
-    (found,) = night_tests([reference], [fell, fell, fell, reference])
-    assert [(test.nights, test.is_fall) for test in found] == [(1, False), (4, False)]
-    (found,) = night_tests([reference], [fell, fell, fell, fell])
-    assert [(test.nights, test.is_fall) for test in found] == [(1, True), (4, True)]
+    (tests,) = night_tests([reference], [fell, fell, fell, reference])
+    assert [(test.nights, test.is_fall) for test in tests] == [(1, False), (4, False)]
+    (tests,) = night_tests([reference], [fell, fell, fell, fell])
+    assert [(test.nights, test.is_fall) for test in tests] == [(1, True), (4, True)]
 
 
 def test_nights_and_rows_share_the_level() -> None:
     rng = np.random.default_rng(5)
     sweeps = [rng.random((6, 50)) for _ in range(5)]
-    found = night_tests(sweeps[:2], sweeps[2:], metrics=2)
-    assert len(found) == 7
-    assert {test.nights for tests in found for test in tests} == {1, 3}
-    assert 2 * sum(test.level for tests in found for test in tests) < LEVEL
+    by_row = night_tests(sweeps[:2], sweeps[2:], metrics=2)
+    assert len(by_row) == 7
+    assert {test.nights for tests in by_row for test in tests} == {1, 3}
+    assert 2 * sum(test.level for tests in by_row for test in tests) < LEVEL
     assert pytest.approx(0.05) == LEVEL * NIGHTS
     sweeps[0][2:] = np.nan  # the reference does not have these rows
-    found = night_tests(sweeps[:1], sweeps[1:])
-    assert [len(tests) for tests in found] == [2, 2, 0, 0, 0, 0, 2]
+    by_row = night_tests(sweeps[:1], sweeps[1:])
+    assert [len(tests) for tests in by_row] == [2, 2, 0, 0, 0, 0, 2]
 
 
 def test_a_slide_a_step_and_tonight_are_told_apart() -> None:

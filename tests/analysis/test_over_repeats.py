@@ -1,4 +1,4 @@
-"""pass@k and pass^k: what k repeats of a case come to, estimated without bias from all that there are."""
+"""pass@k and pass^k: the outcome of k repeats of a case, estimated without bias from all repeats."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import live
-from wtb.analysis.statistics.figures.repeats import over_repeats
-from wtb.authoring.edges import END
+from wtb.analysis.statistics.row_figures import over_repeats
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
-from wtb.core.scoring.passes import Kind, Passes, read_passes
+from wtb.core.scoring.measure import Kind, Passes, read_passes
 from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
@@ -41,8 +41,8 @@ def test_an_estimate_is_the_share_of_choices_of_repeats_that_pass(
 def test_fewer_repeats_than_k_say_nothing() -> None:
     assert Passes("pass@", 3).estimate(2, 2) is None
     rates, repeats = np.array([[1 / 3, 1.0], [0.0, np.nan]]), np.array([[3, 2], [3, 0]])
-    found = over_repeats(Passes("pass@", 3), rates, repeats)
-    np.testing.assert_allclose(found, [[1.0, np.nan], [0.0, np.nan]])
+    estimates = over_repeats(Passes("pass@", 3), rates, repeats)
+    np.testing.assert_allclose(estimates, [[1.0, np.nan], [0.0, np.nan]])
 
 
 def test_a_name_is_read_as_it_is_written() -> None:
@@ -53,18 +53,18 @@ def test_a_name_is_read_as_it_is_written() -> None:
 
 def workflow() -> Workflow:
     """The default passes case x in its first x repeats and fails in repeat 3 of case 5; the other one always passes."""
-    made = Workflow("repeated")
+    wf = Workflow("repeated")
 
     def answer(state: dict[str, Any], ctx: Any, *, passes: bool = False) -> dict[str, Any]:
         if state["x"] == 5 and ctx.repeat == 3 and not passes:
             raise ValueError("no answer")
         return {"answer": "yes" if passes or ctx.repeat < state["x"] else "no"}
 
-    node = made.node(answer)
+    node = wf.node(answer)
     node.variant("sure", passes=True)
-    made.entry(node)
-    made.edge(node, END)
-    return made
+    wf.entry(node)
+    wf.edge(node, END)
+    return wf
 
 
 CASES = [{"id": str(x), "input": {"x": x}, "expected": "yes"} for x in range(6)]
@@ -80,8 +80,8 @@ def _of(bench: Any) -> tuple[Any, Any]:
 
 
 def expected(kind: Kind, k: int, counts: list[tuple[int, int]]) -> float:
-    found = [Passes(kind, k).estimate(*one) for one in counts]
-    return float(np.mean([one for one in found if one is not None]))
+    estimates = [Passes(kind, k).estimate(*count) for count in counts]
+    return float(np.mean([estimate for estimate in estimates if estimate is not None]))
 
 
 @pytest.mark.parametrize("on_failure", [None, "left_out"])
@@ -129,8 +129,8 @@ def test_a_case_that_lost_too_many_repeats_has_no_score(run_sweep: Make) -> None
 
 def test_two_sweeps_are_compared_by_them(run_sweep: Make) -> None:
     before, after = (run_sweep(workflow(), CASES, {}, evaluate=EVALUATE, repeats=repeats) for repeats in (4, 4))
-    found = compare_sweeps(before.database, _of(before)[1], find_sweep(before.database, after.sweep_id))
-    assert found["rows"][0]["metrics"]["pass@2"]["delta"] == pytest.approx(0.0)
+    document = compare_sweeps(before.database, _of(before)[1], find_sweep(before.database, after.sweep_id))
+    assert document["rows"][0]["metrics"]["pass@2"]["delta"] == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

@@ -1,20 +1,19 @@
-"""Rows ranked by comparisons of two at a time, which these tests draw: no model and no person made them."""
+"""Rows are ranked by pairwise comparisons, which these tests simulate."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from wtb.analysis.statistics.raters.bradley_terry import Comparisons, strengths
-from wtb.analysis.statistics.raters.racing import Pairs, could_be_best, next_pairs, race
+from wtb.analysis.judge_ranking import Comparisons, Pairs, could_be_best, next_pairs, race, strengths
 
 
-def made(*rows: tuple[int, int, int, int]) -> Comparisons:
+def comparisons(*rows: tuple[int, int, int, int]) -> Comparisons:
     return Comparisons(*np.array(rows, dtype=np.int64).T)
 
 
-def swapped(unit: int, first: int, second: int, result: int) -> list[tuple[int, int, int, int]]:
-    return [(first, second, result, unit), (second, first, -result, unit)]
+def swapped(unit: int, first: int, second: int, outcome: int) -> list[tuple[int, int, int, int]]:
+    return [(first, second, outcome, unit), (second, first, -outcome, unit)]
 
 
 def drawn(truth: list[float], bias: float, cases: int, seed: int = 1) -> Comparisons:
@@ -26,32 +25,32 @@ def drawn(truth: list[float], bias: float, cases: int, seed: int = 1) -> Compari
             half = (truth[i] - truth[j] + bias) / 2
             odds = np.exp([half, -half, -0.5])
             rows.append((i, j, int(rng.choice([1, -1, 0], p=odds / odds.sum())), unit))
-    return made(*rows)
+    return comparisons(*rows)
 
 
 def test_strengths_are_where_what_was_seen_is_what_is_expected() -> None:
-    """Of a likelihood of this form, the maximum is where wins and ties of each kind equal their expectation."""
-    found = drawn([0.8, 0.2, -1.0], 0.6, 60)
-    said = strengths(found, 3)
-    half = (said.strength[found.first] - said.strength[found.second] + said.first) / 2
-    ties = (found.result == 0).mean()
+    """The maximum of such a likelihood is where the wins and ties of each kind equal their expectation."""
+    sample = drawn([0.8, 0.2, -1.0], 0.6, 60)
+    fitted = strengths(sample, 3)
+    half = (fitted.strength[sample.first] - fitted.strength[sample.second] + fitted.first) / 2
+    ties = (sample.result == 0).mean()
     low, high = -5.0, 5.0
-    for _ in range(60):  # of the ties, which are not told
+    for _ in range(60):  # the parameter of ties, which `strengths` does not return
         middle = (low + high) / 2
         expected = (np.exp(middle) / (np.exp(half) + np.exp(-half) + np.exp(middle))).mean()
         low, high = (middle, high) if expected < ties else (low, middle)
     lead = 2 * np.sinh(half) / (2 * np.cosh(half) + np.exp(low))
-    assert found.result.sum() == pytest.approx(lead.sum(), abs=1)
+    assert sample.result.sum() == pytest.approx(lead.sum(), abs=1)
     for row in range(3):
-        own = np.where(found.first == row, 1, np.where(found.second == row, -1, 0))
-        assert (own * found.result).sum() == pytest.approx((own * lead).sum(), abs=1)
+        own = np.where(sample.first == row, 1, np.where(sample.second == row, -1, 0))
+        assert (own * sample.result).sum() == pytest.approx((own * lead).sum(), abs=1)
 
 
 def test_a_judge_that_always_prefers_the_first_says_nothing_of_rows_and_the_bias_is_found() -> None:
-    said = strengths(made(*(row for unit in range(20) for row in ((0, 1, 1, unit), (1, 0, 1, unit)))), 2)
-    assert said.strength == pytest.approx([0, 0], abs=1e-6)
-    assert said.rank.tolist() == [[1, 2], [1, 2]]
-    assert said.first_interval[0] > 0.5
+    fitted = strengths(comparisons(*(row for unit in range(20) for row in ((0, 1, 1, unit), (1, 0, 1, unit)))), 2)
+    assert fitted.strength == pytest.approx([0, 0], abs=1e-6)
+    assert fitted.rank.tolist() == [[1, 2], [1, 2]]
+    assert fitted.first_interval[0] > 0.5
 
 
 def test_places_are_as_narrow_as_what_was_seen_allows() -> None:
@@ -62,38 +61,42 @@ def test_places_are_as_narrow_as_what_was_seen_allows() -> None:
 
 
 def test_a_row_that_never_lost_has_a_strength_and_three_cases_prove_nothing() -> None:
-    said = strengths(made(*(row for unit in range(6) for row in swapped(unit, 0, 1, 1))), 2)
-    assert np.isfinite(said.strength).all()
-    assert not np.isnan(said.interval).any()
+    fitted = strengths(comparisons(*(row for unit in range(6) for row in swapped(unit, 0, 1, 1))), 2)
+    assert np.isfinite(fitted.strength).all()
+    assert not np.isnan(fitted.interval).any()
     for units, other in ((3, True), (40, False)):
-        won = made(*(row for unit in range(units) for row in swapped(unit, 0, 1, 1)))
+        won = comparisons(*(row for unit in range(units) for row in swapped(unit, 0, 1, 1)))
         assert could_be_best(won, 2).tolist() == [True, other]
 
 
 def test_comparisons_of_one_case_are_no_news_of_others() -> None:
-    """Ten times as many comparisons of each case make no interval a third as long."""
-    one = drawn([0.5, 0.0], 0.0, 30)
-    ten = made(*(row for _ in range(10) for row in zip(one.first, one.second, one.result, one.unit, strict=True)))
-    (low, high), (low_of_ten, high_of_ten) = strengths(one, 2).interval[0], strengths(ten, 2).interval[0]
+    """Ten times as many comparisons of each case do not shorten an interval to a third."""
+    single = drawn([0.5, 0.0], 0.0, 30)
+    ten = comparisons(
+        *(row for _ in range(10) for row in zip(single.first, single.second, single.result, single.unit, strict=True))
+    )
+    (low, high), (low_of_ten, high_of_ten) = strengths(single, 2).interval[0], strengths(ten, 2).interval[0]
     assert high_of_ten - low_of_ten > 0.8 * (high - low)
 
 
 def test_a_race_asks_only_about_rows_that_could_be_the_best_and_ends_when_it_is_known() -> None:
-    asked: list[Pairs] = []
+    rounds: list[Pairs] = []
 
     def compare(unit: int, pairs: Pairs) -> Comparisons:
-        asked.append(pairs)
-        return made(*(row for one, other in pairs for row in swapped(unit, one, other, 1 if one < other else -1)))
+        rounds.append(pairs)
+        return comparisons(
+            *(row for first, other in pairs for row in swapped(unit, first, other, 1 if first < other else -1))
+        )
 
-    found, is_known = race(8, range(100), compare, np.random.default_rng(1))
+    sample, is_known = race(8, range(100), compare, np.random.default_rng(1))
     assert is_known
-    assert len(asked) < 60
-    assert could_be_best(found, 8).tolist() == [True] + [False] * 7
-    assert len(asked[0]) == 4, "who meets first is drawn"
-    assert all(0 in pair for pair in asked[-1]), "the strongest meets the others"
-    assert not next_pairs(found, 8, np.random.default_rng(1))
+    assert len(rounds) < 60
+    assert could_be_best(sample, 8).tolist() == [True] + [False] * 7
+    assert len(rounds[0]) == 4, "who meets first is drawn"
+    assert all(0 in pair for pair in rounds[-1]), "the strongest meets the others"
+    assert not next_pairs(sample, 8, np.random.default_rng(1))
 
 
 def test_a_race_ends_without_an_answer_where_no_more_may_be_asked() -> None:
-    found, is_known = race(3, range(9), lambda unit, pairs: None, np.random.default_rng(1))
-    assert (len(found), is_known) == (0, False)
+    sample, is_known = race(3, range(9), lambda unit, pairs: None, np.random.default_rng(1))
+    assert (len(sample), is_known) == (0, False)

@@ -1,4 +1,4 @@
-"""Which rows could be the best, and which places each could have, against the definition counted out plainly."""
+"""Candidates for the best and possible ranks agree with a direct implementation of their definition."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PLACES = 9  # decimals of a gap in spreads: those that differ by less are equal
 def _passes(seed: int, rows: int = 25, cases: int = 30) -> Floats:
     """Pass rates, of which some are alike in every case."""
     rng = np.random.default_rng(seed)
-    found = (rng.random((rows, cases)) < rng.random((rows, 1))).astype(float)
-    found[rows // 2 :: 3] = found[0]
-    return found
+    scores = (rng.random((rows, cases)) < rng.random((rows, 1))).astype(float)
+    scores[rows // 2 :: 3] = scores[0]
+    return scores
 
 
 def _by_definition(scores: Floats, seed: int) -> tuple[Floats, Floats]:
@@ -40,18 +40,18 @@ def _by_definition(scores: Floats, seed: int) -> tuple[Floats, Floats]:
 def test_rows_are_ranked_as_defined_and_those_that_are_alike_alike(seed: int) -> None:
     scores = _passes(seed)
     candidates, ranks = _by_definition(scores, seed)
-    found = rank(scores, seed)
+    ranking = rank(scores, seed)
     assert not candidates.all(), "some row is beaten, or nothing would be shown"
-    assert found.candidates.tolist() == candidates.tolist()
-    assert found.ranks.tolist() == ranks.tolist()
+    assert ranking.candidates.tolist() == candidates.tolist()
+    assert ranking.ranks.tolist() == ranks.tolist()
     alike = [0, *range(len(scores) // 2, len(scores), 3)]
-    assert len(np.unique(found.ranks[alike], axis=0)) == 1
+    assert len(np.unique(ranking.ranks[alike], axis=0)) == 1
 
 
 def test_a_tie_is_not_decided_by_rounding() -> None:
-    """Pass rates of few cases come as far ahead as chance does at most, again and again."""
+    """With few cases, many pass rates lead by exactly as much as chance can at most."""
     for seed in range(40):
         scores = _passes(seed, rows=20, cases=10 + seed)
-        found, shifted = rank(scores, seed), rank(scores + 0.1, seed)
-        assert found.ranks.tolist() == shifted.ranks.tolist()
-        assert found.candidates.tolist() == shifted.candidates.tolist()
+        ranking, shifted = rank(scores, seed), rank(scores + 0.1, seed)
+        assert ranking.ranks.tolist() == shifted.ranks.tolist()
+        assert ranking.candidates.tolist() == shifted.candidates.tolist()

@@ -1,4 +1,4 @@
-"""Figures over all cells of a row: their values beside scikit-learn's, and what a matrix says of them."""
+"""Figures over all cells of a row agree with scikit-learn, and the matrix shows them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import live
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, compare
-from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.analysis.statistics.paired import mcnemar
-from wtb.authoring.edges import END
+from wtb.analysis.statistics.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
-from wtb.core.scoring.figures import FIGURES, OF_CLASSES, OF_SCORES, Figure
+from wtb.core.scoring.measure import FIGURES, OF_CLASSES, OF_SCORES, Figure
 from wtb.store.read import tallies
 from wtb.store.read.queries import find_sweep
 
@@ -43,16 +43,16 @@ def drawn(figure: Figure, cells: int = 400, seed: int = 0) -> tuple[Any, Any]:
 
 def unbiased_calibration(truth: Any, scores: Any) -> float:
     """The mean squared calibration error of scikit-learn's bins, less what chance adds to each."""
-    rates, said = calibration_curve(truth, scores, n_bins=10)
+    rates, predicted = calibration_curve(truth, scores, n_bins=10)
     place = np.minimum((scores * 10 - 1e-9).astype(int), 9)
-    cells = np.array([(place == one).sum() for one in np.unique(place)])
-    squares = np.array([((scores - truth)[place == one] ** 2).sum() for one in np.unique(place)])
-    products = ((cells * (said - rates)) ** 2 - squares) / np.maximum(cells - 1, 1)
+    cells = np.array([(place == number).sum() for number in np.unique(place)])
+    squares = np.array([((scores - truth)[place == number] ** 2).sum() for number in np.unique(place)])
+    products = ((cells * (predicted - rates)) ** 2 - squares) / np.maximum(cells - 1, 1)
     return float(products.sum() / len(truth))
 
 
 REFERENCES: dict[Figure, Callable[[Any, Any], float]] = {
-    "macro_f1": lambda truth, found: metrics.f1_score(truth, found, average="macro"),
+    "macro_f1": lambda truth, predicted: metrics.f1_score(truth, predicted, average="macro"),
     "balanced_accuracy": metrics.balanced_accuracy_score,
     "cohen_kappa": metrics.cohen_kappa_score,
     "class_f1": metrics.f1_score,
@@ -65,28 +65,30 @@ REFERENCES: dict[Figure, Callable[[Any, Any], float]] = {
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_the_mean_of_contributions_is_what_scikit_learn_gives(figure: Figure) -> None:
-    truth, found = drawn(figure)
+    truth, predicted = drawn(figure)
     if figure == "calibration_error":
-        found = np.clip(found + 0.005, 0, 1)  # so that no score is where two bins meet
-    values = contributions(figure, truth, found, np.arange(len(truth)))
-    assert values.mean() == pytest.approx(REFERENCES[figure](truth, found), abs=1e-12)
+        predicted = np.clip(predicted + 0.005, 0, 1)  # so that no score is where two bins meet
+    values = contributions(figure, truth, predicted, np.arange(len(truth)))
+    assert values.mean() == pytest.approx(REFERENCES[figure](truth, predicted), abs=1e-12)
 
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_contributions_tell_how_a_figure_changes_where_a_case_is_left_out(figure: Figure) -> None:
-    truth, found = drawn(figure, 2_000)
+    truth, predicted = drawn(figure, 2_000)
     cases = np.arange(len(truth))
-    values = contributions(figure, truth, found, cases)
-    without = [contributions(figure, truth[cases != one], found[cases != one], cases[1:]).mean() for one in range(20)]
-    left_out = np.array([values.mean() - (values[one] - values.mean()) / (len(truth) - 1) for one in range(20)])
+    values = contributions(figure, truth, predicted, cases)
+    without = [
+        contributions(figure, truth[cases != case], predicted[cases != case], cases[1:]).mean() for case in range(20)
+    ]
+    left_out = np.array([values.mean() - (values[case] - values.mean()) / (len(truth) - 1) for case in range(20)])
     assert np.array(without) == pytest.approx(left_out, abs=3e-6)
     assert np.ptp(without) > 5e-5
 
 
 def test_the_mean_over_cases_is_the_figure_where_some_have_more_cells() -> None:
-    truth, found = drawn("macro_f1")
+    truth, predicted = drawn("macro_f1")
     cases = np.minimum(np.arange(len(truth)) // 3, 100)
-    values = contributions("macro_f1", truth, found, cases)
+    values = contributions("macro_f1", truth, predicted, cases)
     _, means, counts = by_case(values, cases)
     assert means.mean() == pytest.approx(values.mean(), abs=1e-12)
     assert counts.sum() == len(truth)
@@ -94,88 +96,90 @@ def test_the_mean_over_cases_is_the_figure_where_some_have_more_cells() -> None:
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_nothing_is_known_where_nothing_tells(figure: Figure) -> None:
-    truth, found = np.zeros(5, dtype=int), np.zeros(5)
-    values = contributions(figure, truth, found, np.arange(5))
+    truth, predicted = np.zeros(5, dtype=int), np.zeros(5)
+    values = contributions(figure, truth, predicted, np.arange(5))
     defined = figure in ("macro_f1", "balanced_accuracy", "calibration_error")
     assert np.isfinite(values).all() == defined
 
 
 def test_what_no_case_expects_is_wrong_and_no_class_of_its_own() -> None:
-    truth, found = np.array([0, 0, 1, 1]), np.array([0.0, 7.0, 1.0, -1.0])
-    expected = metrics.f1_score(truth, found, average="macro", labels=[0, 1])
-    assert contributions("macro_f1", truth, found, np.arange(4)).mean() == pytest.approx(expected)
+    truth, predicted = np.array([0, 0, 1, 1]), np.array([0.0, 7.0, 1.0, -1.0])
+    expected = metrics.f1_score(truth, predicted, average="macro", labels=[0, 1])
+    assert contributions("macro_f1", truth, predicted, np.arange(4)).mean() == pytest.approx(expected)
 
 
 def two_rows(figure: Figure, seed: int = 0, cells: int = 100) -> tuple[Any, Any, Any]:
-    """What is expected, and what two rows find that are wrong about as often."""
+    """Expected values, and the results of two rows that are wrong about equally often."""
     truth, first = drawn(figure, cells, seed)
     luck = np.random.default_rng([seed, 1])
     return truth, first, np.where(luck.random(cells) < 0.6, first, luck.permutation(first))
 
 
-def rows_of(figure: Figure, truth: Any, *found: Any) -> FigureRows:
+def rows_of(figure: Figure, truth: Any, *predictions: Any) -> FigureRows:
     columns = np.arange(len(truth))
-    return FigureRows(figure, [RowCells(truth, one, columns) for one in found], len(truth))
+    return FigureRows(figure, [RowCells(truth, row, columns) for row in predictions], len(truth))
 
 
-@pytest.mark.parametrize("figure", [one for one in FIGURES if one not in OF_SCORES])
+@pytest.mark.parametrize("figure", [name for name in FIGURES if name not in OF_SCORES])
 def test_where_two_rows_swap_their_results_of_a_case_what_it_says_changes_its_sign_and_nothing_else_does(
     figure: Figure,
 ) -> None:
     truth, first, second = two_rows(figure)
     swapped = np.random.default_rng(2).random(len(truth)) < 0.5
-    said = rows_of(figure, truth, first, second).swaps(0, [1])[0]
-    again = rows_of(figure, truth, np.where(swapped, second, first), np.where(swapped, first, second)).swaps(0, [1])[0]
-    assert again == pytest.approx(np.where(swapped, -said, said), abs=1e-12)
-    assert np.ptp(said) > 0.5
+    swaps = rows_of(figure, truth, first, second).swaps(0, [1])[0]
+    exchanged = rows_of(figure, truth, np.where(swapped, second, first), np.where(swapped, first, second)).swaps(
+        0, [1]
+    )[0]
+    assert exchanged == pytest.approx(np.where(swapped, -swaps, swaps), abs=1e-12)
+    assert np.ptp(swaps) > 0.5
 
 
 def test_recalls_are_tested_by_the_cases_of_the_class_alone() -> None:
-    """McNemar's test of four cases that differ of eight says nothing, however many cases are of other classes."""
+    """If four of eight cases differ, McNemar's test is not significant, however many cases other classes have."""
     truth = np.array([1] * 8 + [0] * 92)
     first, second = np.where(truth == 1, 1.0, 0.0), np.where(np.arange(100) < 4, 0.0, truth)
     rows = rows_of("class_recall", truth, first, second)
-    table = np.array([contributions("class_recall", truth, one, np.arange(100)) for one in (first, second)])
-    found = compare(table, Design(figure=rows, baseline=1))
+    table = np.array([contributions("class_recall", truth, predicted, np.arange(100)) for predicted in (first, second)])
+    comparison = compare(table, Design(figure=rows, baseline=1))
     assert rows.swaps(0, [1]).mean() == pytest.approx(0.5)
-    assert found.lead.p == found.rows[0].p == mcnemar(4, 0) == 0.125
-    assert (found.clear, found.candidates) == (False, (0, 1))
+    assert comparison.lead.p == comparison.rows[0].p == mcnemar(4, 0) == 0.125
+    assert (comparison.clear, comparison.candidates) == (False, (0, 1))
     assert compare(table, Design(baseline=1)).rows[0].p < 0.05  # what the other 92 cases would have it be
 
 
 def test_areas_are_compared_whatever_scale_the_scores_of_a_row_are_on() -> None:
     truth, first, second = two_rows("auc")
-    said = rows_of("auc", truth, first, second).swaps(0, [1])
-    assert rows_of("auc", truth, 10 + first**3, second).swaps(0, [1]) == pytest.approx(said)
-    areas = [metrics.roc_auc_score(truth, one) for one in (first, second)]
-    assert said.mean() == pytest.approx(areas[0] - areas[1], abs=0.01)
+    swaps = rows_of("auc", truth, first, second).swaps(0, [1])
+    assert rows_of("auc", truth, 10 + first**3, second).swaps(0, [1]) == pytest.approx(swaps)
+    areas = [metrics.roc_auc_score(truth, predicted) for predicted in (first, second)]
+    assert swaps.mean() == pytest.approx(areas[0] - areas[1], abs=0.01)
 
 
 def test_rows_that_are_as_far_off_in_opposite_directions_are_not_told_apart() -> None:
-    """Together they are not off at all, which says nothing of either."""
+    """Their errors cancel out, which is no evidence about either row."""
     rng = np.random.default_rng(3)
     p = []
     for seed in range(200):
         truth = (rng.random(100) < 0.5).astype(int)
         rows = [np.clip(0.5 + by + rng.normal(0, 0.02, 100), 0, 1) for by in (-0.2, 0.2)]
-        table = np.array([contributions("calibration_error", truth, one, np.arange(100)) for one in rows])
+        table = np.array([contributions("calibration_error", truth, row, np.arange(100)) for row in rows])
         p.append(compare(table, Design(figure=rows_of("calibration_error", truth, *rows), seed=seed)).lead.p)
     assert np.mean(np.array(p) < 0.05) < 0.12
 
 
 def test_rows_are_tested_over_the_cases_that_both_have() -> None:
     truth, first, second = two_rows("class_f1")
-    columns, kept = np.arange(100), np.arange(100) % 3 > 0
-    rows = [RowCells(truth, first, columns), RowCells(truth[kept], second[kept], columns[kept])]
-    said = FigureRows("class_f1", rows, 100).swaps(0, [1])[0]
-    assert np.isnan(said).tolist() == (~kept).tolist()
-    some = FigureRows("class_f1", rows, 100).part([1, 0], kept)
-    assert some.columns == kept.sum()
-    assert some.swaps(1, [0])[0] == pytest.approx(said[kept])
+    columns, shared = np.arange(100), np.arange(100) % 3 > 0
+    rows = [RowCells(truth, first, columns), RowCells(truth[shared], second[shared], columns[shared])]
+    swaps = FigureRows("class_f1", rows, 100).swaps(0, [1])[0]
+    assert np.isnan(swaps).tolist() == (~shared).tolist()
+    some = FigureRows("class_f1", rows, 100).part([1, 0], shared)
+    assert some.columns == shared.sum()
+    assert some.swaps(1, [0])[0] == pytest.approx(swaps[shared])
 
 
 def workflow(fails: Callable[[str, int], bool] = lambda variant, x: False, every: int = 3) -> Workflow:
-    made = Workflow("tickets")
+    wf = Workflow("tickets")
 
     def classify(state: dict[str, Any], *, name: str = "plain") -> dict[str, Any]:
         x = state["x"]
@@ -184,11 +188,11 @@ def workflow(fails: Callable[[str, int], bool] = lambda variant, x: False, every
         wrong = x % (every if name == "plain" else 10) == 0
         return {"kind": KINDS[(x + wrong) % 3], "p": 0.5 + (0.4 if x % 3 == 0 else -0.4) * (0.2 if wrong else 1)}
 
-    node = made.node(classify)
+    node = wf.node(classify)
     node.variant("better", name="better")
-    made.entry(node)
-    made.edge(node, END)
-    return made
+    wf.entry(node)
+    wf.edge(node, END)
+    return wf
 
 
 CASES = [{"id": str(x), "input": {"x": x}, "expected": {"kind": KINDS[x % 3], "p": x % 3 == 0}} for x in range(60)]
@@ -205,19 +209,19 @@ def test_a_matrix_has_figures_over_rows_with_intervals_and_paired_differences(ru
     matrix = build(*_of(bench))
     truth = [x % 3 for x in range(60)]
     for row, every in zip(matrix["rows"], (3, 10), strict=True):
-        found = [(x + (x % every == 0)) % 3 for x in range(60)]
+        predicted = [(x + (x % every == 0)) % 3 for x in range(60)]
         figures = row["metrics"]["macro_f1"]
-        assert figures["mean"] == pytest.approx(metrics.f1_score(truth, found, average="macro"))
+        assert figures["mean"] == pytest.approx(metrics.f1_score(truth, predicted, average="macro"))
         assert (figures["n"], figures["bounds"]) == (60, None)
         low, high = figures["ci"]
         assert low < figures["mean"] < high
-        recall = metrics.recall_score(truth, found, labels=[0], average=None)[0]
+        recall = metrics.recall_score(truth, predicted, labels=[0], average=None)[0]
         assert row["metrics"]["class_recall"]["mean"] == pytest.approx(recall)
     better = matrix["rows"][1]["metrics"]["macro_f1"]
     assert better["delta"] == pytest.approx(better["mean"] - matrix["rows"][0]["metrics"]["macro_f1"]["mean"])
     assert better["p_adjusted"] < 0.05
     assert matrix["best"]["macro_f1"]["clear"]
-    figures = {name: one.get("figure") for name, one in matrix["metrics"].items()}
+    figures = {name: metric.get("figure") for name, metric in matrix["metrics"].items()}
     assert figures == {"macro_f1": "macro_f1", "class_recall": "class_recall", "auc": "auc", "brier": None}
 
 
@@ -234,14 +238,14 @@ def test_repeats_are_cells_of_their_case(run_sweep: Make) -> None:
 
 @pytest.mark.parametrize(("on_failure", "n"), [(None, 60), ("left_out", 54)])
 def test_a_failed_cell_is_wrong_or_left_out(run_sweep: Make, on_failure: str | None, n: int) -> None:
-    made = workflow(lambda variant, x: variant == "better" and x % 10 == 0)
-    bench = run_sweep(made, CASES, {"classify": "all"}, evaluate=EVALUATE, on_failure=on_failure)
+    wf = workflow(lambda variant, x: variant == "better" and x % 10 == 0)
+    bench = run_sweep(wf, CASES, {"classify": "all"}, evaluate=EVALUATE, on_failure=on_failure)
     matrix = build(*_of(bench))
     cells = [x for x in range(60) if on_failure is None or x % 10]
-    found = [x % 3 if x % 10 else 9 for x in cells]
+    predicted = [x % 3 if x % 10 else 9 for x in cells]
     figure = matrix["rows"][1]["metrics"]["macro_f1"]
     truth = [x % 3 for x in cells]
-    assert figure["mean"] == pytest.approx(metrics.f1_score(truth, found, average="macro", labels=[0, 1, 2]))
+    assert figure["mean"] == pytest.approx(metrics.f1_score(truth, predicted, average="macro", labels=[0, 1, 2]))
     assert figure["n"] == n
     if on_failure is None:
         scores = [(0.9 if x % 3 == 0 else 0.1) if x % 10 else (-9 if x % 3 == 0 else 9) for x in cells]
@@ -271,34 +275,36 @@ def test_nobody_averages_what_cells_tell_of_a_figure(run_sweep: Make) -> None:
 
 def test_two_sweeps_are_compared_by_the_figures_of_their_rows(run_sweep: Make) -> None:
     before, after = (run_sweep(workflow(every=every), CASES, {}, evaluate=EVALUATE) for every in (10, 3))
-    means = [build(*_of(one))["rows"][0]["metrics"]["macro_f1"]["mean"] for one in (before, after)]
-    found = compare_sweeps(*_of(before), find_sweep(after.database, after.row.id))
-    row = found["rows"][0]["metrics"]["macro_f1"]
+    means = [build(*_of(sweep))["rows"][0]["metrics"]["macro_f1"]["mean"] for sweep in (before, after)]
+    document = compare_sweeps(*_of(before), find_sweep(after.database, after.row.id))
+    row = document["rows"][0]["metrics"]["macro_f1"]
     assert (row["delta"], row["verdict"]) == (pytest.approx(means[1] - means[0]), "worse")
-    listed = {cell["case"]: (cell["before"], cell["after"]) for cell in found["cells"] if cell["metric"] == "macro_f1"}
+    listed = {
+        cell["case"]: (cell["before"], cell["after"]) for cell in document["cells"] if cell["metric"] == "macro_f1"
+    }
     assert listed["3"] == (1, 0)  # whether the case is right
     assert not {"0", "1", "2"} & listed.keys()  # which are as right as they were
 
 
 def test_two_sweeps_are_told_apart_by_the_cases_of_the_class_alone(run_sweep: Make) -> None:
-    """Of eight cases of a class four are found no more, which is chance by McNemar's test."""
+    """Four of eight cases of a class are lost, which is chance by McNemar's test."""
 
-    def found(lost: int) -> Workflow:
-        made = Workflow("tickets")
+    def losing(lost: int) -> Workflow:
+        wf = Workflow("tickets")
 
         def classify(state: dict[str, Any]) -> dict[str, Any]:
             return {"kind": KINDS[1 if lost <= state["x"] < 8 else state["x"] % 2]}
 
-        made.entry(made.node(classify))
-        return made
+        wf.entry(wf.node(classify))
+        return wf
 
     cases = [{"id": str(x), "input": {"x": x}, "expected": KINDS[1] if x < 8 else KINDS[0]} for x in range(60)]
     for figure in ({"class_recall": {"field": "kind", "positive": KINDS[1]}}, {"balanced_accuracy": {"field": "kind"}}):
-        before, after = (run_sweep(found(lost), cases, {}, evaluate=[figure]) for lost in (0, 8))
+        before, after = (run_sweep(losing(lost), cases, {}, evaluate=[figure]) for lost in (0, 8))
         (name,) = figure
-        one = compare_sweeps(*_of(before), find_sweep(after.database, after.row.id))["rows"][0]["metrics"][name]
-        assert one["delta"] < -0.2
-        assert one["verdict"] == "unclear", one
+        figures = compare_sweeps(*_of(before), find_sweep(after.database, after.row.id))["rows"][0]["metrics"][name]
+        assert figures["delta"] < -0.2
+        assert figures["verdict"] == "unclear", figures
 
 
 def _of(bench: Any) -> Any:
@@ -309,7 +315,10 @@ def _of(bench: Any) -> Any:
     ("written", "says"),
     [
         ({"macro_f1": {"field": "a", "at_least": 0.5}}, sentence("expected a gate, such as {} > 0.8", "macro_f1")),
-        ({"auc": {"field": "a", "on_failure": 0.5}}, sentence("a cell that fails is wrong, or {}", "left_out")),
+        (
+            {"auc": {"field": "a", "on_failure": 0.5}},
+            sentence("a failed cell counts as wrong, or is left out with {}", "left_out"),
+        ),
         (
             {"all_of": [{"auc": {"field": "a"}}]},
             sentence("{} is a figure over all cells of a row, which no cell has", "'auc'"),

@@ -1,4 +1,4 @@
-"""What is said of a sweep while it runs holds however often one looks, and rests on the recorded order of its cases."""
+"""Figures of a running sweep are valid however often you look, and depend on the recorded order of its cases."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from tests.support.prose import sentence
 from wtb.analysis.interim import why_anytime
 from wtb.analysis.statistics import Design, Floats
-from wtb.analysis.statistics.sequential.anytime import bounded, claims
-from wtb.analysis.statistics.sequential.running import look
+from wtb.analysis.statistics.anytime import bounded, claims
+from wtb.analysis.statistics.running import look
 from wtb.core.tree.run_order import case_order
 
 ALL = np.ones((2, 200), dtype=np.bool_)
@@ -49,34 +49,34 @@ def test_only_the_first_cases_that_have_finished_without_a_gap_are_looked_at() -
     scores, finished = passes(1, 0.5, 0.5), ALL.copy()
     finished[0, 20:] = False
     finished[1, 30] = False
-    found = look(scores, finished, Design(baseline=0), scale=(0, 1))
-    assert found.cases == 20
-    assert [row.n for row in found.compared.rows] == [20, 30]
-    assert found.compared.rows[1].n_pairs == 20
-    assert found.compared.rows[1].mean == scores[1, :30].mean()
+    snapshot = look(scores, finished, Design(baseline=0), scale=(0, 1))
+    assert snapshot.cases == 20
+    assert [row.n for row in snapshot.compared.rows] == [20, 30]
+    assert snapshot.compared.rows[1].n_pairs == 20
+    assert snapshot.compared.rows[1].mean == scores[1, :30].mean()
     scores[1, 31:] = 1 - scores[1, 31:]
-    assert look(scores, finished, Design(baseline=0), scale=(0, 1)) == found, "what finished early is not looked at"
+    assert look(scores, finished, Design(baseline=0), scale=(0, 1)) == snapshot, "what finished early is not looked at"
 
 
 def test_what_has_finished_without_a_score_holds_nothing_up() -> None:
     scores = passes(1, 0.9, 0.2)
     scores[0, [3, 7]] = math.nan
-    found = look(scores, ALL, scale=(0, 1))
-    assert (found.cases, found.compared.rows[0].n, found.compared.cases) == (200, 198, 198)
-    assert found.compared.clear
+    snapshot = look(scores, ALL, scale=(0, 1))
+    assert (snapshot.cases, snapshot.compared.rows[0].n, snapshot.compared.cases) == (200, 198, 198)
+    assert snapshot.compared.clear
 
 
 def test_a_row_that_lacks_many_scores_is_not_ranked() -> None:
     scores = passes(1, 0.2, 0.9)
     scores[1, ::5] = math.nan
-    found = look(scores, ALL, scale=(0, 1)).compared
-    assert (found.best, found.unranked, found.clear) == (0, (1,), False)
+    comparison = look(scores, ALL, scale=(0, 1)).compared
+    assert (comparison.best, comparison.unranked, comparison.clear) == (0, (1,), False)
 
 
 def test_nothing_is_named_before_a_case_has_ended_in_all() -> None:
-    found = look(passes(1, 0.2, 0.9), ~ALL, Design(baseline=0), scale=(0, 1)).compared
-    assert (found.best, found.candidates, found.rows[0].mean) == (None, (), None)
-    assert found.lead.because == sentence("no case has ended in all of them yet")
+    comparison = look(passes(1, 0.2, 0.9), ~ALL, Design(baseline=0), scale=(0, 1)).compared
+    assert (comparison.best, comparison.candidates, comparison.rows[0].mean) == (None, (), None)
+    assert comparison.lead.because == sentence("no case has ended in all of them yet")
 
 
 def test_no_figure_of_a_look_is_a_p() -> None:
@@ -94,7 +94,7 @@ def test_lower_is_turned_around() -> None:
     assert up.lead.lead == pytest.approx(down.lead.lead)
 
 
-def test_a_claim_is_never_taken_back_by_more_cases() -> None:
+def test_a_claim_is_never_withdrawn_by_more_cases() -> None:
     scores = passes(2, 0.2, 0.7)
     clear = [look(scores[:, :n], ALL[:, :n], scale=(0, 1)).compared.clear for n in range(1, 201)]
     assert clear == sorted(clear)
@@ -106,7 +106,7 @@ def test_without_a_scale_intervals_are_asymptotic_and_need_more_cases_the_more_r
     early, late = (look(scores[:, :n], ALL[:, :n], Design(baseline=0)) for n in (129, 200))
     assert (early.interval, early.compared.rows[1].delta_ci, early.compared.clear) == ("asymptotic", None, False)
     assert early.compared.lead.because == (
-        "no scale of the scores is declared, and without one 130 cases are needed to tell anything"
+        "no scale of the scores is declared, and without one 130 cases are needed to show a difference"
     )
     assert late.compared.clear
     many = np.vstack([scores, *(passes(seed, 0.5, 0.5) for seed in range(2, 9))])
@@ -125,35 +125,35 @@ def test_without_a_scale_uneven_differences_show_nothing_before_the_end(shape: s
     else:
         gains = rng.lognormal(0, 2, 200)
     base = rng.normal(size=200)
-    found = look(np.stack([base, base + gains]), ALL, Design(baseline=0)).compared
-    assert (found.rows[1].delta_ci, found.clear) == (None, False)
-    assert sentence("differences this uneven show nothing before the end") in str(found.lead.because)
+    comparison = look(np.stack([base, base + gains]), ALL, Design(baseline=0)).compared
+    assert (comparison.rows[1].delta_ci, comparison.clear) == (None, False)
+    assert sentence("differences this uneven show nothing before the end") in str(comparison.lead.because)
 
 
 def test_typical_differences_are_not_judged_before_the_end() -> None:
-    found = look(passes(1, 0.2, 0.9), ALL, Design(baseline=0, by="median"))
-    assert (found.interval, found.behind, found.compared.clear) == (None, None, False)
-    assert found.compared.candidates == (0, 1)
+    snapshot = look(passes(1, 0.2, 0.9), ALL, Design(baseline=0, by="median"))
+    assert (snapshot.interval, snapshot.behind, snapshot.compared.clear) == (None, None, False)
+    assert snapshot.compared.candidates == (0, 1)
 
 
 def test_a_cluster_counts_once_and_only_as_a_whole() -> None:
     scores, finished = passes(1, 0.5, 0.5, cases=10), np.ones((2, 10), dtype=np.bool_)
     finished[0, 7] = False
     units = np.repeat(np.arange(5), 2)
-    found = look(scores, finished, Design(baseline=0, units=units), scale=(0, 1))
-    assert (found.cases, found.compared.rows[1].n) == (6, 10)
-    assert found.compared.rows[1].delta_ci == pytest.approx(
+    snapshot = look(scores, finished, Design(baseline=0, units=units), scale=(0, 1))
+    assert (snapshot.cases, snapshot.compared.rows[1].n) == (6, 10)
+    assert snapshot.compared.rows[1].delta_ci == pytest.approx(
         tuple(bounded((scores[1] - scores[0])[:6].reshape(1, 3, 2).mean(axis=2), -1, 1)[0])
     )
 
 
 def test_enough_is_known_where_no_other_can_be_better_by_what_matters() -> None:
     scores = passes(4, 0.5, 0.5, cases=600)
-    found = look(scores, np.ones_like(scores, dtype=np.bool_), scale=(0, 1))
-    assert found.behind is not None
-    assert not found.is_known()
-    assert found.is_known(found.behind + 0.01)
-    assert not found.is_known(found.behind - 0.01)
+    snapshot = look(scores, np.ones_like(scores, dtype=np.bool_), scale=(0, 1))
+    assert snapshot.behind is not None
+    assert not snapshot.is_known()
+    assert snapshot.is_known(snapshot.behind + 0.01)
+    assert not snapshot.is_known(snapshot.behind - 0.01)
 
 
 # Whether it is the end
@@ -183,19 +183,19 @@ def test_figures_of_the_end_are_those_of_a_sweep_that_ran_as_planned(
 
 
 def bet(values: list[float], mean: float, level: float) -> float:
-    """The most capital of betting, case by case, that values of 0 to 1 have a higher mean (Waudby-Smith & Ramdas)."""
-    capital = most = 1.0
+    """The highest capital of bets that values of 0 to 1 have a higher mean (Waudby-Smith & Ramdas)."""
+    capital = highest = 1.0
     seen: list[float] = []
     middle, squares = [], []
-    for turn, value in enumerate(values, 1):
+    for turn, observation in enumerate(values, 1):
         variance = (0.25 + math.fsum(squares)) / turn
         stake = math.sqrt(2 * math.log(1 / level) / (variance * turn * math.log(turn + 1)))
-        capital *= 1 + min(stake, 0.5 / mean) * (value - mean)
-        most = max(most, capital)
-        seen.append(value)
+        capital *= 1 + min(stake, 0.5 / mean) * (observation - mean)
+        highest = max(highest, capital)
+        seen.append(observation)
         middle.append((0.5 + math.fsum(seen)) / (turn + 1))
-        squares.append((value - middle[-1]) ** 2)
-    return most
+        squares.append((observation - middle[-1]) ** 2)
+    return highest
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -204,7 +204,10 @@ def test_an_interval_has_every_mean_that_betting_has_not_ruled_out(seed: int) ->
     values = [rng.betavariate(2, 1 + seed) for _ in range(60)]
     ((low, high),) = bounded(np.array([values]), 0, 1).tolist()
     for candidate in np.linspace(0.02, 0.98, 49).tolist():
-        is_out = max(bet(values, candidate, 0.025), bet([1 - one for one in values], 1 - candidate, 0.025)) >= 40
+        is_out = (
+            max(bet(values, candidate, 0.025), bet([1 - observation for observation in values], 1 - candidate, 0.025))
+            >= 40
+        )
         if min(abs(candidate - low), abs(candidate - high)) > 1e-4:
             assert is_out == (not low < candidate < high), candidate
 

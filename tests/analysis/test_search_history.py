@@ -1,4 +1,4 @@
-"""Combinations that were tried over the same cases before raise the bar for those that come after them."""
+"""Combinations that were tried over the same cases raise the bar for later combinations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from tests.support.prose import sentence
 from wtb.analysis.matrix.build import build
 from wtb.analysis.search_history import shared_part
 from wtb.analysis.statistics import Design, compare
-from wtb.analysis.statistics.sequential.spending import LATER, EarlierLook, count_before, spendable
-from wtb.authoring.edges import END
+from wtb.analysis.statistics.running import LATER, EarlierLook, count_before, spendable
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import ConflictError
 from wtb.core.tree.looks import MOST_DIGESTS, CaseSketch
 from wtb.operations.context import Context
-from wtb.operations.control.pools import pool
+from wtb.operations.results.pools import pool
 from wtb.store.housekeeping.deletion import delete_sweep
 from wtb.store.housekeeping.erasure import erase_rows, find_cases
-from wtb.store.housekeeping.looks import find_look
-from wtb.store.housekeeping.retention import expired_sweeps
+from wtb.store.housekeeping.retention import expired_sweeps, find_look
 from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
@@ -37,22 +36,22 @@ class State(TypedDict, total=False):
 
 def workflow(**offsets: int) -> Workflow:
     """Variants that differ by parameters only; `after` is not varied."""
-    made = Workflow("searched", state=State)
+    wf = Workflow("searched", state=State)
 
-    @made.node
+    @wf.node
     def guess(state: State, *, offset: int = 0) -> State:
         return {"y": float((state["x"] * 7 + offset * 13) % 20 + (offset > 90))}
 
-    @made.node
+    @wf.node
     def after(state: State) -> State:
         return {}
 
     for name, offset in offsets.items():
         guess.variant(name, offset=offset)
-    made.entry(guess)
-    made.edge(guess, after)
-    made.edge(after, END)
-    return made
+    wf.entry(guess)
+    wf.edge(guess, after)
+    wf.edge(after, END)
+    return wf
 
 
 def y(case: Any, result: Any) -> float:
@@ -60,86 +59,91 @@ def y(case: Any, result: Any) -> float:
 
 
 @pytest.fixture
-def tried(bench: Make) -> Callable[..., dict[str, Any]]:
-    """The matrix of a sweep of the default and these variants."""
+def matrix_of(bench: Make) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a sweep of the default and some variants and returns its matrix."""
 
     def run(*variants: str, cases: Sequence[Any] = CASES, **spec: Any) -> dict[str, Any]:
         offsets = {name: sum(map(ord, name)) for name in variants}
         more = {"evaluators": {"tests:y": y}} | spec
-        made = bench(workflow(**offsets), cases, {"guess": ["default", *variants]}, **more)
-        made.run()
-        found = build(made.database, made.row)
-        assert found["figures"] == "final"
-        return found
+        sweep = bench(workflow(**offsets), cases, {"guess": ["default", *variants]}, **more)
+        sweep.run()
+        matrix = build(sweep.database, sweep.row)
+        assert matrix["figures"] == "final"
+        return matrix
 
     return run
 
 
-def test_the_first_sweep_over_its_cases_is_as_it_was(tried: Any) -> None:
-    found = tried("a", "b")
-    assert found["best"]["y"]["tried"] == 2
-    assert not any("tried" in one for one in found["warnings"])
+def test_the_first_sweep_over_its_cases_is_as_it_was(matrix_of: Any) -> None:
+    matrix = matrix_of("a", "b")
+    assert matrix["best"]["y"]["tried"] == 2
+    assert not any("tried" in warning for warning in matrix["warnings"])
 
 
-def test_what_is_tried_later_has_to_show_more(tried: Any) -> None:
-    first = [tried(name) for name in ("a", "b", "c")]
-    assert [found["best"]["y"]["tried"] for found in first] == [1, 2, 3]
-    raised = [found["rows"][1]["metrics"]["y"] for found in first]
-    assert all(one["p_adjusted"] == pytest.approx(min(1, one["p"] / spendable(n, 1))) for n, one in enumerate(raised))
-    said = "p, ★ and * of y are corrected for 2 earlier tries on these cases (in 2 other sweeps)"
-    assert said in " ".join(first[2]["warnings"])
+def test_what_is_tried_later_has_to_show_more(matrix_of: Any) -> None:
+    first = [matrix_of(name) for name in ("a", "b", "c")]
+    assert [matrix["best"]["y"]["tried"] for matrix in first] == [1, 2, 3]
+    raised = [matrix["rows"][1]["metrics"]["y"] for matrix in first]
+    assert all(
+        figures["p_adjusted"] == pytest.approx(min(1, figures["p"] / spendable(n, 1)))
+        for n, figures in enumerate(raised)
+    )
+    warning = "p, ★ and * of y are corrected for 2 earlier tries on these cases (in 2 other sweeps)"
+    assert warning in " ".join(first[2]["warnings"])
 
 
-def test_exploratory_metrics_ask_for_more_as_well(tried: Any) -> None:
+def test_exploratory_metrics_ask_for_more_as_well(matrix_of: Any) -> None:
     def pair(case: Any, result: Any) -> dict[str, float]:
         return {"y": y(case, result), "again": y(case, result)}
 
     both = {"evaluators": {"tests:pair": pair}}
     for name in ("a", "b"):
-        tried(name, **both)
-    found = tried("c", **both)
-    assert (found["primary"], *found["metrics"]) == ("pair.y", "pair.y", "pair.again")
-    primary, other = (found["rows"][1]["metrics"][metric] for metric in found["metrics"])
+        matrix_of(name, **both)
+    matrix = matrix_of("c", **both)
+    assert (matrix["primary"], *matrix["metrics"]) == ("pair.y", "pair.y", "pair.again")
+    primary, other = (matrix["rows"][1]["metrics"][metric] for metric in matrix["metrics"])
     assert primary["p"] == other["p"]
     assert other["p_adjusted"] == primary["p_adjusted"] == pytest.approx(min(1, other["p"] / spendable(2, 1)))
 
 
-def test_a_sweep_that_compares_nothing_claims_nothing(tried: Any) -> None:
-    tried("a")
-    found = tried()
-    assert (found["best"]["y"]["tried"], found["best"]["y"]["looks"]) == (0, 1)
-    assert not any("looks at" in one or "tried over" in one for one in found["warnings"])
+def test_a_sweep_that_compares_nothing_claims_nothing(matrix_of: Any) -> None:
+    matrix_of("a")
+    matrix = matrix_of()
+    assert (matrix["best"]["y"]["tried"], matrix["best"]["y"]["looks"]) == (0, 1)
+    assert not any("looks at" in warning or "tried over" in warning for warning in matrix["warnings"])
 
 
-def test_the_same_combinations_again_are_another_look(tried: Any) -> None:
-    tried("a", "b")
-    second, third = tried("a", "b"), tried("b")
-    assert [found["best"]["y"]["looks"] for found in (second, third)] == [2, 3]
-    assert [found["best"]["y"]["tried"] for found in (second, third)] == [4, 5]
+def test_the_same_combinations_again_are_another_look(matrix_of: Any) -> None:
+    matrix_of("a", "b")
+    second, third = matrix_of("a", "b"), matrix_of("b")
+    assert [matrix["best"]["y"]["looks"] for matrix in (second, third)] == [2, 3]
+    assert [matrix["best"]["y"]["tried"] for matrix in (second, third)] == [4, 5]
     shares = [spendable(2, 2), spendable(4, 1)]
-    assert [found["best"]["y"]["level"] for found in (second, third)] == pytest.approx([0.05 * one for one in shares])
-    said = " ".join(second["warnings"])
-    assert sentence("{} look at these rows by {}: p, ★ and * allow for it", "second", "y") in said
+    assert [matrix["best"]["y"]["level"] for matrix in (second, third)] == pytest.approx(
+        [0.05 * share for share in shares]
+    )
+    warnings = " ".join(second["warnings"])
+    assert sentence("{} look at these rows by {}: p, ★ and * allow for it", "second", "y") in warnings
     assert sentence("{} look at these rows by {}: p, ★ and * allow for it", "third", "y") in " ".join(third["warnings"])
     assert "wtb pool" not in " ".join(third["warnings"]), "those had other rows"
 
 
-def test_a_renamed_variant_is_the_same_row(tried: Any, bench: Make) -> None:
-    tried("a")
+def test_a_renamed_variant_is_the_same_row(matrix_of: Any, bench: Make) -> None:
+    matrix_of("a")
     renamed = bench(workflow(other=ord("a")), CASES, {"guess": ["default", "other"]}, evaluators={"tests:y": y})
     renamed.run()
     assert build(renamed.database, renamed.row)["best"]["y"]["looks"] == 2
 
 
-def test_another_code_of_the_same_name_is_another_combination(tried: Any, bench: Make) -> None:
-    tried("a")
-    made = bench(workflow(a=55), CASES, {"guess": ["default", "a"]}, evaluators={"tests:y": y})
-    made.run()
-    found = build(made.database, made.row)["best"]["y"]
-    assert (found["tried"], found["looks"]) == (2, 1)
+def test_another_code_of_the_same_name_is_another_combination(matrix_of: Any, bench: Make) -> None:
+    matrix_of("a")
+    sweep = bench(workflow(a=55), CASES, {"guess": ["default", "a"]}, evaluators={"tests:y": y})
+    sweep.run()
+    best = build(sweep.database, sweep.row)["best"]["y"]
+    assert (best["tried"], best["looks"]) == (2, 1)
 
 
-OTHERS = [{"id": f"other {x}", "input": {"x": x + 100}} for x in range(40)]
+OTHER_CASES = [{"id": f"other {x}", "input": {"x": x + 100}} for x in range(40)]
 
 
 @pytest.mark.parametrize(
@@ -149,20 +153,20 @@ OTHERS = [{"id": f"other {x}", "input": {"x": x + 100}} for x in range(40)]
         pytest.param(
             {"cases": [{**case, "id": f"renamed {case['id']}"} for case in CASES]}, spendable(1, 1), id="other ids"
         ),
-        pytest.param({"cases": [*CASES, *OTHERS]}, spendable(1, 1), id="a superset"),
-        pytest.param({"cases": [*CASES[:10], *OTHERS[10:]]}, spendable(1, 1), id="a quarter"),
+        pytest.param({"cases": [*CASES, *OTHER_CASES]}, spendable(1, 1), id="a superset"),
+        pytest.param({"cases": [*CASES[:10], *OTHER_CASES[10:]]}, spendable(1, 1), id="a quarter"),
         pytest.param({"cases": CASES[:6]}, spendable(0.6, 1), id="six"),
         pytest.param({"cases": CASES[:4]}, spendable(0.1, 1), id="four"),
-        pytest.param({"cases": [*CASES[:1], *OTHERS]}, spendable(0.1, 1), id="one, and others"),
+        pytest.param({"cases": [*CASES[:1], *OTHER_CASES]}, spendable(0.1, 1), id="one, and others"),
         pytest.param({"evaluators": {"tests:z": lambda case, result: 1.0}}, spendable(1, 1), id="another metric"),
-        pytest.param({"cases": OTHERS}, 1, id="other cases"),
+        pytest.param({"cases": OTHER_CASES}, 1, id="other cases"),
         pytest.param({"project": "other"}, 1, id="another project"),
     ],
 )
-def test_an_earlier_look_counts_by_the_cases_that_it_had(tried: Any, other: Any, share: float) -> None:
-    """By their contents: ids say nothing. Another primary metric over the same cases is a look at the same question."""
-    tried("a", **other)
-    assert tried("b")["best"]["y"]["level"] == pytest.approx(0.05 * share)
+def test_an_earlier_look_counts_by_the_cases_that_it_had(matrix_of: Any, other: Any, share: float) -> None:
+    """Cases are compared by contents, not by id. Another primary metric over the same cases is a look as well."""
+    matrix_of("a", **other)
+    assert matrix_of("b")["best"]["y"]["level"] == pytest.approx(0.05 * share)
 
 
 def test_fifty_smoke_tests_cost_little() -> None:
@@ -173,28 +177,28 @@ def test_fifty_smoke_tests_cost_little() -> None:
     assert count_before([EarlierLook(0.25, 50, 1)], 1) == 1, "most cases are new, and a claim could be made twice"
 
 
-def test_exploratory_metrics_count_what_scored_them(tried: Any) -> None:
+def test_exploratory_metrics_count_what_scored_them(matrix_of: Any) -> None:
     def pair(case: Any, result: Any) -> dict[str, float]:
         return {"y": y(case, result), "again": y(case, result)}
 
-    tried("a")
-    found = tried("b", evaluators={"tests:pair": pair})
-    assert [found["best"][metric]["tried"] for metric in ("pair.y", "pair.again")] == [2, 1]
+    matrix_of("a")
+    matrix = matrix_of("b", evaluators={"tests:pair": pair})
+    assert [matrix["best"][metric]["tried"] for metric in ("pair.y", "pair.again")] == [2, 1]
 
 
-def test_a_deleted_sweep_still_counts(tried: Any, bench: Make) -> None:
-    first = tried("a", "b")
-    made = bench(workflow(c=99), CASES, {"guess": ["default", "c"]}, evaluators={"tests:y": y})
-    delete_sweep(made.database, first["sweep"]["id"])
-    assert find_look(made.database, first["sweep"]["id"]).metrics == ["y"]  # type: ignore[union-attr]
-    made.run()
-    found = build(made.database, made.row)
-    assert found["best"]["y"]["tried"] == 3
-    assert first["sweep"]["id"] not in " ".join(found["warnings"])
+def test_a_deleted_sweep_still_counts(matrix_of: Any, bench: Make) -> None:
+    first = matrix_of("a", "b")
+    sweep = bench(workflow(c=99), CASES, {"guess": ["default", "c"]}, evaluators={"tests:y": y})
+    delete_sweep(sweep.database, first["sweep"]["id"])
+    assert find_look(sweep.database, first["sweep"]["id"]).metrics == ["y"]  # type: ignore[union-attr]
+    sweep.run()
+    matrix = build(sweep.database, sweep.row)
+    assert matrix["best"]["y"]["tried"] == 3
+    assert first["sweep"]["id"] not in " ".join(matrix["warnings"])
 
 
-def test_an_erased_case_is_in_no_look(tried: Any, bench: Make) -> None:
-    first = tried("a")
+def test_an_erased_case_is_in_no_look(matrix_of: Any, bench: Make) -> None:
+    first = matrix_of("a")
     database = bench(workflow(), CASES, {"guess": ["default"]}).database
     sweep_id = first["sweep"]["id"]
     (case,) = find_cases(database, "7", sweep_id=sweep_id)
@@ -206,13 +210,13 @@ def test_an_erased_case_is_in_no_look(tried: Any, bench: Make) -> None:
     assert (len(before.sketch), len(after.sketch)) == (40 * 8, 39 * 8)
 
 
-def test_a_claim_may_be_repeated_at_the_full_level(tried: Any) -> None:
-    """If it was wrong it is wrong once, however often it is shown; what was not shown has to show more."""
-    first, second, third = (tried("a", "q") for _ in range(3))
-    shown = [row["metrics"]["y"]["p_adjusted"] for row in first["rows"][1:]]
-    assert max(shown) > 0.05, "one that differs, and one that does not"
-    for again in (second, third):
-        for row, before in zip(again["rows"][1:], first["rows"][1:], strict=True):
+def test_a_claim_may_be_repeated_at_the_full_level(matrix_of: Any) -> None:
+    """A wrong claim is wrong once, however often it is shown; a claim that was not shown has to show more."""
+    first, second, third = (matrix_of("a", "q") for _ in range(3))
+    p_values = [row["metrics"]["y"]["p_adjusted"] for row in first["rows"][1:]]
+    assert max(p_values) > 0.05, "one that differs, and one that does not"
+    for later in (second, third):
+        for row, before in zip(later["rows"][1:], first["rows"][1:], strict=True):
             p, p_before = row["metrics"]["y"]["p_adjusted"], before["metrics"]["y"]["p_adjusted"]
             assert p == (p_before if p_before < 0.05 else pytest.approx(min(1, p_before / spendable(2, 2)), abs=1e-9))
 
@@ -250,7 +254,7 @@ def test_parts_of_the_level_never_add_up_to_more_than_it() -> None:
 )
 def test_digests_tell_the_share_of_cases(mine: int, theirs: int, both: int) -> None:
     every = np.random.default_rng(5).integers(0, 1 << 63, mine + theirs - both, dtype=np.uint64) * 2
-    kept = []
+    sketches = []
     for some in (every[:mine], every[mine - both :]):
         sketch = CaseSketch()
         for digest in some.tolist():
@@ -258,21 +262,21 @@ def test_digests_tell_the_share_of_cases(mine: int, theirs: int, both: int) -> N
         count, digests = sketch.finish()
         assert count == len(some)
         assert len(digests) <= 8 * MOST_DIGESTS
-        kept.append(np.frombuffer(digests, dtype=">u8").astype(np.uint64))
-    assert shared_part(*kept, theirs) == pytest.approx(both / mine, abs=0.03)
+        sketches.append(np.frombuffer(digests, dtype=">u8").astype(np.uint64))
+    assert shared_part(*sketches, theirs) == pytest.approx(both / mine, abs=0.03)
 
 
-def test_a_pool_is_one_more_look_and_keeps_its_sweeps(tried: Any, bench: Make, tmp_path: Path) -> None:
-    first, second = (tried("a", "b")["sweep"]["id"] for _ in range(2))
+def test_a_pool_is_one_more_look_and_keeps_its_sweeps(matrix_of: Any, bench: Make, tmp_path: Path) -> None:
+    first, second = (matrix_of("a", "b")["sweep"]["id"] for _ in range(2))
     database = bench(workflow(), CASES, {"guess": ["default"]}).database
-    made = pool(Context(database, by="ann", files=tmp_path), [first, second], name="both")
-    found = build(database, find_sweep(database, made.id))
-    assert (found["cells"]["total"], found["rows"][1]["metrics"]["y"]["n"]) == (2 * 40 * 3, 40)
-    assert (found["best"]["y"]["looks"], found["best"]["y"]["tried"]) == (3, 6)
-    assert not any("wtb pool" in text for text in found["warnings"])
-    with pytest.raises(ConflictError, match=f"is part of the pool 'both' \\({made.id}\\)"):
+    pooled = pool(Context(database, by="ann", files=tmp_path), [first, second], name="both")
+    matrix = build(database, find_sweep(database, pooled.id))
+    assert (matrix["cells"]["total"], matrix["rows"][1]["metrics"]["y"]["n"]) == (2 * 40 * 3, 40)
+    assert (matrix["best"]["y"]["looks"], matrix["best"]["y"]["tried"]) == (3, 6)
+    assert not any("wtb pool" in text for text in matrix["warnings"])
+    with pytest.raises(ConflictError, match=f"is part of the pool 'both' \\({pooled.id}\\)"):
         delete_sweep(database, first)
     with database.read() as connection:
-        assert set(expired_sweeps(connection, 1e12, 0)) & {first, second, made.id} == {made.id}
-    delete_sweep(database, made.id)
+        assert set(expired_sweeps(connection, 1e12, 0)) & {first, second, pooled.id} == {pooled.id}
+    delete_sweep(database, pooled.id)
     delete_sweep(database, first)

@@ -1,4 +1,4 @@
-"""Durations are compared by what is typical of their differences, which a few far ones hardly move."""
+"""Durations are compared by their typical difference, which a few outliers hardly change."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wtb.analysis.statistics import Design, compare
-from wtb.analysis.statistics.paired import paired_tests
-from wtb.analysis.statistics.shift import shifts, signed_ranks
+from wtb.analysis.statistics.paired import paired_tests, shifts, signed_ranks
 
 FIGURES = st.lists(st.integers(-6, 6) | st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60)
 
 
 def averages(differences: np.ndarray) -> np.ndarray:
-    """Those of any two, and of each with itself, sorted."""
+    """The averages of all pairs, including each value with itself, sorted."""
     first, second = np.triu_indices(differences.size)
     return np.sort((differences[first] + differences[second]) / 2)
 
@@ -27,8 +26,8 @@ def averages(differences: np.ndarray) -> np.ndarray:
 @given(FIGURES)
 def test_the_typical_difference_is_the_median_of_the_averages_of_any_two(figures: list[float]) -> None:
     differences = np.array(figures, dtype=float)
-    (found,), _ = shifts(differences[None])
-    assert found == pytest.approx(np.median(averages(differences)), rel=1e-9, abs=1e-9 * np.abs(differences).max())
+    (shift,), _ = shifts(differences[None])
+    assert shift == pytest.approx(np.median(averages(differences)), rel=1e-9, abs=1e-9 * np.abs(differences).max())
 
 
 @pytest.mark.parametrize(
@@ -47,8 +46,8 @@ def test_many_averages_are_found_by_counting_whatever_their_shape(differences: n
     every, largest = averages(differences), np.abs(differences).max()
     n = differences.size
     outside = math.ceil(n * (n + 1) / 4 - scipy.stats.norm.ppf(0.975) * math.sqrt(n * (n + 1) * (2 * n + 1) / 24) - 0.5)
-    (found,), (ends,) = shifts(differences[None])
-    assert found == pytest.approx(np.median(every), rel=1e-12, abs=1e-13 * largest)
+    (shift,), (ends,) = shifts(differences[None])
+    assert shift == pytest.approx(np.median(every), rel=1e-12, abs=1e-13 * largest)
     assert ends == pytest.approx([every[outside - 1], every[-outside]], rel=1e-12, abs=1e-13 * largest)
 
 
@@ -81,8 +80,8 @@ def test_far_ones_move_neither_the_figure_nor_the_interval_by_much() -> None:
 @pytest.mark.parametrize("n", [8, 13])
 def test_its_test_is_wilcoxons(n: int) -> None:
     differences = np.random.default_rng(n).normal(0.4, 1, size=n)
-    (found,) = paired_tests(differences[None], compare="median")
-    assert found.p == pytest.approx(scipy.stats.wilcoxon(differences, method="exact").pvalue)
+    (test,) = paired_tests(differences[None], compare="median")
+    assert test.p == pytest.approx(scipy.stats.wilcoxon(differences, method="exact").pvalue)
 
 
 def test_ranks_are_shared_by_equal_sizes_and_pairs_that_agree_have_none() -> None:
@@ -94,17 +93,17 @@ def test_ranks_are_shared_by_equal_sizes_and_pairs_that_agree_have_none() -> Non
 
 def test_of_few_or_equal_pairs_there_is_a_figure_and_no_interval() -> None:
     for differences in ([0.1, 0.2, 0.3, 0.1, 0.2], [0.5] * 30):
-        (found,) = paired_tests(np.array([differences]), compare="median")
-        assert found.delta is not None
-        assert (found.ci, found.spread, found.effect) == (None, None, None)
+        (test,) = paired_tests(np.array([differences]), compare="median")
+        assert test.delta is not None
+        assert (test.ci, test.spread, test.effect) == (None, None, None)
 
 
 def test_intervals_of_the_typical_difference_hold_95_times_of_100_and_equal_variants_are_equal() -> None:
     rng = np.random.default_rng(7)
     drawn = rng.lognormal(0, 1, size=(400, 40)) - rng.lognormal(0, 1, size=(400, 40))
-    found = paired_tests(drawn, compare="median")
-    inside = np.mean([one.ci is not None and one.ci[0] <= 0 <= one.ci[1] for one in found])
-    alarms = np.mean([one.p is not None and one.p < 0.05 for one in found])
+    tests = paired_tests(drawn, compare="median")
+    inside = np.mean([test.ci is not None and test.ci[0] <= 0 <= test.ci[1] for test in tests])
+    alarms = np.mean([test.p is not None and test.p < 0.05 for test in tests])
     assert 0.92 <= inside <= 0.98
     assert 0.02 <= alarms <= 0.08
 
@@ -113,15 +112,15 @@ def test_who_pays_the_warm_up_is_not_told_as_slower() -> None:
     rng = np.random.default_rng(3)
     seconds = rng.lognormal(math.log(0.0005), 0.3, size=(3, 40))
     seconds[0, :4] += 0.4  # what the first runs of four processes cost
-    found = compare(seconds, Design(baseline=0, better="lower", by="median"))
-    assert not found.clear
-    assert all(row.p is None or row.p > 0.05 for row in found.rows)
-    assert all(row.delta is None or abs(row.delta) < 0.0003 for row in found.rows)
-    assert found.rows[0].mean == pytest.approx(seconds[0].mean())  # what is shown of a row alone is its mean
+    comparison = compare(seconds, Design(baseline=0, better="lower", by="median"))
+    assert not comparison.clear
+    assert all(row.p is None or row.p > 0.05 for row in comparison.rows)
+    assert all(row.delta is None or abs(row.delta) < 0.0003 for row in comparison.rows)
+    assert comparison.rows[0].mean == pytest.approx(seconds[0].mean())  # what is shown of a row alone is its mean
 
 
 def test_many_pairs_are_compared_without_all_their_averages() -> None:
     differences = np.random.default_rng(5).normal(0.02, 1, size=(1, 60_000))
-    (found,), ((low, high),) = shifts(differences)
-    assert low < found < high
-    assert found == pytest.approx(0.02, abs=0.02)
+    (shift,), ((low, high),) = shifts(differences)
+    assert low < shift < high
+    assert shift == pytest.approx(0.02, abs=0.02)

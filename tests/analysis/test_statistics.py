@@ -1,4 +1,4 @@
-"""The statistics agree with scipy where it can do the same, and stay honest where it cannot."""
+"""The statistics agree with scipy, and are correct in cases that scipy does not cover."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wtb.analysis.statistics import RESAMPLES, Comparison, Design, Estimate, Flo
 from wtb.analysis.statistics.comparing import passes
 from wtb.analysis.statistics.intervals import rate_difference, t_quantile
 from wtb.analysis.statistics.paired import mcnemar, mean_test, paired_tests, sign_flip
-from wtb.analysis.statistics.power.pairs import detectable, pairs_needed
+from wtb.analysis.statistics.power import detectable, pairs_needed
 
 # Quarters, so that sums, shifts and sign changes are exact in floating point.
 QUARTERS = st.integers(-400, 400).map(lambda k: k / 4)
@@ -32,14 +32,14 @@ SCORES = arrays.arrays(
 
 def numbers(comparison: Comparison) -> list[float]:
     """Every number in all rows, and of the lead."""
-    found: list[float] = []
+    figures: list[float] = []
     for row in comparison.rows:
-        for value in dataclasses.astuple(row):
-            found.extend(value if isinstance(value, tuple) else [] if value is None else [value])
+        for field in dataclasses.astuple(row):
+            figures.extend(field if isinstance(field, tuple) else [] if field is None else [field])
     lead = comparison.lead
     step = () if lead.next_step is None else dataclasses.astuple(lead.next_step)
-    found += [one for one in (lead.lead, lead.p, *(lead.ci or ()), *step) if one is not None]
-    return found
+    figures += [number for number in (lead.lead, lead.p, *(lead.ci or ()), *step) if number is not None]
+    return figures
 
 
 def paired_scores(n: int, seed: int = 0, lead: float = 0.3) -> Floats:
@@ -68,9 +68,9 @@ def hall(scores: Floats) -> tuple[float, float]:
 def test_the_interval_is_the_hull_of_students_t_and_of_halls(n: int, skewed: bool) -> None:
     scores = np.exp(paired_scores(n)) if skewed else paired_scores(n)
     rows = compare(scores, Design(baseline=0)).rows
-    for data, ours in ((scores[1], rows[1].ci), (scores[1] - scores[0], rows[1].delta_ci)):
-        student = scipy.stats.ttest_1samp(data, 0.0).confidence_interval(0.95)
-        lows, highs = zip(hall(data), tuple(student), strict=True)
+    for sample, ours in ((scores[1], rows[1].ci), (scores[1] - scores[0], rows[1].delta_ci)):
+        student = scipy.stats.ttest_1samp(sample, 0.0).confidence_interval(0.95)
+        lows, highs = zip(hall(sample), tuple(student), strict=True)
         assert ours == pytest.approx((min(lows), max(highs)), rel=1e-5)
 
 
@@ -79,8 +79,8 @@ def test_a_row_that_misses_cases_gets_the_interval_of_the_cases_it_has() -> None
     gaps = scores.copy()
     gaps[1, ::4] = np.nan
     row = compare(gaps, Design(baseline=0)).rows[1]
-    kept = ~np.isnan(gaps[1])
-    alone = compare(scores[:, kept], Design(baseline=0)).rows[1]
+    shared = ~np.isnan(gaps[1])
+    alone = compare(scores[:, shared], Design(baseline=0)).rows[1]
     assert (row.n, row.n_pairs, row.mean, row.delta) == (150, 150, alone.mean, alone.delta)
     assert row.ci == alone.ci
 
@@ -291,8 +291,8 @@ def test_a_combination_without_scores_is_no_rival() -> None:
 def test_rows_of_other_cases_cannot_be_held_against_each_other() -> None:
     scores = np.full((2, 40), np.nan)
     scores[0, :20], scores[1, 20:] = 0.0, 1.0
-    found = compare(scores)
-    assert (found.best, found.clear, found.unranked) == (None, False, (0, 1))
+    comparison = compare(scores)
+    assert (comparison.best, comparison.clear, comparison.unranked) == (None, False, (0, 1))
 
 
 def best(scores: Floats) -> tuple[int | None, bool]:
@@ -306,26 +306,26 @@ def test_the_lead_over_the_closest_rival_is_told(lead: float) -> None:
     scores = rng.normal(size=60) + 0.5 * rng.normal(size=(3, 60))
     scores[1] += lead
     scores[2] -= 2
-    found = compare(scores)
+    comparison = compare(scores)
     best, second = np.argsort(-scores.mean(axis=1))[:2].tolist()
     differences = scores[best] - scores[second]
-    assert (found.best, found.lead.rival, found.lead.n_pairs) == (best, second, 60)
-    assert found.lead.lead == pytest.approx(differences.mean())
-    assert found.lead.p == mean_test(differences[None, :], 0)[0]
-    if found.clear:
-        assert (found.candidates, found.lead.next_step, found.lead.because) == ((best,), None, None)
+    assert (comparison.best, comparison.lead.rival, comparison.lead.n_pairs) == (best, second, 60)
+    assert comparison.lead.lead == pytest.approx(differences.mean())
+    assert comparison.lead.p == mean_test(differences[None, :], 0)[0]
+    if comparison.clear:
+        assert (comparison.candidates, comparison.lead.next_step, comparison.lead.because) == ((best,), None, None)
     else:
-        assert found.candidates == (0, 1)
-        assert found.lead.because == sentence("that could be chance")
-        assert found.lead.ci is not None
-        step, spread = found.lead.next_step, differences.std(ddof=1)
+        assert comparison.candidates == (0, 1)
+        assert comparison.lead.because == sentence("that could be chance")
+        assert comparison.lead.ci is not None
+        step, spread = comparison.lead.next_step, differences.std(ddof=1)
         assert step is not None
         needed = ((1.96 + 0.8416) * spread / differences.mean()) ** 2 + 1.96**2 / 2
         assert step.cases == (pytest.approx(needed, abs=2) if needed < 50 * 60 else None)
         assert step.cases_if_half == (pytest.approx(4 * needed, rel=0.02) if 4 * needed < 50 * 60 else None)
-        assert step.differ_at_most == pytest.approx(max(map(abs, found.lead.ci)))
+        assert step.differ_at_most == pytest.approx(max(map(abs, comparison.lead.ci)))
     turned = compare(-scores, Design(better="lower"))
-    assert (turned.lead, turned.candidates) == (found.lead, found.candidates)
+    assert (turned.lead, turned.candidates) == (comparison.lead, comparison.candidates)
 
 
 def test_a_best_that_beats_the_runner_up_and_not_another_rival_is_not_clear() -> None:
@@ -335,44 +335,44 @@ def test_a_best_that_beats_the_runner_up_and_not_another_rival_is_not_clear() ->
     leaves = 0.01 * rng.normal(size=(2, 50))
     # The second row is behind the first by 0.1 in every case, the third as good but for chance.
     scores = np.stack([prefix[0] + 0.15, prefix[0] + 0.05 + leaves[0], prefix[1] + leaves[1]])
-    found = compare(scores)
-    assert (found.best, found.clear, found.lead.rival) == (0, False, 2)
-    assert found.candidates == (0, 2)
-    assert found.rows[0].ranks == (1, 2)
+    comparison = compare(scores)
+    assert (comparison.best, comparison.clear, comparison.lead.rival) == (0, False, 2)
+    assert comparison.candidates == (0, 2)
+    assert comparison.rows[0].ranks == (1, 2)
 
 
 def test_a_row_that_failed_nearly_everywhere_is_not_ranked() -> None:
     rng = np.random.default_rng(2)
     scores = rng.normal(size=(3, 40))
     scores[0, 1:], scores[0, 0] = np.nan, 9.0
-    found = compare(scores)
-    assert found.best in (1, 2)
-    assert (found.unranked, found.cases, found.rows[0].ranks) == ((0,), 40, None)
+    comparison = compare(scores)
+    assert comparison.best in (1, 2)
+    assert (comparison.unranked, comparison.cases, comparison.rows[0].ranks) == ((0,), 40, None)
 
 
 def test_rows_are_ranked_over_the_cases_that_all_of_them_have() -> None:
     easy = np.r_[np.full(2, -10.0), np.random.default_rng(3).normal(size=58)]
     scores = np.stack([easy, easy + 0.1])
     scores[0, :2] = np.nan  # it failed where it is hard, and so has the better mean
-    found = compare(scores)
-    assert (found.rows[0].mean or 0) > (found.rows[1].mean or 0)
-    assert (found.best, found.clear, found.cases) == (1, True, 58)
+    comparison = compare(scores)
+    assert (comparison.rows[0].mean or 0) > (comparison.rows[1].mean or 0)
+    assert (comparison.best, comparison.clear, comparison.cases) == (1, True, 58)
 
 
 def test_the_figures_of_the_best_allow_for_its_having_been_chosen() -> None:
     scores = np.random.default_rng(6).normal(size=(24, 60))
-    found = compare(scores)
-    assert found.best is not None
-    assert found.winner is not None
-    plain = found.rows[found.best]
+    comparison = compare(scores)
+    assert comparison.best is not None
+    assert comparison.winner is not None
+    plain = comparison.rows[comparison.best]
     assert plain.ci is not None
-    assert found.winner.ci is not None
-    assert found.winner.ci[0] < plain.ci[0]
-    assert found.winner.ci[1] == plain.ci[1]
-    assert abs(found.winner.shrunken or 9) < abs(plain.mean or 0) / 2
+    assert comparison.winner.ci is not None
+    assert comparison.winner.ci[0] < plain.ci[0]
+    assert comparison.winner.ci[1] == plain.ci[1]
+    assert abs(comparison.winner.shrunken or 9) < abs(plain.mean or 0) / 2
     low = compare(-scores, Design(better="lower")).winner
     assert low is not None
-    assert low.ci == pytest.approx((-found.winner.ci[1], -found.winner.ci[0]))
+    assert low.ci == pytest.approx((-comparison.winner.ci[1], -comparison.winner.ci[0]))
     alone = compare(scores[:1]).winner
     assert alone is not None
     assert alone.ci == compare(scores[:1]).rows[0].ci
@@ -390,16 +390,16 @@ def test_a_lead_of_which_nothing_can_be_told_says_why() -> None:
 def test_cases_in_which_no_row_has_a_score_count_against_all_of_them() -> None:
     scores = np.full((2, 20), np.nan)
     scores[:, :18] = np.arange(18) % 2
-    found = compare(scores)
-    assert (found.best, found.unranked) == (None, (0, 1))
-    assert found.lead == Lead(because="none has a score in 95% of the cases")
+    comparison = compare(scores)
+    assert (comparison.best, comparison.unranked) == (None, (0, 1))
+    assert comparison.lead == Lead(because="none has a score in 95% of the cases")
     assert compare(scores[:, :18]).best == 0
     scores = np.zeros((2, 40))
     scores[1, :5] = 1.0
-    found = compare(scores).lead
-    assert found.because == sentence("only {} between them, too few to tell", "5 cases differ")
-    assert found.next_step is not None
-    assert found.next_step.cases is not None
+    lead = compare(scores).lead
+    assert lead.because == sentence("only {} between them, too few for a test", "5 cases differ")
+    assert lead.next_step is not None
+    assert lead.next_step.cases is not None
     assert compare(np.ones((2, 9))).lead.because == sentence("they score the same in all {} cases that both have", 9)
 
 
@@ -452,12 +452,12 @@ def test_a_fall_near_the_ceiling_has_to_be_larger_than_the_spread_of_equal_rows_
 
 
 def test_several_effects_that_have_to_show_together_take_more_pairs() -> None:
-    one, spread = pairs_needed(np.array([0.5]), np.ones(1), 1.96), np.ones(6)
+    single, spread = pairs_needed(np.array([0.5]), np.ones(1), 1.96), np.ones(6)
     together = pairs_needed(np.full(6, 0.5), spread, 1.96)
     alike = pairs_needed(np.full(6, 0.5), spread, 1.96, np.ones((6, 6)))
-    assert one == pytest.approx(((1.96 + 0.8416) / 0.5) ** 2 + 1.96**2 / 2, abs=1)
+    assert single == pytest.approx(((1.96 + 0.8416) / 0.5) ** 2 + 1.96**2 / 2, abs=1)
     assert together == pytest.approx(((1.96 + scipy.stats.norm.ppf(0.8 ** (1 / 6))) / 0.5) ** 2 + 1.96**2 / 2, abs=3)
-    assert alike == pytest.approx(one, abs=1)
+    assert alike == pytest.approx(single, abs=1)
 
 
 # Honest None
@@ -568,14 +568,14 @@ def test_a_difference_beyond_doubt_stays_so_in_a_large_family() -> None:
 
 
 def test_a_perfect_row_has_its_interval_although_another_row_has_repeats_that_differ() -> None:
-    found = compare(np.array([[1.0] * 6, [0.5, 1, 1, 0, 1, 0.5]]))
-    assert found.rows[0].ci == pytest.approx(wilson(6, 6))
-    assert found.rows[1].ci is not None
+    comparison = compare(np.array([[1.0] * 6, [0.5, 1, 1, 0, 1, 0.5]]))
+    assert comparison.rows[0].ci == pytest.approx(wilson(6, 6))
+    assert comparison.rows[1].ci is not None
 
 
 @pytest.mark.parametrize("power", [-1000, -560, -340, -210])
 def test_tiny_scores_are_compared_as_others_are(power: int) -> None:
-    """Squares of values below 1e-154 are 0: such as probabilities of long texts."""
+    """Squares of values below 1e-154 are 0, for example of probabilities of long texts."""
     scores, unit = paired_scores(20), 2.0**power
     usual, tiny = (compare(table, Design(baseline=0)) for table in (scores, scores * unit))
     assert (tiny.best, tiny.clear, tiny.candidates) == (usual.best, usual.clear, usual.candidates)

@@ -1,4 +1,4 @@
-"""Tallies are what one GROUP BY over the scores gives, whoever is killed; a kept matrix is never a stale one."""
+"""Tallies equal one GROUP BY over the scores, even if processes are killed; a kept matrix is never stale."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ from msgspec import structs
 import wtb
 from tests.support.amounts import examples
 from tests.support.forkserver import Script
+from tests.support.waiting import until
 from wtb import Sweep
 from wtb.analysis.kept_matrix import read_matrix
-from wtb.analysis.matrix.build import freeze, made
+from wtb.analysis.matrix.build import freeze, matrix_from
+from wtb.analysis.matrix.facts import SweepFacts, read_facts
 from wtb.analysis.running_totals import leaders, live
 from wtb.analysis.scores import Scores
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
-from wtb.config.keeping.retention_policy import Policy
+from wtb.authoring.workflow_facts import END
+from wtb.config.retention_policy import Policy
+from wtb.core.documents.matrix import MatrixDocument
 from wtb.core.ids import new_id
 from wtb.core.scoring.measure import Measure, Score
-from wtb.operations.housekeeping.garbage_collection import apply_policy
+from wtb.operations.garbage_collection import apply_policy
 from wtb.store.bulk import fetch_records
+from wtb.store.control.forks import retry
 from wtb.store.control.rescore import write_scores
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
-from wtb.store.growth.retry import retry
 from wtb.store.housekeeping import deletion, retention
 from wtb.store.log import log_rows
 from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read import tallies
 from wtb.store.read.queries import find_sweep, list_sweeps
-from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
+from wtb.store.read.tallies import kept_matrix, tally, tally_rows, whole_at
 from wtb.store.runs import leases
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
@@ -59,9 +62,9 @@ class State(TypedDict, total=False):
 
 def workflow(variants: int = 3, fails: Callable[[int], bool] = lambda y: False) -> Workflow:
     """One node that adds its variant's number to x, and fails for some sums."""
-    made = Workflow("sums", state=State)
+    wf = Workflow("sums", state=State)
 
-    @made.node
+    @wf.node
     def add(state: State, *, k: int = 0) -> State:
         if fails(state["x"] + k):
             raise ValueError("not this one")
@@ -69,9 +72,9 @@ def workflow(variants: int = 3, fails: Callable[[int], bool] = lambda y: False) 
 
     for number in range(1, variants):
         add.variant(f"v{number}", k=number)
-    made.entry(add)
-    made.edge(add, END)
-    return made
+    wf.entry(add)
+    wf.edge(add, END)
+    return wf
 
 
 def score(case: Any, result: Any) -> dict[str, Any]:
@@ -85,7 +88,7 @@ ALL = {"add": "all"}
 
 
 def grouped(database: Database, sweep_id: str) -> list[dict[str, Any]]:
-    """What the tallies must be."""
+    """The expected tallies, by one GROUP BY."""
     query = (
         sa.select(
             scores.c.sweep_id,
@@ -108,7 +111,7 @@ def tallied(database: Database, sweep_id: str) -> list[dict[str, Any]]:
 
 
 class Cells:
-    """The cells of a sweep that no runner runs: they finish when, and with what, a test says, as a runner does it."""
+    """The cells of a sweep without a runner: a test decides when and how they finish."""
 
     def __init__(self, bench: Any) -> None:
         self.database: Database = bench.database
@@ -129,23 +132,23 @@ class Cells:
                 .where(executions.c.id.in_(ids))
                 .values(status="running", owner_id=self.runner_id, token=executions.c.token + 1, lease_until=2e9)
             )
-            found = connection.execute(sa.select(executions).where(executions.c.id.in_(ids))).mappings()
-            return sorted(map(dict, found), key=lambda row: str(row["id"]))
+            rows = connection.execute(sa.select(executions).where(executions.c.id.in_(ids))).mappings()
+            return sorted(map(dict, rows), key=lambda row: str(row["id"]))
 
-    def batch(self, row: dict[str, Any], value: float | None) -> Batch:
-        """What a runner writes at the end of an execution; without a value it fails."""
-        status, cell = ("failed", "failed") if value is None else ("completed", "succeeded")
+    def batch(self, row: dict[str, Any], points: float | None) -> Batch:
+        """The batch that a runner writes at the end of an execution; without a value the execution fails."""
+        status, cell = ("failed", "failed") if points is None else ("completed", "succeeded")
         place = {"sweep_id": self.sweep_id, "case_number": row["case_number"], "repeat": row["repeat"]}
-        said = {"session_id": self.session_id, "sweep_id": self.sweep_id, "execution_id": row["id"], "at": 1.0}
-        names = [] if value is None else ["first", "second"]
+        event = {"session_id": self.session_id, "sweep_id": self.sweep_id, "execution_id": row["id"], "at": 1.0}
+        names = [] if points is None else ["first", "second"]
         change = {"status": status, "owner_id": None, "lease_until": None, "reason": None, "finished_at": 1.0}
-        ends = {"ended_transaction": None, "ended_event": len(row["combinations"])}  # the row says that it completed
-        failed = [{**said, "kind": "execution.failed", "severity": "info", "data": {}}]
+        ends = {"ended_transaction": None, "ended_event": len(row["combinations"])}  # of an execution that completed
+        failed = [{**event, "kind": "execution.failed", "severity": "info", "data": {}}]
         batch = Batch()
         batch.add(
             row["id"],
             row["token"],
-            change=change if value is None else change | ends,
+            change=change if points is None else change | ends,
             outcomes=[
                 {**place, "combination": number, "status": cell, "execution_id": row["id"], "usd": 0.5}
                 for number in row["combinations"]
@@ -156,24 +159,24 @@ class Cells:
             ],
             appended={
                 "scores": [
-                    {**place, "metric": name, "combination": number, "value": value, "error": None}
+                    {**place, "metric": name, "combination": number, "value": points, "error": None}
                     for name in names
                     for number in row["combinations"]
                 ],
-                "events": failed if value is None else [],
+                "events": failed if points is None else [],
             },
         )
         return batch
 
-    def finish(self, value: float | None, limit: int = 1) -> int:
-        """Finish the oldest cells that are left, each in a transaction of its own. Returns how many there were."""
+    def finish(self, points: float | None, limit: int = 1) -> int:
+        """Finish the oldest pending cells, each in its own transaction, and return their number."""
         rows = self.claimed(limit)
         for row in rows:
-            assert flush(self.database, self.batch(row, value), 30.0) == set()
+            assert flush(self.database, self.batch(row, points), 30.0) == set()
         return len(rows)
 
-    def rescore(self, value: float, limit: int) -> None:
-        """Give some finished cells another score."""
+    def rescore(self, points: float, limit: int) -> None:
+        """Change the scores of some finished cells."""
         with self.database.read() as connection:
             ended = sa.select(executions).where(
                 executions.c.sweep_id == self.sweep_id,
@@ -181,22 +184,15 @@ class Cells:
             )
             rows = fetch_records(connection, ExecutionRow, ended.order_by(executions.c.id).limit(limit))
         sweep = find_sweep(self.database, self.sweep_id)
-        write_scores(self.database, sweep, [(row, [Score("first", value, Measure())]) for row in rows])
+        write_scores(self.database, sweep, [(row, [Score("first", points, Measure())]) for row in rows])
 
     def check(self) -> None:
-        """Bring the tallies to where the sweep is, and hold them against its scores."""
+        """Bring the tallies up to date, and compare them with the scores."""
         until(lambda: not tally(self.database, self.sweep_id) and self.whole())
         assert tallied(self.database, self.sweep_id) == grouped(self.database, self.sweep_id)
 
     def whole(self) -> bool:
         return whole_at(self.database, self.sweep_id) is not None
-
-
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -221,14 +217,16 @@ def test_after_a_run_the_tallies_are_the_sums_of_its_scores(run_sweep: Make) -> 
     assert not tally(ran.database, ran.sweep_id), "there was nothing new"
 
 
-def test_tallying_while_a_run_goes_on_counts_each_cell_once(bench: Make) -> None:
-    made = bench(workflow(), [{"id": str(x), "input": {"x": x}} for x in range(60)], ALL, evaluators={"tests:s": score})
-    run = made.start()
+def test_tallying_while_a_run_continues_counts_each_cell_once(bench: Make) -> None:
+    sweep = bench(
+        workflow(), [{"id": str(x), "input": {"x": x}} for x in range(60)], ALL, evaluators={"tests:s": score}
+    )
+    run = sweep.start()
     while not run.wait(0.001):
-        tally(made.database, made.sweep_id)
+        tally(sweep.database, sweep.sweep_id)
     run.finish()
-    until(lambda: not tally(made.database, made.sweep_id) and freeze(made.database, made.sweep_id))
-    assert tallied(made.database, made.sweep_id) == grouped(made.database, made.sweep_id)
+    until(lambda: not tally(sweep.database, sweep.sweep_id) and freeze(sweep.database, sweep.sweep_id))
+    assert tallied(sweep.database, sweep.sweep_id) == grouped(sweep.database, sweep.sweep_id)
 
 
 def test_a_cell_that_is_retried_after_it_was_counted_counts_once(apart: Make) -> None:
@@ -278,31 +276,31 @@ def test_parts_of_any_size_count_each_cell_once(apart: Make, monkeypatch: pytest
 
 
 def plan_of_tally(database: Database, sweep_id: str) -> str:
-    """How the database finds what a tally adds, one step a line; the tally is made, too."""
-    asked: list[str] = []
+    """Run a tally and return the query plans by which the database reads the new rows, one step a line."""
+    lines: list[str] = []
     explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
 
     def ask(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
         if "INSERT INTO tallies" in statement:
             cursor.execute(f"{explain} {statement}", parameters)
-            asked.extend(str(row[-1]) for row in cursor.fetchall())
+            lines.extend(str(row[-1]) for row in cursor.fetchall())
 
     sa.event.listen(database.engine, "before_cursor_execute", ask)
     assert tally(database, sweep_id)
     sa.event.remove(database.engine, "before_cursor_execute", ask)
-    return "\n".join(asked)
+    return "\n".join(lines)
 
 
 def test_a_tally_reads_what_is_new_by_its_keys_and_nothing_else(run_sweep: Make) -> None:
-    """Of a sweep that PostgreSQL knows, where it takes a part for much of it, and of one that began after it last
-    looked at its tables, of which it expects one row at most.
+    """PostgreSQL has statistics of the first sweep, and overestimates a part of it. The second one began after the
+    last ANALYZE, so that PostgreSQL expects one row at most.
     """
     many = [{"id": str(x), "input": {"x": x}} for x in range(200)]
     first = run_sweep(workflow(), many, ALL, evaluators={"tests:score": score})
     with first.database.write() as connection:
         connection.execute(sa.text("ANALYZE"))
     second = run_sweep(workflow(), many, ALL, evaluators={"tests:score": score})
-    plans = [plan_of_tally(one.database, one.sweep_id) for one in (first, second)]
+    plans = [plan_of_tally(bench.database, bench.sweep_id) for bench in (first, second)]
     for plan in plans:
         assert not [table for table in ("cells", "scores") if f"Seq Scan on {table}" in plan]
     assert "Seq Scan on events" not in plan
@@ -348,20 +346,20 @@ STEPS = st.lists(
 def test_whatever_happens_in_whatever_order_the_tallies_are_right(
     memory_bench: Make, steps: list[tuple[str, int, int]]
 ) -> None:
-    made = memory_bench(workflow(), CASES, ALL, run={"share": False})
-    sweep = Cells(made)
+    bench = memory_bench(workflow(), CASES, ALL, run={"share": False})
+    sweep = Cells(bench)
     does: dict[str, Callable[[int, int], Any]] = {
-        "finish": lambda value, limit: sweep.finish(value / 4, limit),
-        "fail": lambda value, limit: sweep.finish(None, limit),
-        "rescore": lambda value, limit: sweep.rescore(value / 4, limit),
-        "retry": lambda value, limit: retry(sweep.database, sweep.sweep_id),
-        "retry all": lambda value, limit: retry(sweep.database, sweep.sweep_id, ("succeeded", "failed")),
-        "tally": lambda value, limit: sweep.check(),
+        "finish": lambda quarters, limit: sweep.finish(quarters / 4, limit),
+        "fail": lambda quarters, limit: sweep.finish(None, limit),
+        "rescore": lambda quarters, limit: sweep.rescore(quarters / 4, limit),
+        "retry": lambda quarters, limit: retry(sweep.database, sweep.sweep_id),
+        "retry all": lambda quarters, limit: retry(sweep.database, sweep.sweep_id, ("succeeded", "failed")),
+        "tally": lambda quarters, limit: sweep.check(),
     }
-    for name, value, limit in steps:
-        does[name](value, limit)
+    for name, quarters, limit in steps:
+        does[name](quarters, limit)
     sweep.check()
-    made.database.close()
+    bench.database.close()
 
 
 # The same on PostgreSQL, where transactions overlap
@@ -386,7 +384,7 @@ def on_postgres(postgres: Database, tmp_path: Path) -> Callable[..., Cells]:
 
 
 def begin(database: Database) -> tuple[sa.Connection, int]:
-    """A transaction that has its number and stays open."""
+    """Begin a transaction that has its number and stays open."""
     connection = database.engine.connect()
     return connection, connection.scalar(sa.text("SELECT pg_current_xact_id()::text::bigint"))
 
@@ -402,13 +400,13 @@ def test_what_commits_before_an_older_transaction_waits_for_it_and_nothing_is_mi
     assert tallied(sweep.database, sweep.sweep_id) == [], "an older one may still add events before these"
     # The older one ends a cell, too, and commits last.
     (late,) = sweep.claimed(1)
-    said = {"session_id": sweep.session_id, "sweep_id": sweep.sweep_id, "execution_id": late["id"], "at": 1.0}
+    event = {"session_id": sweep.session_id, "sweep_id": sweep.sweep_id, "execution_id": late["id"], "at": 1.0}
     place = {"sweep_id": sweep.sweep_id, "case_number": late["case_number"], "repeat": 0}
     old.execute(
         scores.insert().values(**place, metric="first", combination=late["combinations"][0], value=4.0, error=None)
     )
     old.execute(cells.update().where(cells.c.execution_id == late["id"]).values(status="succeeded"))
-    old.execute(events.insert().values(**said, kind="execution.completed", severity="info", data={}))
+    old.execute(events.insert().values(**event, kind="execution.completed", severity="info", data={}))
     old.commit()
     old.close()
     with sweep.database.read() as connection:
@@ -439,16 +437,16 @@ def test_a_new_outcome_is_not_counted_for_the_one_that_it_superseded(on_postgres
     assert sum(row["n"] for row in tallied(sweep.database, sweep.sweep_id)) == 2 * 3
 
 
-def test_who_finds_somebody_tallying_goes_on_at_once(on_postgres: Make) -> None:
+def test_who_finds_somebody_tallying_continues_at_once(on_postgres: Make) -> None:
     sweep = on_postgres()
     sweep.finish(1.0, 3)
     tally(sweep.database, sweep.sweep_id)
     sweep.finish(1.0, 3)
     with sweep.database.engine.connect() as other:
         other.execute(sa.text("SELECT 1 FROM matrices WHERE sweep_id = :id FOR UPDATE"), {"id": sweep.sweep_id})
-        begun = time.monotonic()
+        started = time.monotonic()
         assert not tally(sweep.database, sweep.sweep_id)
-        assert time.monotonic() - begun < 4, "it waited for the lock"
+        assert time.monotonic() - started < 4, "it waited for the lock"
     sweep.check()
 
 
@@ -500,9 +498,9 @@ def test_two_processes_tally_while_cells_finish_and_one_is_killed_again_and_agai
     url = sweep.database.url.render_as_string(hide_password=False)
 
     def started() -> Script:
-        made = Script(TALLIES, url, sweep.sweep_id)
-        assert made.stdout.readline() == "ready\n"
-        return made
+        script = Script(TALLIES, url, sweep.sweep_id)
+        assert script.stdout.readline() == "ready\n"
+        return script
 
     one_at_a_time = threading.Lock()  # so that two do not score or retry the same cells
 
@@ -517,8 +515,8 @@ def test_two_processes_tally_while_cells_finish_and_one_is_killed_again_and_agai
             if not rows:
                 return
             for row in rows:
-                value = mine.randrange(8) / 4 if mine.random() < 0.9 else None
-                flush(sweep.database, sweep.batch(row, value), 30.0)
+                points = mine.randrange(8) / 4 if mine.random() < 0.9 else None
+                flush(sweep.database, sweep.batch(row, points), 30.0)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
     tallying = [started(), started()]
@@ -536,9 +534,9 @@ def test_two_processes_tally_while_cells_finish_and_one_is_killed_again_and_agai
         assert tallied(sweep.database, sweep.sweep_id) == grouped(sweep.database, sweep.sweep_id)
         assert kills > 0
     finally:
-        for one in tallying:
-            one.kill()
-            one.communicate()
+        for process in tallying:
+            process.kill()
+            process.communicate()
         for thread in threads:
             thread.join(30)
     sweep.check()
@@ -558,44 +556,44 @@ def ended(run_sweep: Make) -> Any:
 
 def frozen(bench: Any) -> dict[str, Any]:
     until(lambda: freeze(bench.database, bench.sweep_id))
-    found = kept(bench.database, bench.sweep_id)
-    assert found is not None
-    return found
+    matrix = kept_matrix(bench.database, bench.sweep_id)
+    assert matrix is not None
+    return matrix
 
 
 def test_the_kept_matrix_is_byte_for_byte_the_one_that_is_made(ended: Any) -> None:
-    made = orjson.dumps(read_matrix(ended.database, ended.row))
-    assert orjson.dumps(frozen(ended)) == made
-    assert orjson.dumps(read_matrix(ended.database, ended.row)) == made
+    encoded = orjson.dumps(read_matrix(ended.database, ended.row))
+    assert orjson.dumps(frozen(ended)) == encoded
+    assert orjson.dumps(read_matrix(ended.database, ended.row)) == encoded
 
 
 def test_a_kept_matrix_is_read_without_looking_at_a_cell(ended: Any) -> None:
     frozen(ended)
-    row, asked = ended.row, []
-    sa.event.listen(ended.database.engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+    row, queries = ended.row, []
+    sa.event.listen(ended.database.engine, "before_cursor_execute", lambda *args: queries.append(args[2]))
     read_matrix(ended.database, row)
-    assert any("matrices" in query for query in asked)
-    assert not [query for query in asked if "cells" in query or "scores" in query or "node_runs" in query]
+    assert any("matrices" in query for query in queries)
+    assert not [query for query in queries if "cells" in query or "scores" in query or "node_runs" in query]
 
 
 def test_cells_of_a_sweep_whose_matrix_is_kept_are_counted_no_more(ended: Any) -> None:
     counts = ended.counts
     frozen(ended)
-    asked: list[str] = []
-    sa.event.listen(ended.database.engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+    queries: list[str] = []
+    sa.event.listen(ended.database.engine, "before_cursor_execute", lambda *args: queries.append(args[2]))
     assert ended.counts == counts
     assert [row.counts for row in list_sweeps(ended.database)] == [counts]
-    assert asked
-    assert not [query for query in asked if "FROM cells" in query]
+    assert queries
+    assert not [query for query in queries if "FROM cells" in query]
 
 
 def test_a_sweep_that_is_not_at_its_end_has_no_kept_matrix(bench: Make) -> None:
-    made = bench(workflow(), CASES, ALL)
-    assert not freeze(made.database, made.sweep_id)
-    made.run(node_runs=3)
-    assert made.status == "paused"
-    assert not freeze(made.database, made.sweep_id)
-    assert kept(made.database, made.sweep_id) is None
+    sweep = bench(workflow(), CASES, ALL)
+    assert not freeze(sweep.database, sweep.sweep_id)
+    sweep.run(node_runs=3)
+    assert sweep.status == "paused"
+    assert not freeze(sweep.database, sweep.sweep_id)
+    assert kept_matrix(sweep.database, sweep.sweep_id) is None
 
 
 def test_on_postgresql_a_matrix_is_kept_once_no_older_transaction_can_add_to_it(on_postgres: Make) -> None:
@@ -620,8 +618,8 @@ def retry_and_run(bench: Any) -> None:
 
 
 def rescore(bench: Any) -> None:
-    found = [row for row in bench.executions if row.status == "completed"]
-    write_scores(bench.database, bench.row, [(row, [Score("tests:score.half", 9.0, Measure())]) for row in found])
+    completed = [row for row in bench.executions if row.status == "completed"]
+    write_scores(bench.database, bench.row, [(row, [Score("tests:score.half", 9.0, Measure())]) for row in completed])
 
 
 def resume(bench: Any) -> None:
@@ -629,7 +627,7 @@ def resume(bench: Any) -> None:
 
 
 def collect_superseded(bench: Any) -> None:
-    """Checkpoints that nothing leads to, with an attempt that cost money."""
+    """Delete superseded checkpoints and an attempt that cost money."""
     retry(bench.database, bench.sweep_id)
     bench.run()
     frozen(bench)
@@ -640,11 +638,16 @@ def collect_superseded(bench: Any) -> None:
         connection.execute(cells.update().where(cells.c.sweep_id == bench.sweep_id).values(execution_id=None))
         assert connection.scalar(sa.select(checkpoints.c.id).where(checkpoints.c.id == head))
     policy = Policy(outputs=None, superseded=0.0, sweeps=None)
-    found = apply_policy(bench.database, FileStore(bench.folder / "files"), policy, at=time.time() + 10)
-    assert found.removed["checkpoints"].count
+    report = apply_policy(bench.database, FileStore(bench.folder / "files"), policy, at=time.time() + 10)
+    assert report.removed["checkpoints"].count
 
 
 CHANGES = [retry_failed, retry_and_run, rescore, resume, collect_superseded]
+
+
+def fresh(ended: Any) -> MatrixDocument:
+    """The matrix of a sweep, built from the current rows of its database."""
+    return matrix_from(read_facts(ended.database, ended.row, Scores(ended.database, ended.row)))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -654,7 +657,7 @@ def test_a_kept_matrix_is_not_read_any_more_when_its_sweep_has_changed(
     before = frozen(ended)
     change(ended)
     after = read_matrix(ended.database, ended.row)
-    assert after == made(ended.database, ended.row, Scores(ended.database, ended.row))
+    assert after == fresh(ended)
     assert after != before, "the change shows"
     assert ended.counts == Counter(row["status"] for row in ended.rows(cells))
     if ended.status == "completed" and ended.counts.keys() <= {"succeeded", "failed"}:
@@ -672,17 +675,17 @@ def test_what_does_not_show_in_the_matrix_leaves_it_right(ended: Any) -> None:
 def test_a_matrix_whose_sweep_changed_while_it_was_made_is_not_read(ended: Any, monkeypatch: Any) -> None:
     from wtb.analysis.matrix import build as matrix
 
-    def changed(database: Database, sweep: Any, scored: Scores) -> dict[str, Any]:
-        found = made(database, sweep, scored)
+    def change_meanwhile(facts: SweepFacts) -> MatrixDocument:
+        document = matrix_from(facts)
         rescore(ended)
-        return found
+        return document
 
     until(lambda: not tally(ended.database, ended.sweep_id) and _is_whole(ended))
-    monkeypatch.setattr(matrix, "made", changed)
+    monkeypatch.setattr(matrix, "matrix_from", change_meanwhile)
     freeze(ended.database, ended.sweep_id)
     monkeypatch.undo()
-    assert kept(ended.database, ended.sweep_id) is None
-    assert read_matrix(ended.database, ended.row) == made(ended.database, ended.row, Scores(ended.database, ended.row))
+    assert kept_matrix(ended.database, ended.sweep_id) is None
+    assert read_matrix(ended.database, ended.row) == fresh(ended)
 
 
 def _is_whole(bench: Any) -> bool:
@@ -693,37 +696,37 @@ def test_a_sweep_goes_with_its_tallies_and_its_kept_matrix(ended: Any) -> None:
     frozen(ended)
     deletion.delete_sweep(ended.database, ended.sweep_id)
     assert tally_rows(ended.database, ended.sweep_id) == []
-    assert kept(ended.database, ended.sweep_id) is None
+    assert kept_matrix(ended.database, ended.sweep_id) is None
 
 
 # Watching
 
 
 def test_how_a_sweep_stands_agrees_with_its_scores(bench: Make) -> None:
-    made = bench(workflow(fails=lambda y: y == 4), CASES, ALL, evaluators={"tests:score": score})
-    made.run(node_runs=11)
-    assert made.status == "paused"
-    until(lambda: not tally(made.database, made.sweep_id) and _is_whole(made))
-    shown = live(made.database, made.row)
-    assert shown["cells"]["total"] == 18
-    assert shown["sweep"] == {name: getattr(made.row, name) for name in ("id", "name", "status", "reason")}
-    ended_cells = [cell for cell in made.cells() if cell.status in ("succeeded", "failed")]
-    for row in shown["rows"]:
+    sweep = bench(workflow(fails=lambda y: y == 4), CASES, ALL, evaluators={"tests:score": score})
+    sweep.run(node_runs=11)
+    assert sweep.status == "paused"
+    until(lambda: not tally(sweep.database, sweep.sweep_id) and _is_whole(sweep))
+    document = live(sweep.database, sweep.row)
+    assert document["cells"]["total"] == 18
+    assert document["sweep"] == {name: getattr(sweep.row, name) for name in ("id", "name", "status", "reason")}
+    ended_cells = [cell for cell in sweep.cells() if cell.status in ("succeeded", "failed")]
+    for row in document["rows"]:
         mine = [cell for cell in ended_cells if cell.combination == row["combination"]]
         assert (row["cells"], row["done"]) == (6, len(mine))
         assert row["failed"] == sum(cell.status == "failed" for cell in mine)
-        for name in shown["metrics"]:
+        for name in document["metrics"]:
             values = [cell.scores[name] for cell in mine if cell.scores.get(name) is not None]
             expected = {"n": len(values), "mean": sum(values) / len(values)} if values else None
             assert row["metrics"].get(name) == expected
 
 
 def test_before_anything_is_tallied_nobody_leads(bench: Make) -> None:
-    made = bench(workflow(), CASES, ALL, evaluators={"tests:score": score})
-    shown = live(made.database, made.row)
-    assert [row["metrics"] for row in shown["rows"]] == [{}, {}, {}]
-    assert set(leaders(made.database, made.row)["best"].values()) <= {None}
-    assert shown["tallied_at"] is None
+    sweep = bench(workflow(), CASES, ALL, evaluators={"tests:score": score})
+    document = live(sweep.database, sweep.row)
+    assert [row["metrics"] for row in document["rows"]] == [{}, {}, {}]
+    assert set(leaders(sweep.database, sweep.row)["best"].values()) <= {None}
+    assert document["tallied_at"] is None
 
 
 def test_a_run_on_this_machine_keeps_its_matrix_when_it_ends(prepared_url: str, tmp_path: Path) -> None:
@@ -733,7 +736,7 @@ def test_a_run_on_this_machine_keeps_its_matrix_when_it_ends(prepared_url: str, 
     sweep = Sweep(workflow=wf, cases=cases, vary={"double": "all"}, evaluate=[{"exact_match": {"field": "y"}}])
     with wtb.open(prepared_url, files=tmp_path / "files") as bench:
         ended = bench.run(sweep)
-        matrix = kept(bench.database, ended.id)
+        matrix = kept_matrix(bench.database, ended.id)
         assert matrix is not None
         assert matrix["rows"] == ended.matrix()["rows"]
         assert matrix["rows"][0]["metrics"]["exact_match"]["mean"] == 1.0

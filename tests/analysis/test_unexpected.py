@@ -1,4 +1,4 @@
-"""Cases that have no expected value for a metric: no figure has them, and all that people read counts them."""
+"""Cases without an expected value for a metric are in no figure, and every form reports their number."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.support.project import Project
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import live
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.store.read import tallies
 from wtb.store.read.queries import find_sweep
 
@@ -23,37 +23,37 @@ CASES = [{"id": str(x), "input": {"x": x}, **({} if x % 2 else {"expected": {"y"
 
 
 def workflow(*, always: bool = False) -> Workflow:
-    made = Workflow("sums")
+    wf = Workflow("sums")
 
     def answer(state: dict[str, Any], *, name: str = "default") -> dict[str, Any]:
         if state["x"] >= 4 and (always or name == "other"):
             raise ValueError("too hard")
         return {"y": 1}
 
-    node = made.node(answer)
+    node = wf.node(answer)
     node.variant("other", name="other")
-    made.entry(node)
-    made.edge(node, END)
-    return made
+    wf.entry(node)
+    wf.edge(node, END)
+    return wf
 
 
 def test_failed_cells_of_cases_that_expect_nothing_count_nowhere(run_sweep: Make) -> None:
     bench = run_sweep(workflow(), CASES, {"answer": "all"}, evaluate=EVALUATE)
-    found = build(bench.database, find_sweep(bench.database, bench.sweep_id))
-    default, other = (row["metrics"]["exact_match"] for row in found["rows"])
+    matrix = build(bench.database, find_sweep(bench.database, bench.sweep_id))
+    default, other = (row["metrics"]["exact_match"] for row in matrix["rows"])
     assert (default["mean"], default["n"]) == (1, 6)
     assert (other["mean"], other["n"], other["n_pairs"]) == (2 / 6, 6, 6)
-    assert found["metrics"]["exact_match"]["without_expected"] == 6
-    assert found["metrics"]["exact_match"]["failed"] == 4
-    assert found["scores_failed"] == 0
+    assert matrix["metrics"]["exact_match"]["without_expected"] == 6
+    assert matrix["metrics"]["exact_match"]["failed"] == 4
+    assert matrix["scores_failed"] == 0
     assert default.get("bounds") is None, "no score is missing"
     assert (
         prose.sentence(
             "{} of {} cases {} no expected value for {}: they get no score by it", 6, 12, "have", "exact_match"
         )
-        in found["warnings"]
+        in matrix["warnings"]
     )
-    assert not [warning for warning in found["warnings"] if prose.sentence("in fewer cases") in warning]
+    assert not [warning for warning in matrix["warnings"] if prose.sentence("in fewer cases") in warning]
     tallies.tally(bench.database, bench.sweep_id)
     running = live(bench.database, find_sweep(bench.database, bench.sweep_id))["rows"][1]["metrics"]["exact_match"]
     assert (running["n"], running["mean"]) == (6, 2 / 6)
@@ -61,8 +61,8 @@ def test_failed_cells_of_cases_that_expect_nothing_count_nowhere(run_sweep: Make
 
 def test_a_case_that_fails_in_every_combination_still_expects_nothing(run_sweep: Make) -> None:
     bench = run_sweep(workflow(always=True), CASES, {"answer": "all"}, evaluate=EVALUATE)
-    found = build(bench.database, find_sweep(bench.database, bench.sweep_id))
-    assert [(row["metrics"]["exact_match"]["mean"], row["metrics"]["exact_match"]["n"]) for row in found["rows"]] == [
+    matrix = build(bench.database, find_sweep(bench.database, bench.sweep_id))
+    assert [(row["metrics"]["exact_match"]["mean"], row["metrics"]["exact_match"]["n"]) for row in matrix["rows"]] == [
         (2 / 6, 6),
         (2 / 6, 6),
     ]
@@ -103,7 +103,7 @@ def test_plan_matrix_report_and_cells_count_them(project: Project) -> None:
     assert json.loads(project.inside("plan", "sweep.yaml", "--format", "json").stdout)["notes"][0] == sentence
     ran = project.inside("run", "sweep.yaml")
     assert ran.code == 0
-    assert sentence in ran.said
+    assert sentence in ran.output
     assert sentence in " ".join(ran.stdout.split())
     cells = json.loads(project.inside("show", "sweep", "--cells", "--format", "json").stdout)["cells"]
     assert [cell["scores"] for cell in cells] == [{"contains": 1}, {"contains": None}, {"contains": None}]

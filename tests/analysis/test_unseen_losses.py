@@ -1,4 +1,4 @@
-"""Small gains in every case are not claimed where a loss that is too rare to show could cancel them."""
+"""Small gains in every case are not claimed if a loss that is too rare to show could cancel them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from tests.support.prose import sentence
 from wtb.analysis.comparison.regressions import Question, answer
 from wtb.analysis.statistics import Design, compare
-from wtb.analysis.statistics.missing.unseen_losses import could_cancel, one_in, p_of_unseen
-from wtb.core.scoring.missing_words import unseen
+from wtb.analysis.statistics.claims import could_cancel, one_in, p_of_unseen
+from wtb.core.scoring.failure_scores import unseen
 
 
 def small_gains(cases: int, gain: float = 0.05) -> np.ndarray:
@@ -19,36 +19,36 @@ def small_gains(cases: int, gain: float = 0.05) -> np.ndarray:
 
 
 def verdict(gains: np.ndarray, **options: float) -> tuple[str, int | None]:
-    found = answer({"m": Question(gains[None], **options)})["m"].rows[0]  # type: ignore[arg-type]
-    return found.verdict, found.unseen
+    row = answer({"m": Question(gains[None], **options)})["m"].rows[0]  # type: ignore[arg-type]
+    return row.verdict, row.unseen
 
 
 def test_small_gains_in_few_cases_get_no_star() -> None:
     scores = small_gains(30)
     free = compare(scores, Design(baseline=0))
     assert free.clear, "without a scale nothing limits a loss"
-    found = compare(scores, Design(baseline=0, ends=(0.0, 1.0)))
-    row = found.rows[1]
-    assert (row.unseen, found.clear, found.best) == (10, False, 1)
+    comparison = compare(scores, Design(baseline=0, ends=(0.0, 1.0)))
+    row = comparison.rows[1]
+    assert (row.unseen, comparison.clear, comparison.best) == (10, False, 1)
     assert row.p_adjusted is not None
     assert row.p_adjusted > 0.05
-    assert found.lead.because == sentence(
+    assert comparison.lead.because == sentence(
         "a {} rarer than 1 in {} cases cannot show here and could cancel {} this small", "loss", 10, "gains"
     )
 
 
 def test_the_same_gains_in_many_cases_are_claimed() -> None:
-    found = compare(small_gains(100), Design(baseline=0, ends=(0.0, 1.0)))
-    assert found.clear
-    assert found.rows[1].unseen is None
+    comparison = compare(small_gains(100), Design(baseline=0, ends=(0.0, 1.0)))
+    assert comparison.clear
+    assert comparison.rows[1].unseen is None
 
 
 def test_passes_and_failures_are_not_small() -> None:
     scores = np.zeros((2, 30))
     scores[1, :8] = 1
-    found = compare(scores, Design(baseline=0, ends=(0.0, 1.0)))
-    assert found.rows[1].unseen is None
-    assert found.clear
+    comparison = compare(scores, Design(baseline=0, ends=(0.0, 1.0)))
+    assert comparison.rows[1].unseen is None
+    assert comparison.clear
 
 
 def test_verdicts_of_two_nights_are_unclear_both_ways() -> None:

@@ -1,4 +1,4 @@
-"""Verdicts on two sweeps: by test, by margin, over pools, where repeats agree, and where nothing can be told."""
+"""Verdicts on two sweeps: by test, by margin, over pools, with equal repeats, and if nothing can be known."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from wtb.analysis.comparison.changes import (
     setting_changes,
     variant_changes,
 )
-from wtb.analysis.comparison.pools import pools
 from wtb.analysis.comparison.reasons import Facts, sentences
-from wtb.analysis.comparison.regressions import Question, answer, of_sweep
+from wtb.analysis.comparison.regressions import Question, answer, of_sweep, pools
 from wtb.analysis.comparison.verdicts import is_unclear, overall, passes
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.margins import Sides, hold
@@ -40,8 +39,8 @@ def gains(*rows: list[float]) -> Floats:
 
 
 def verdicts(question: Question, *pooled: list[int]) -> tuple[list[str], list[str]]:
-    found = answer({"m": question}, pooled)["m"]
-    return [one.verdict for one in found.rows], [one.verdict for one in found.pools]
+    answers = answer({"m": question}, pooled)["m"]
+    return [row.verdict for row in answers.rows], [pool.verdict for pool in answers.pools]
 
 
 def noise(rows: int, cases: int, seed: int = 1, mean: float = 0.0) -> Floats:
@@ -94,14 +93,14 @@ def test_a_pool_shows_what_no_row_of_it_shows() -> None:
 
 
 def test_metrics_that_decide_share_one_error_and_the_others_have_their_own() -> None:
-    one, other = noise(1, 30, seed=5, mean=-0.4), noise(1, 30, seed=6)
-    alone = hold([Sides(one)])[0][0][0].worse
-    both = hold([Sides(one), Sides(other)])[0][0][0].worse
+    first, other = noise(1, 30, seed=5, mean=-0.4), noise(1, 30, seed=6)
+    alone = hold([Sides(first)])[0][0][0].worse
+    both = hold([Sides(first), Sides(other)])[0][0][0].worse
     assert alone is not None
     assert both == pytest.approx(2 * alone)
-    apart = answer({"m": Question(one), "z": Question(other, decides=False)})
+    apart = answer({"m": Question(first), "z": Question(other, decides=False)})
     assert apart["m"].rows[0].contrast.worse == alone
-    of_many = hold([Sides(one), Sides(noise(20, 30))])[0][0][0].worse
+    of_many = hold([Sides(first), Sides(noise(20, 30))])[0][0][0].worse
     assert of_many == pytest.approx(2 * alone), "each has as much of it, however many rows the other has"
 
 
@@ -123,14 +122,14 @@ def test_a_sweep_is_no_better_known_than_its_rows_and_worse_where_a_pool_is() ->
     assert overall([]) == "same"
     worse, same = noise(12, 40, seed=9, mean=-0.2), np.zeros((12, 40))
 
-    def told(**questions: Question) -> str:
+    def verdict_of(**questions: Question) -> str:
         return of_sweep(answer(questions, [range(12)]), questions)
 
-    assert told(m=Question(worse)) == "worse"
-    assert told(m=Question(worse, decides=False), z=Question(same)) == "same"
-    gone = np.full((12, 40), math.nan)
-    assert told(m=Question(gone)) == "cannot tell"
-    assert told(m=Question(gone, were=np.zeros(12, dtype=bool)), z=Question(same)) == "same"
+    assert verdict_of(m=Question(worse)) == "worse"
+    assert verdict_of(m=Question(worse, decides=False), z=Question(same)) == "same"
+    no_scores = np.full((12, 40), math.nan)
+    assert verdict_of(m=Question(no_scores)) == "cannot tell"
+    assert verdict_of(m=Question(no_scores, were=np.zeros(12, dtype=bool)), z=Question(same)) == "same"
 
 
 def test_a_gate_that_is_unclear_stops_nobody_unless_it_is_strict() -> None:
@@ -145,21 +144,22 @@ def test_a_gate_that_is_unclear_stops_nobody_unless_it_is_strict() -> None:
 def test_pools_are_what_shares_changed_code_and_all_together() -> None:
     choices = [{"a": a, "b": b} for a in ("x", "y", "z") for b in ("1", "2")]
 
-    def told(*changed: tuple[str, str]) -> list[tuple[str, tuple[int, ...]]]:
+    def pools_of(*changed: tuple[str, str]) -> list[tuple[str, tuple[int, ...]]]:
         return [
-            (one.what, one.rows) for one in pools(choices, [{"node": node, "variant": name} for node, name in changed])
+            (pool.what, pool.rows)
+            for pool in pools(choices, [{"node": node, "variant": name} for node, name in changed])
         ]
 
     every = ("all 6 combinations", (0, 1, 2, 3, 4, 5))
-    assert told() == [every]
-    assert told(("a", "y")) == [("the 2 combinations that share the changed node a", (2, 3)), every]
-    assert told(("a", "x"), ("a", "y")) == [
+    assert pools_of() == [every]
+    assert pools_of(("a", "y")) == [("the 2 combinations that share the changed node a", (2, 3)), every]
+    assert pools_of(("a", "x"), ("a", "y")) == [
         ("the 4 combinations that share the changed node a", (0, 1, 2, 3)),
         (sentence("the {} combinations with the changed {}={}", 2, "a", "x"), (0, 1)),
         (sentence("the {} combinations with the changed {}={}", 2, "a", "y"), (2, 3)),
         every,
     ]
-    assert told(("c", "default"), ("d", "default")) == [
+    assert pools_of(("c", "default"), ("d", "default")) == [
         ("all 6 combinations, which share the changed nodes c, d", every[1])
     ]
     assert pools(choices[:1], []) == []
@@ -172,13 +172,13 @@ def test_the_first_metric_decides_that_is_not_what_a_cell_takes() -> None:
     assert primary_of({}, []) is None
 
 
-# What is said
+# Sentences
 
 
 def figures(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
-    known = {"n_pairs": 25, "n_differ": 9, "before": 0.5, "after": 0.4, "delta": delta, "gain_low": -0.2}
-    told = {"p_worse": 0.5, "p_better": 0.5, "margin": None, "margin_shown": 0.29, "cases_needed": None}
-    return {**known, **told, "decides": True, "because": None, "verdict": verdict, **more}
+    gains = {"n_pairs": 25, "n_differ": 9, "before": 0.5, "after": 0.4, "delta": delta, "gain_low": -0.2}
+    tests = {"p_worse": 0.5, "p_better": 0.5, "margin": None, "margin_shown": 0.29, "cases_needed": None}
+    return {**gains, **tests, "decides": True, "because": None, "verdict": verdict, **more}
 
 
 def row(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
@@ -192,9 +192,9 @@ def row(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
 
 
 def facts(*rows: dict[str, Any], better: str = "higher", **more: Any) -> Facts:
-    known: dict[str, Any] = {"cells": 9, "later": 9, "missing": (0, 0), "unpaired": 0, "unscored": 0}
-    known |= {"metrics": {"m": better}, "primary": "m", "changed": NOTHING, "pools": []}
-    return Facts(**{"rows": rows, **known, **more})
+    defaults: dict[str, Any] = {"cells": 9, "later": 9, "missing": (0, 0), "unpaired": 0, "unscored": 0}
+    defaults |= {"metrics": {"m": better}, "primary": "m", "changed": NOTHING, "pools": []}
+    return Facts(**{"rows": rows, **defaults, **more})
 
 
 def test_nothing_is_said_where_nothing_is_different() -> None:
@@ -224,9 +224,9 @@ def test_unclear_is_worded_as_what_could_not_be_seen() -> None:
 
 
 def test_exploratory_metrics_are_told_as_such_after_those_that_decide() -> None:
-    one = row("same", 0.0)
-    one["metrics"]["z"] = figures("worse", -0.3, decides=False, p_worse=0.01)
-    assert sentences(facts(one, metrics={"z": "higher", "m": "higher"})) == [
+    unchanged = row("same", 0.0)
+    unchanged["metrics"]["z"] = figures("worse", -0.3, decides=False, p_worse=0.01)
+    assert sentences(facts(unchanged, metrics={"z": "higher", "m": "higher"})) == [
         "exploratory: z of a=x fell by 0.3, from 0.5 to 0.4 (p = 0.010)"
     ]
 
@@ -253,7 +253,7 @@ def test_changes_are_told_by_node_variant_and_key() -> None:
         "added": [{"node": "a", "variant": "z"}, {"node": "b", "variant": "w"}],
         "removed": [{"node": "a", "variant": "y"}],
     }
-    was = {
+    earlier = {
         "sweep": "one",
         "session": "ann",
         "cases": "a",
@@ -262,8 +262,8 @@ def test_changes_are_told_by_node_variant_and_key() -> None:
         "run": {"share": True, "env": None},
         "gates": [],
     }
-    now = {"sweep": "two", "cases": "b", "folder": "/y", "seed": 1, "run": {"share": False, "env": None}}
-    assert setting_changes(was, now) == [
+    later = {"sweep": "two", "cases": "b", "folder": "/y", "seed": 1, "run": {"share": False, "env": None}}
+    assert setting_changes(earlier, later) == [
         {"key": "seed", "before": 0, "after": 1},
         {"key": "run.share", "before": True, "after": False},
     ]
@@ -279,9 +279,9 @@ def test_a_graph_has_not_changed_by_its_variants_or_words() -> None:
 
 
 def test_a_comparison_keeps_its_metrics_and_verdicts_where_width_is_short() -> None:
-    one = {**figures("worse", -0.0123), "p_worse": 0.012, "before": 0.5123, "after": 0.5}
+    metric = {**figures("worse", -0.0123), "p_worse": 0.012, "before": 0.5123, "after": 0.5}
     combination = {"retrieve": "a long variant", "decide": "another variant"}
-    row = {"combination": combination, "verdict": "worse", "metrics": {"exact_match": one}}
+    row = {"combination": combination, "verdict": "worse", "metrics": {"exact_match": metric}}
     other = {**row, "combination": {"retrieve": "b", "decide": "c"}}
     changes = {
         "before": "1",
@@ -339,7 +339,7 @@ def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "said"),
+    ("verdict", "first_line"),
     [
         (
             "unclear",
@@ -354,7 +354,7 @@ def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
         ("not worse", "no regression against main (sweep 1): 9 cells, not worse"),
     ],
 )
-def test_what_could_not_be_seen_is_not_called_no_regression(verdict: str, said: str) -> None:
+def test_what_could_not_be_seen_is_not_called_no_regression(verdict: str, first_line: str) -> None:
     document = {
         "before": {"name": "s", "id": "1"},
         "baseline": "main",
@@ -365,4 +365,4 @@ def test_what_could_not_be_seen_is_not_called_no_regression(verdict: str, said: 
         "verdict": verdict,
         "because": [],
     }
-    assert regression(document, 120).splitlines()[0] == said
+    assert regression(document, 120).splitlines()[0] == first_line

@@ -1,5 +1,7 @@
-"""Scorers of other tools as evaluators, each with the real package; those that do not install beside WTB's own
-packages in environments of their own."""
+"""Scorers of other tools as evaluators, each with the real package.
+
+Packages that conflict with those of WTB have their own environments.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +51,14 @@ evaluate:
 """
 
 
-def made(path: str, **options: Any) -> Evaluator:
+def evaluator_of(path: str, **options: Any) -> Evaluator:
     return make_evaluator(path, {"field": "a", **options}, load)
 
 
-def score(path: str, found: Any, expected: Any, **options: Any) -> Any:
-    return made(path, **options).fn(ScoredCase("case", {"question": "why"}, expected), CellResult({"a": found}))
+def score(path: str, answer: Any, expected: Any, **options: Any) -> Any:
+    return evaluator_of(path, **options).fn(
+        ScoredCase("case", {"question": "why"}, expected), CellResult({"a": answer})
+    )
 
 
 def test_a_scorer_of_autoevals_scores_and_has_its_scale() -> None:
@@ -62,19 +66,19 @@ def test_a_scorer_of_autoevals_scores_and_has_its_scale() -> None:
 
     theirs = Levenshtein()(output="kitten", expected="sitting").score
     assert float(score("autoevals:Levenshtein", "kitten", "sitting")) == theirs == pytest.approx(4 / 7)
-    assert made("autoevals:Levenshtein").measure("Levenshtein").scale == (0, 1)
-    assert made("autoevals:NumericDiff", at_least=0.9).judged(0.95) == 1
+    assert evaluator_of("autoevals:Levenshtein").measure("Levenshtein").scale == (0, 1)
+    assert evaluator_of("autoevals:NumericDiff", at_least=0.9).judged(0.95) == 1
 
 
 def test_a_metric_of_scikit_learn_scores_lists_and_its_name_says_which_way_is_better() -> None:
     from sklearn.metrics import f1_score
 
-    expected, found = ["a", "b", "b", "c"], ["a", "b", "c", "c"]
-    theirs = f1_score(expected, found, average="macro")
-    assert score("sklearn.metrics:f1_score", found, expected, arguments={"average": "macro"}) == theirs
+    expected, answers = ["a", "b", "b", "c"], ["a", "b", "c", "c"]
+    theirs = f1_score(expected, answers, average="macro")
+    assert score("sklearn.metrics:f1_score", answers, expected, arguments={"average": "macro"}) == theirs
     assert score("sklearn.metrics:mean_absolute_error", [1, 2], [1, 4]) == 1.0
-    assert made("sklearn.metrics:mean_absolute_error").better == "lower"
-    assert made("sklearn.metrics:accuracy_score").better == "higher"
+    assert evaluator_of("sklearn.metrics:mean_absolute_error").better == "lower"
+    assert evaluator_of("sklearn.metrics:accuracy_score").better == "higher"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,7 @@ def test_arguments_that_a_scorer_does_not_take_are_refused_before_anything_runs(
     path: str, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError) as raised:
-        made(path, **options)
+        evaluator_of(path, **options)
     assert words in str(raised.value)
 
 
@@ -113,7 +117,7 @@ def test_a_scorer_that_cannot_be_made_is_refused_before_anything_runs() -> None:
         def __init__(self) -> None:
             raise RuntimeError("there is no key")
 
-        def _run_eval_sync(self, *given: Any, **options: Any) -> Any:
+        def _run_eval_sync(self, *args: Any, **options: Any) -> Any:
             raise NotImplementedError
 
     with pytest.raises(
@@ -132,8 +136,8 @@ def test_what_a_scorer_cannot_read_is_an_error_of_the_score() -> None:
 
 
 def test_what_is_no_scorer_of_another_tool_is_left_as_it_is() -> None:
-    for thing in (score, str, ScoredCase("a", {}), json.dumps):
-        assert adapted("some:path", thing) is thing
+    for candidate in (score, str, ScoredCase("a", {}), json.dumps):
+        assert adapted("some:path", candidate) is candidate
 
 
 def test_a_sweep_is_scored_by_a_scorer_of_autoevals(empty_project: Project) -> None:
@@ -149,7 +153,7 @@ def scores_of(matrix: str) -> dict[str, float]:
     return {name: metric["mean"] for name, metric in row["metrics"].items()}
 
 
-OTHERS = {
+TOOLS = {
     "inspect": (
         ["inspect-ai>=0.3.285"],
         """
@@ -185,7 +189,7 @@ ALONE = {
 
 
 def environment(tool: str, packages: list[str]) -> Path:
-    """The folder of commands of an environment with WTB as it is here and some packages, kept for the next run."""
+    """The folder of commands of an environment with this WTB and some packages, kept for the next run."""
     commands = ENVIRONMENTS / tool / "bin"
     ready = ENVIRONMENTS / tool / "ready"
     if not ready.exists() or ready.read_text("utf-8") != " ".join(packages):
@@ -197,9 +201,9 @@ def environment(tool: str, packages: list[str]) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", OTHERS)
+@pytest.mark.parametrize("tool", TOOLS)
 def test_a_sweep_is_scored_by_scorers_of_other_tools_without_a_network(tool: str, tmp_path: Path) -> None:
-    packages, evaluate, expected = OTHERS[tool]
+    packages, evaluate, expected = TOOLS[tool]
     commands = environment(tool, packages)
     (tmp_path / "flow.py").write_text(WORKFLOW, "utf-8")
     (tmp_path / "sweep.yaml").write_text(SWEEP + evaluate, "utf-8")
@@ -252,7 +256,7 @@ def needy(of):
 
 @pytest.mark.slow
 def test_a_task_of_inspect_is_brought_over_and_scored_by_its_scorers(tmp_path: Path) -> None:
-    commands = environment("inspect", OTHERS["inspect"][0])
+    commands = environment("inspect", TOOLS["inspect"][0])
     (tmp_path / "tasks.py").write_text(TASKS, "utf-8")
 
     def wtb(*words: str, folder: Path = tmp_path) -> subprocess.CompletedProcess[str]:
@@ -261,29 +265,29 @@ def test_a_task_of_inspect_is_brought_over_and_scored_by_its_scorers(tmp_path: P
             [str(commands / "wtb"), *words], cwd=folder, env=env, capture_output=True, text=True, check=False
         )
 
-    made = wtb("init", "asked", "--from", "tasks:capitals")
-    assert made.returncode == 0, made.stderr
-    left_out = [line for line in made.stderr.splitlines() if line.startswith("left out")]
+    init = wtb("init", "asked", "--from", "tasks:capitals")
+    assert init.returncode == 0, init.stderr
+    left_out = [line for line in init.stderr.splitlines() if line.startswith("left out")]
     assert left_out == [
         sentence("left out: ") + sentence("samples: metadata"),
         "left out: scorer: model_graded_qa",
         "left out: solver: system_message",
     ]
-    asked = tmp_path / "asked"
-    assert [json.loads(line) for line in (asked / "cases.jsonl").read_text("utf-8").splitlines()] == [
+    project = tmp_path / "asked"
+    assert [json.loads(line) for line in (project / "cases.jsonl").read_text("utf-8").splitlines()] == [
         {"id": "france", "input": {"prompt": "What is the capital of France?"}, "expected": "Paris"},
         {"id": "2", "input": {"prompt": "system: Be short.\n\nuser: Of Italy?"}, "expected": ["Rome", "Roma"]},
         {"id": "3", "input": {"prompt": "Of Spain?", "choices": ["Madrid", "Lisbon"]}, "expected": "A"},
     ]
-    text = (asked / "workflow.py").read_text("utf-8")
-    known = {"system: Be short.\n\nuser: Of Italy?": "Roma", "Of Spain?\nA) Madrid\nB) Lisbon": "A"}
-    answer = f"return {known!r}.get(prompt, 'It is Paris.')"
-    (asked / "workflow.py").write_text(
+    text = (project / "workflow.py").read_text("utf-8")
+    answers = {"system: Be short.\n\nuser: Of Italy?": "Roma", "Of Spain?\nA) Madrid\nB) Lisbon": "A"}
+    answer = f"return {answers!r}.get(prompt, 'It is Paris.')"
+    (project / "workflow.py").write_text(
         text.replace('raise NotImplementedError("call your model here")', answer), "utf-8"
     )
-    ran = wtb("run", "sweep.yaml", "--quiet", folder=asked)
+    ran = wtb("run", "sweep.yaml", "--quiet", folder=project)
     assert ran.returncode == 0, ran.stderr
-    matrix = wtb("matrix", "sweep", "--format", "json", folder=asked)
+    matrix = wtb("matrix", "sweep", "--format", "json", folder=project)
     assert matrix.returncode == 0, matrix.stderr
     assert scores_of(matrix.stdout) == pytest.approx({"includes": 1, "match": 2 / 3})
     assert json.loads(matrix.stdout)["cells"]["total"] == 6

@@ -1,4 +1,4 @@
-"""The boundary: whatever a node process sends is an answer of the shape that it must have, or is refused."""
+"""The runner rejects every message of a node process that does not have the expected shape."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ ODD: list[Any] = [
 
 
 def mutated(head: Any, rng: random.Random) -> Any:
-    """A copy of some JSON in which a few things are others, gone or there twice."""
-    made = copy.deepcopy(head)
+    """A copy of a JSON value in which a few parts are changed, removed or duplicated."""
+    mutant = copy.deepcopy(head)
     for _ in range(rng.randint(1, 3)):
-        place, parents = made, []
+        place, parents = mutant, []
         while isinstance(place, dict | list) and place and (not parents or rng.random() < 0.7):
             key = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
             parents.append((place, key))
@@ -65,7 +65,7 @@ def mutated(head: Any, rng: random.Random) -> Any:
             holder.append(rng.choice(ODD))
         else:
             holder["more"] = rng.choice(ODD)
-    return made
+    return mutant
 
 
 def sent(kind: str, head: Any) -> Frame:
@@ -78,14 +78,17 @@ def sent(kind: str, head: Any) -> Frame:
 def test_an_answer_with_anything_in_its_place_is_read_or_refused(seed: int) -> None:
     rng = random.Random(seed)
     read: list[tuple[str, Any, Callable[[Frame], Any]]] = [
-        *(("result", messages.result(one), lambda frame: messages.as_result(frame, Record())) for one in RESULTS),
+        *(
+            ("result", messages.result(outcome), lambda frame: messages.as_result(frame, Record()))
+            for outcome in RESULTS
+        ),
         ("joined", messages.joined(JOINED), messages.as_joined),
         ("scores", SCORES, messages.as_scores),
         ("tool", "[1]", messages.as_returned),
     ]
     refused = 0
-    for kind, given, reads in read:
-        head, blobs = sent(kind, given).head, sent(kind, given).blobs
+    for kind, content, reads in read:
+        head, blobs = sent(kind, content).head, sent(kind, content).blobs
         reads(Frame(kind, head, blobs))
         for _ in range(300):
             try:
@@ -97,14 +100,14 @@ def test_an_answer_with_anything_in_its_place_is_read_or_refused(seed: int) -> N
 
 def test_hashes_of_values_that_a_node_process_sends_are_its_own_runner_s() -> None:
     head = sent("result", messages.result(RESULTS[0])).head
-    result = messages.as_result(Frame("result", {**head, "joined": None}, [b"666"]), Record())
-    assert result.writes == {"y": Value.of(666)}
+    node_result = messages.as_result(Frame("result", {**head, "joined": None}, [b"666"]), Record())
+    assert node_result.writes == {"y": Value.of(666)}
     with pytest.raises(Malformed):
         messages.as_result(Frame("result", {**head, "joined": None}, [b"no JSON"]), Record())
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "content"),
     [
         ("spent", [0.5, 1, 2]),
         ("event", ["node.log", 1.0, {"message": "a"}]),
@@ -141,15 +144,15 @@ def test_hashes_of_values_that_a_node_process_sends_are_its_own_runner_s() -> No
         ),
     ],
 )
-def test_a_report_with_anything_in_its_place_can_be_stored_or_is_refused(what: str, said: Any) -> None:
+def test_a_report_with_anything_in_its_place_can_be_stored_or_is_refused(what: str, content: Any) -> None:
     rng = random.Random(what)
-    report(what, said)
+    report(what, content)
     for _ in range(300):
         try:
-            made = report(what, mutated(said, rng))
+            stored = report(what, mutated(content, rng))
         except Malformed:
             continue
-        assert b"\\u0000" not in orjson.dumps(made)
+        assert b"\\u0000" not in orjson.dumps(stored)
 
 
 def test_events_that_only_wtb_writes_cannot_be_reported() -> None:
@@ -160,8 +163,8 @@ def test_events_that_only_wtb_writes_cannot_be_reported() -> None:
 
 
 def test_anything_can_be_shown_in_an_event() -> None:
-    for value in [object(), {5: {"\0": "\udc80"}}, 10**5000, {1, 2}, float("nan"), [[[[{"a": b"b"}]]]]]:
-        assert b"\\u0000" not in orjson.dumps(plain(value))
+    for detail in [object(), {5: {"\0": "\udc80"}}, 10**5000, {1, 2}, float("nan"), [[[[{"a": b"b"}]]]]]:
+        assert b"\\u0000" not in orjson.dumps(plain(detail))
 
 
 @pytest.mark.parametrize("key", [5, None, b"a", ("a",), "a\0", "\ud800", "x" * 1001])

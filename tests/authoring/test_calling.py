@@ -1,4 +1,4 @@
-"""Sync and async functions are called alike, and given up at their deadlines."""
+"""Sync and async functions are called alike, and abandoned at their deadlines."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SOON = 0.05
 
 @pytest.fixture
 def caller() -> Iterator[Caller]:
-    made = Caller()
-    yield made
-    made.close()
+    instance = Caller()
+    yield instance
+    instance.close()
 
 
 async def plus_one(n: int) -> int:
@@ -67,11 +67,11 @@ def test_async_functions_share_one_loop_and_wait_side_by_side(caller: Caller) ->
             await asyncio.wait_for(meeting[0].wait(), 10)
         return id(asyncio.get_running_loop())
 
-    found: list[int] = []
+    counts: list[int] = []
 
     def ask() -> None:
         both.wait()
-        found.append(caller.call(meet, timeout=None))
+        counts.append(caller.call(meet, timeout=None))
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
@@ -79,8 +79,8 @@ def test_async_functions_share_one_loop_and_wait_side_by_side(caller: Caller) ->
     for thread in threads:
         thread.join(20)
 
-    assert len(found) == 2
-    assert len(set(found)) == 1
+    assert len(counts) == 2
+    assert len(set(counts)) == 1
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])

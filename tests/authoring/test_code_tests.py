@@ -1,4 +1,4 @@
-"""Code that must pass tests, within limits."""
+"""The evaluator `code_tests` runs tests on generated code, within limits."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ RIGHT = "def double(n):\n    return 2 * n\n"
 
 
 def passes(folder: Path, code: str, tests: str = TESTS, **options: Any) -> bool:
-    one = make_evaluator("code_tests", {"field": "code", **options}, load)
-    result = CellResult({"code": code}, workspace_of=lambda: folder)
-    return bool(one.fn(ScoredCase("case", {}, tests), result))
+    scorer = make_evaluator("code_tests", {"field": "code", **options}, load)
+    cell_result = CellResult({"code": code}, workspace_of=lambda: folder)
+    return bool(scorer.fn(ScoredCase("case", {}, tests), cell_result))
 
 
 @pytest.mark.parametrize("text", [RIGHT, f"Here it is:\n```python\n{RIGHT}```\nIt doubles.\n"])
@@ -60,8 +60,8 @@ def test_code_that_takes_too_long_or_too_much_memory_does_not_pass(tmp_path: Pat
 def test_files_of_the_workspace_are_there_to_be_tested(tmp_path: Path) -> None:
     (tmp_path / "made.py").write_text("ANSWER = 42\n", "utf-8")
     tests = "import made\nassert made.ANSWER == 42\n"
-    one = make_evaluator("code_tests", {"tests": tests}, load)
-    assert one.fn(ScoredCase("case", {}), CellResult({}, workspace_of=lambda: tmp_path))
+    scorer = make_evaluator("code_tests", {"tests": tests}, load)
+    assert scorer.fn(ScoredCase("case", {}), CellResult({}, workspace_of=lambda: tmp_path))
 
 
 @pytest.mark.parametrize(

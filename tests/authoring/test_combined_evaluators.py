@@ -17,19 +17,19 @@ from wtb.authoring.evaluation.evaluators import (
     evaluator,
 )
 from wtb.core.errors import InputError
-from wtb.core.scoring.scales import LEFT_OUT
+from wtb.core.scoring.scores import LEFT_OUT
 from wtb.core.tree.checkpoints import Totals
 from wtb.planning.sweep_spec import read_evaluators
 
 
-def made(written: Any, fn: Any = None) -> Evaluator:
-    """The evaluator that stands so in a sweep file."""
+def evaluator_of(written: Any, fn: Any = None) -> Evaluator:
+    """Build the evaluator from its form in a sweep file."""
     (ref,) = read_evaluators([written])
     return make_evaluator(ref.name, ref.options, str, fn)
 
 
-def score(written: Any, found: str = "it is blue", expected: Any = "blue", **took: Any) -> float:
-    return made(written).score_of(ScoredCase("case", {}, expected), CellResult({"a": found}, **took))
+def score(written: Any, answer: str = "it is blue", expected: Any = "blue", **took: Any) -> float:
+    return evaluator_of(written).score_of(ScoredCase("case", {}, expected), CellResult({"a": answer}, **took))
 
 
 EXACT: Any = {"exact_match": {"field": "a"}}
@@ -62,10 +62,10 @@ def test_evaluators_are_combined_as_they_are_written(written: Any, expected: flo
 
 
 def test_what_has_a_threshold_passes_or_fails_whatever_its_score_was() -> None:
-    quick = made({"latency": {"at_most": 2, "name": "quick"}})
+    quick = evaluator_of({"latency": {"at_most": 2, "name": "quick"}})
     assert (quick.name, quick.better, quick.scale, quick.compare) == ("quick", "higher", (0.0, 1.0), "mean")
     assert quick.on_failure is None, "a cell that fails counts as one that does not pass"
-    assert made({"latency": {"at_most": 2, "on_failure": LEFT_OUT}}).on_failure == LEFT_OUT
+    assert evaluator_of({"latency": {"at_most": 2, "on_failure": LEFT_OUT}}).on_failure == LEFT_OUT
 
 
 def test_a_threshold_holds_for_scores_of_functions_of_your_own() -> None:
@@ -77,29 +77,31 @@ def test_a_threshold_holds_for_scores_of_functions_of_your_own() -> None:
         "Here", (), {"own_process": True, "judgements": None, "call": lambda self, fn, *args, timeout: fn(*args)}
     )()
     task = EvaluationTask("case", (), {}, None, {}, (), Totals())
-    scores = evaluate(task, [made({"m:errors": {"at_most": 5}}, errors)], surroundings)
-    assert [(one.metric, one.value, one.measure.better) for one in scores] == [
+    scores = evaluate(task, [evaluator_of({"m:errors": {"at_most": 5}}, errors)], surroundings)
+    assert [(figure.metric, figure.value, figure.measure.better) for figure in scores] == [
         ("errors.a", 1.0, "higher"),
         ("errors.b", 0.0, "higher"),
     ]
 
 
 def test_names_say_what_is_scored_and_can_be_given() -> None:
-    assert made({"not": BLUE}).name == "not_contains", "'not' is a word of conditions"
-    assert made({"all_of": {"of": [BLUE], "name": "polite"}}).name == "polite"
-    assert made({"contains": {"field": "a", "name": "colour"}}).name == "colour"
+    assert evaluator_of({"not": BLUE}).name == "not_contains", "'not' is a word of conditions"
+    assert evaluator_of({"all_of": {"of": [BLUE], "name": "polite"}}).name == "polite"
+    assert evaluator_of({"contains": {"field": "a", "name": "colour"}}).name == "colour"
 
     def own(case: Any, result: Any, *, name: str) -> float:
         return len(name)
 
-    assert made({"m:own": {"name": "any. text"}}, own).name == "own", "an option of the function's own stays its own"
+    assert evaluator_of({"m:own": {"name": "any. text"}}, own).name == "own", (
+        "an option of the function's own stays its own"
+    )
 
 
 @pytest.mark.parametrize(
     ("written", "words"),
     [
         ({"all_of": []}, "'of' is an empty list"),
-        ({"all_of": None}, sentence("{} is nothing", "'of'")),
+        ({"all_of": None}, "'of' is nothing"),
         ({"not": {}}, "'of' is an empty mapping"),
         ({"not": [BLUE, RED]}, sentence("expected built-in evaluators")),
         ({"not": {"of": BLUE, "field": "a"}}, sentence("takes no option {} beside 'of'", "'field'")),
@@ -124,7 +126,7 @@ def test_names_say_what_is_scored_and_can_be_given() -> None:
 )
 def test_what_cannot_be_combined_is_refused_before_anything_runs(written: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        made(written)
+        evaluator_of(written)
 
 
 def test_evaluators_in_evaluators_end_somewhere() -> None:
@@ -132,7 +134,7 @@ def test_evaluators_in_evaluators_end_somewhere() -> None:
     for _ in range(30):
         deep = {"not": [deep]}
     with pytest.raises(InputError, match=sentence("more than {} deep", 20)):
-        made(deep)
+        evaluator_of(deep)
 
 
 ASSERTED: Any = {"assert": [BLUE, {"contains": {"field": "a", "text": "red", "weight": 3}}], "a": "it is blue"}
@@ -142,7 +144,7 @@ def test_a_case_asserts_for_itself() -> None:
     assert score("assertions", expected=ASSERTED) == 0.25
     assert score({"assertions": {"at_least": 0.2}}, expected=ASSERTED) == 1
     assert score("assertions", expected={"assert": [EXACT], "a": "it is blue"}) == 1
-    assert made("assertions").lacks_expected("blue"), "a case without any has no score"
+    assert evaluator_of("assertions").lacks_expected("blue"), "a case without any has no score"
 
 
 @pytest.mark.parametrize(
@@ -157,14 +159,14 @@ def test_a_case_asserts_for_itself() -> None:
     ],
 )
 def test_assertions_that_can_give_no_score_are_told_of_the_case(written: Any, words: str) -> None:
-    problem = made("assertions").problem({"assert": written})
+    problem = evaluator_of("assertions").problem({"assert": written})
     assert problem is not None
     assert words in problem
-    assert made("assertions").problem("blue") is None
+    assert evaluator_of("assertions").problem("blue") is None
 
 
 def test_assertions_that_are_written_alike_are_read_once() -> None:
-    asserting = made("assertions")
+    asserting = evaluator_of("assertions")
     read = asserting.fn.keywords["read"]  # type: ignore[attr-defined]
     assert read([BLUE]) is read([dict(BLUE)])
     assert read([BLUE]) is not read([RED])
@@ -177,4 +179,4 @@ def test_assertions_that_are_written_alike_are_read_once() -> None:
 
 def test_assertions_take_no_parts_of_the_sweep() -> None:
     with pytest.raises(InputError, match=sentence("takes no option {}", "'of'")):
-        made({"assertions": [BLUE]})
+        evaluator_of({"assertions": [BLUE]})

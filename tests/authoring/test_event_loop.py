@@ -1,4 +1,4 @@
-"""Calls that share an event loop: what one does to the loop concerns it alone."""
+"""Calls share an event loop, and no call can disturb another one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from wtb.authoring.code.event_loop import AsyncCall, LoopThread, set_up
+from wtb.authoring.code.calling import AsyncCall, LoopThread, set_up
 
 PATIENCE_S = 20.0
 Act = Callable[[], Coroutine[Any, Any, Any]]
@@ -33,16 +33,16 @@ def outcome(call: AsyncCall) -> Any:
 
 
 async def neighbour() -> str:
-    """Use all that another call could break: tasks, timers, a group, an executor, an asynchronous generator."""
+    """Use everything that another call could break: tasks, timers, a group, an executor, an async generator."""
 
     async def numbers() -> Any:
         for number in range(3):
             await asyncio.sleep(0.05)
             yield number
 
-    async def slowly(value: int) -> int:
+    async def slowly(number: int) -> int:
         await asyncio.sleep(0.1)
-        return value
+        return number
 
     total = sum([number async for number in numbers()])
     results = await asyncio.gather(slowly(1), slowly(2), return_exceptions=True)
@@ -67,10 +67,10 @@ async def cancel_all() -> str:
 
 async def cancel_all_and_gather() -> str:
     await asyncio.sleep(0.05)
-    others = [task for task in asyncio.tasks.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
+    tasks = [task for task in asyncio.tasks.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
         task.cancel()
-    return str(await asyncio.gather(*others, return_exceptions=True))
+    return str(await asyncio.gather(*tasks, return_exceptions=True))
 
 
 async def cancel_everything() -> None:
@@ -200,18 +200,18 @@ def test_a_call_harms_no_neighbour_and_ends_as_it_does_alone(loop: LoopThread, a
 
 def test_a_call_that_cancels_a_task_of_another_one_is_noted(loop: LoopThread) -> None:
     tasks: list[asyncio.Task[Any]] = []
-    begun = threading.Event()
+    started = threading.Event()
 
     async def wait() -> None:
         tasks.append(asyncio.create_task(asyncio.sleep(PATIENCE_S)))
-        begun.set()
+        started.set()
         await tasks[0]
 
     async def cancel() -> None:
         tasks[0].cancel()
 
     victim = loop.begin(wait(), None, "victim")
-    assert begun.wait(PATIENCE_S)
+    assert started.wait(PATIENCE_S)
     culprit = loop.begin(cancel(), None, "culprit")
     assert outcome(culprit) is None
     assert outcome(victim) == "CancelledError: "

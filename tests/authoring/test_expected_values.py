@@ -18,7 +18,7 @@ NEEDING = sorted(BUILT_IN.keys() - FREE)
 OPTIONS = {"class_f1": {"positive": "x"}, "class_precision": {"positive": "x"}, "class_recall": {"positive": "x"}}
 
 
-def made(name: str, **options: Any) -> Evaluator:
+def evaluator_of(name: str, **options: Any) -> Evaluator:
     options = {**OPTIONS.get(name, {}), **options}
     return make_evaluator(name, {"field": "a", **options}, str)
 
@@ -31,22 +31,22 @@ def written(text: Any) -> Evaluator:
 @pytest.mark.parametrize("name", NEEDING)
 @pytest.mark.parametrize("expected", [None, {}, {"b": "x"}, {"a": None}, {"assert": ["latency"]}])
 def test_every_built_in_evaluator_that_compares_needs_an_expected_value(name: str, expected: Any) -> None:
-    assert made(name).lacks_expected(expected)
+    assert evaluator_of(name).lacks_expected(expected)
 
 
 @pytest.mark.parametrize("name", NEEDING)
 @pytest.mark.parametrize("blank", ["", "  ", "\n"])
 def test_a_blank_text_expects_nothing_but_of_exact_match(name: str, blank: str) -> None:
-    assert made(name).lacks_expected(blank) is (name != "exact_match")
-    assert made(name).lacks_expected({"a": blank}) is (name != "exact_match")
+    assert evaluator_of(name).lacks_expected(blank) is (name != "exact_match")
+    assert evaluator_of(name).lacks_expected({"a": blank}) is (name != "exact_match")
 
 
 @pytest.mark.parametrize("name", NEEDING)
 @pytest.mark.parametrize("empty", [[], {"a": []}])
 def test_an_empty_list_is_expected_only_by_evaluators_that_compare_lists(name: str, empty: Any) -> None:
-    assert made(name).lacks_expected(empty) is (name not in ("exact_match", "json_equal"))
-    assert made("tools_called").lacks_expected(empty), "any calls would be right"
-    assert not made("tools_called", order="exact").lacks_expected(empty), "no call is right"
+    assert evaluator_of(name).lacks_expected(empty) is (name not in ("exact_match", "json_equal"))
+    assert evaluator_of("tools_called").lacks_expected(empty), "any calls would be right"
+    assert not evaluator_of("tools_called", order="exact").lacks_expected(empty), "no call is right"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_empty_list_is_expected_only_by_evaluators_that_compare_lists(name: s
     ],
 )
 def test_an_expected_value_is_one_even_if_it_is_zero_or_false(name: str, expected: Any) -> None:
-    assert not made(name).lacks_expected(expected)
+    assert not evaluator_of(name).lacks_expected(expected)
 
 
 def test_blank_texts_of_a_list_are_no_right_answers() -> None:
@@ -76,22 +76,22 @@ def test_blank_texts_of_a_list_are_no_right_answers() -> None:
 def _score(name: str, answer: str, expected: Any) -> float:
     from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 
-    return made(name).score_of(ScoredCase("case", {}, expected), CellResult({"a": answer}))
+    return evaluator_of(name).score_of(ScoredCase("case", {}, expected), CellResult({"a": answer}))
 
 
 @pytest.mark.parametrize("expected", [{"d1": 0}, {"a": {"d1": 0}}, {"b": "x", "c": 3}])
 def test_a_ranking_needs_a_relevant_id(expected: Any) -> None:
-    assert made("recall").lacks_expected(expected)
+    assert evaluator_of("recall").lacks_expected(expected)
 
 
 def test_an_option_replaces_the_expected_value() -> None:
-    for name, option, value in (
+    for name, option, setting in (
         ("contains", "text", "x"),
         ("contains_any", "text", ["x"]),
         ("regex", "pattern", "x"),
         ("tools_called", "tools", ["search"]),
     ):
-        assert not made(name, **{option: value}).lacks_expected(None)
+        assert not evaluator_of(name, **{option: setting}).lacks_expected(None)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_an_option_replaces_the_expected_value() -> None:
 )
 def test_an_option_by_which_every_answer_is_right_is_rejected(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="blank"):
-        made(name, **options)
+        evaluator_of(name, **options)
 
 
 WITHOUT: Any = {"contains": {"field": "a"}}

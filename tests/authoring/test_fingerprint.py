@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from wtb.authoring.code.fingerprint import fingerprint, fingerprints
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.authoring.code.walk import Walk
 
 Load = Callable[..., ModuleType]
@@ -147,7 +147,7 @@ double, triple = lambda x: x * 2, lambda x: x * 3
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Load]:
-    """Writes a module `code_under_test`, with texts replaced, in a new folder each time, and imports it."""
+    """Write a module `code_under_test` to a new folder, with texts replaced, and import it."""
     count = 0
 
     def write(*replaced: tuple[str, str], text: str = MODULE) -> ModuleType:
@@ -252,8 +252,8 @@ def test_moving_a_method_or_inner_function_deeper_does_not_count(load: Load) -> 
 
 def test_closures_from_one_factory_differ_by_what_they_hold(load: Load) -> None:
     module = load()
-    made = [module.factory(1), module.factory(2), module.factory(1, module.deep), module.factory(1, len)]
-    assert len(set(map(fingerprint, made))) == 4
+    closures = [module.factory(1), module.factory(2), module.factory(1, module.deep), module.factory(1, len)]
+    assert len(set(map(fingerprint, closures))) == 4
     assert fingerprint(module.factory(1)) == fingerprint(module.factory(1))
 
 
@@ -315,14 +315,14 @@ def test_a_value_named_through_a_module_of_the_same_package_counts(
 
 
 def test_code_without_source_is_known_by_name_and_defaults() -> None:
-    def made(default: int, name: str = "node") -> Callable[..., Any]:
+    def compile_node(default: int, name: str = "node") -> Callable[..., Any]:
         space: dict[str, Any] = {"__name__": "nowhere"}
         exec(f"def {name}(x, k={default}): return x", space)
-        found: Callable[..., Any] = space[name]
-        return found
+        node: Callable[..., Any] = space[name]
+        return node
 
-    assert fingerprint(made(1)) == fingerprint(made(1))
-    assert len({fingerprint(made(1)), fingerprint(made(2)), fingerprint(made(1, "other"))}) == 3
+    assert fingerprint(compile_node(1)) == fingerprint(compile_node(1))
+    assert len({fingerprint(compile_node(1)), fingerprint(compile_node(2)), fingerprint(compile_node(1, "other"))}) == 3
 
 
 def test_a_cell_that_is_not_filled_yet_is_no_error() -> None:
@@ -330,9 +330,9 @@ def test_a_cell_that_is_not_filled_yet_is_no_error() -> None:
         def inner() -> object:
             return later
 
-        found = fingerprint(inner)
+        digest = fingerprint(inner)
         later = 1
-        return found
+        return digest
 
     assert len(outer()) == 16
 
@@ -478,8 +478,8 @@ def codes_of(module: ModuleType) -> dict[str, dict[str, dict[str, str]]]:
 
 @pytest.mark.filterwarnings("ignore:create_react_agent")
 def test_what_objects_of_langchain_and_langgraph_hold_of_the_users_counts(load: Load) -> None:
-    before, again, after = (codes_of(load(*replaced, text=GRAPHS)) for replaced in ((), (), [("WORD", "OTHER")]))
-    assert before == again
+    before, unchanged, after = (codes_of(load(*replaced, text=GRAPHS)) for replaced in ((), (), [("WORD", "OTHER")]))
+    assert before == unchanged
     assert [name for name in before if before[name] == after[name]] == []
 
 
@@ -488,12 +488,12 @@ def test_code_of_langchain_and_langgraph_themselves_is_not_walked(load: Load) ->
     module = load(text=GRAPHS)
     for name in ("retry", "tools of an agent"):
         graph = module.made[name]
-        assert len(Walk(list(getattr(graph, "builder", graph).nodes.values())).found) < 60
+        assert len(Walk(list(getattr(graph, "builder", graph).nodes.values())).objects) < 60
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
-    """Puts a package into a folder of installed ones, and imports it. from_: what pip notes of where it is from."""
+    """Put a package into a folder of installed packages, and import it. `from_` is the source that pip records."""
     count = 0
 
     def install(text: str, version: str = "1.0", name: str = "langgraph_mine", from_: str | None = None) -> ModuleType:
@@ -519,8 +519,8 @@ def test_what_was_installed_from_an_index_counts_by_its_version(installed: Calla
         def calling(state: Any) -> Any:
             return module.node(state)
 
-        held = functools.partial(calling, then=module.node)
-        return [fingerprint(module.node), fingerprint(held), fingerprint(module.Thing()), fingerprint(module.Thing)]
+        bound = functools.partial(calling, then=module.node)
+        return [fingerprint(module.node), fingerprint(bound), fingerprint(module.Thing()), fingerprint(module.Thing)]
 
     text = "class Thing:\n    def __call__(self, state):\n        return 1\n\n\ndef node(state):\n    return 1\n"
     before, other = codes(installed(text)), codes(installed(text.replace("1", "2")))
@@ -543,10 +543,10 @@ def test_a_project_that_was_installed_from_its_folder_counts_by_its_source(
 def test_a_project_that_is_called_like_langgraph_counts_by_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def written(value: int) -> str:
-        folder = tmp_path / str(value)
+    def written(version: int) -> str:
+        folder = tmp_path / str(version)
         folder.mkdir()
-        (folder / "langgraph_mine.py").write_text(f"def node(state):\n    return {value}\n")
+        (folder / "langgraph_mine.py").write_text(f"def node(state):\n    return {version}\n")
         monkeypatch.syspath_prepend(str(folder))
         sys.modules.pop("langgraph_mine", None)
         return fingerprint(importlib.import_module("langgraph_mine").node)
@@ -572,7 +572,7 @@ def test_the_fingerprints_of_graphs_are_the_same_in_every_process(tmp_path: Path
     (tmp_path / "stable.py").write_text(GRAPHS)
     script = (
         "import stable\nfrom wtb.authoring.code.fingerprint import fingerprints\n"
-        "from wtb.authoring.code.resolve import as_workflow\n"
+        "from wtb.authoring.code.import_paths import as_workflow\n"
         "for name, graph in stable.made.items():\n"
         "    print(name, fingerprints(as_workflow(graph, name).nodes.values(), {}))"
     )

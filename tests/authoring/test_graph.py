@@ -1,4 +1,4 @@
-"""Which nodes come next: supersteps, joins, conditions, branches, and errors that name the node."""
+"""The next nodes of a workflow: supersteps, joins, conditions, branches, and errors that name the node."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.prose import sentence
-from wtb.authoring.edges import END
 from wtb.authoring.graph import Route, Routes, is_conditional, successors
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import RoutingError
 
 
@@ -25,7 +25,7 @@ def workflow(names: str) -> Workflow:
 def after(
     wf: Workflow, ran: Sequence[str], state: Any = None, arrived: Mapping[str, tuple[str, ...]] | None = None
 ) -> Route:
-    return Routes(wf).after(list(ran), arrived or {}, state)
+    return Routes(wf.facts()).after(list(ran), arrived or {}, state)
 
 
 def yes(state: Any) -> bool:
@@ -40,30 +40,38 @@ def test_an_execution_begins_at_the_entry_nodes_in_the_order_of_declaration() ->
     wf = workflow("abc")
     wf.entries = ["c", "a"]
 
-    assert Routes(wf).entry.next == ("a", "c")
+    assert Routes(wf.facts()).entry.next == ("a", "c")
 
 
-def test_an_unconditional_edge_is_followed() -> None:
-    wf = workflow("ab")
-    wf.edge("a", "b")
-
-    assert after(wf, "a") == Route(("b",), {})
-
-
-def test_all_unconditional_edges_are_followed_in_one_step_in_the_order_of_declaration() -> None:
-    wf = workflow("abc")
-    wf.edge("a", "c")
-    wf.edge("a", "b")
-
-    assert after(wf, "a").next == ("b", "c")
-
-
-def test_a_node_reached_by_several_nodes_of_one_step_runs_once_in_the_next() -> None:
+@pytest.mark.parametrize(
+    ("edges", "ran", "following"),
+    [
+        pytest.param([("a", "b", {})], "a", "b", id="one"),
+        pytest.param([("a", "c", {}), ("a", "b", {})], "a", "bc", id="in the order of declaration"),
+        pytest.param([("b", "d", {}), ("c", "d", {})], "bc", "d", id="a node that several nodes lead to runs once"),
+        pytest.param([("a", END, {}), ("b", "c", {})], "ab", "c", id="a path that ends does not end others"),
+        pytest.param(
+            [("a", "c", {"when": yes}), ("a", "b", {"when": yes})], "a", "c", id="the first of equal priority"
+        ),
+        pytest.param(
+            [("a", "c", {"default": True}), ("a", "b", {"when": yes})], "a", "b", id="no default beside a true one"
+        ),
+        pytest.param(
+            [("a", "b", {}), ("a", "c", {"when": yes}), ("a", "d", {"default": True})],
+            "a",
+            "bc",
+            id="unconditional ones beside a true one",
+        ),
+    ],
+)
+def test_edges_are_followed(edges: list[tuple[str, str, dict[str, Any]]], ran: str, following: str) -> None:
     wf = workflow("abcd")
-    wf.edge("b", "d")
-    wf.edge("c", "d")
+    for source, target, options in edges:
+        wf.edge(source, target, **options)
 
-    assert after(wf, "bc").next == ("d",)
+    step = after(wf, ran)
+    assert (step.next, step.arrived) == (tuple(following), {})
+    assert bool(step.decisions) == any("when" in options for _, _, options in edges)
 
 
 @pytest.mark.parametrize("last", [sentence("an edge to END"), "no edge at all"])
@@ -73,14 +81,6 @@ def test_a_path_ends_where_nothing_follows(last: str) -> None:
         wf.edge("a", END)
 
     assert after(wf, "a").next == ()
-
-
-def test_a_path_that_ends_does_not_end_the_others_of_its_step() -> None:
-    wf = workflow("abc")
-    wf.edge("a", END)
-    wf.edge("b", "c")
-
-    assert after(wf, "ab").next == ("c",)
 
 
 # Joins
@@ -135,17 +135,9 @@ def test_the_true_edge_of_highest_priority_is_followed() -> None:
     wf.edge("a", "c", when=yes, priority=2)
     wf.edge("a", "d", when=no, priority=3)
 
-    found = after(wf, "a")
-    assert found.next == ("c",)
-    assert [(d.node, d.to, d.why) for d in found.decisions] == [("a", "c", "yes is true")]
-
-
-def test_of_edges_with_equal_priority_the_first_declared_is_followed() -> None:
-    wf = workflow("abc")
-    wf.edge("a", "c", when=yes)
-    wf.edge("a", "b", when=yes)
-
-    assert after(wf, "a").next == ("c",)
+    step = after(wf, "a")
+    assert step.next == ("c",)
+    assert [(d.node, d.to, d.why) for d in step.decisions] == [("a", "c", "yes is true")]
 
 
 def test_the_default_edge_is_followed_when_no_condition_is_true() -> None:
@@ -153,26 +145,9 @@ def test_the_default_edge_is_followed_when_no_condition_is_true() -> None:
     wf.edge("a", "c", default=True)
     wf.edge("a", "b", when=no)
 
-    found = after(wf, "a")
-    assert found.next == ("c",)
-    assert found.decisions[0].why == sentence("no condition is true")
-
-
-def test_the_default_edge_is_not_followed_when_a_condition_is_true() -> None:
-    wf = workflow("abc")
-    wf.edge("a", "c", default=True)
-    wf.edge("a", "b", when=yes)
-
-    assert after(wf, "a").next == ("b",)
-
-
-def test_unconditional_edges_are_followed_beside_the_chosen_one() -> None:
-    wf = workflow("abcd")
-    wf.edge("a", "b")
-    wf.edge("a", "c", when=yes)
-    wf.edge("a", "d", default=True)
-
-    assert after(wf, "a").next == ("b", "c")
+    step = after(wf, "a")
+    assert step.next == ("c",)
+    assert step.decisions[0].why == sentence("no condition is true")
 
 
 def test_conditions_see_the_state() -> None:
@@ -202,10 +177,10 @@ def branching(by: Callable[[Any], Any], **options: Any) -> Workflow:
 
 
 def test_a_branch_leads_to_the_target_of_its_key() -> None:
-    found = after(branching(lambda state: state["grade"]), "a", {"grade": "bad"})
+    step = after(branching(lambda state: state["grade"]), "a", {"grade": "bad"})
 
-    assert found.next == ("c",)
-    (decision,) = found.decisions
+    assert step.next == ("c",)
+    (decision,) = step.decisions
     assert (decision.node, decision.to, decision.key) == ("a", "c", "bad")
 
 
@@ -233,14 +208,14 @@ def test_a_key_that_is_not_text_is_an_error_that_shows_it(key: Any) -> None:
 
 def test_only_conditions_and_branches_make_the_path_depend_on_the_state() -> None:
     plain = joining()
-    assert not is_conditional(plain)
-    assert is_conditional(branching(lambda state: "good"))
+    assert not is_conditional(plain.facts())
+    assert is_conditional(branching(lambda state: "good").facts())
     plain.edge("d", END, when=yes)
-    assert is_conditional(plain)
+    assert is_conditional(plain.facts())
 
 
 def test_a_node_without_an_edge_leads_to_the_end() -> None:
-    after_all = successors(joining())
+    after_all = successors(joining().facts())
 
     assert after_all["a"] == {"b", "c"}
     assert after_all["b"] == after_all["e"] == {"d"}

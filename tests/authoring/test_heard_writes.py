@@ -1,4 +1,4 @@
-"""Writes to files among the code are heard before they happen, by whatever call, and reading is not."""
+"""Writes to code files are reported before they happen, whichever call makes them; reads are not."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from wtb.authoring.code.sources import written_files
-from wtb.authoring.code.sources.written_files import report_writes, setting_up, watch_files, written_here
+from wtb.authoring.context import audit_hook
+from wtb.authoring.context.audit_hook import report_writes, setting_up, watch_files, written_here
 from wtb.core.tree.stored_code import OUTSIDE
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(written_files, "_watched", written_files._Watched())
+    monkeypatch.setattr(audit_hook, "_watched", audit_hook._Watched())
     (tmp_path / "data").mkdir()
     for name in ("cache.json", "other.json", "data/model.json", "elsewhere.json"):
         (tmp_path / name).write_text("{}")
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def heard(folder: Path) -> Iterator[list[str]]:
+def reported_writes(folder: Path) -> Iterator[list[str]]:
     parts: list[str] = []
     watch_files(
         {str(folder / "cache.json"): "file cache.json", str(folder / "data/model.json"): "file data/model.json"}
@@ -82,28 +82,30 @@ WRITES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("way", WRITES)
-def test_a_write_is_heard(folder: Path, heard: list[str], way: str) -> None:
+def test_a_write_is_heard(folder: Path, reported_writes: list[str], way: str) -> None:
     WRITES[way](folder / "cache.json")
 
-    assert set(heard) == {"file cache.json"}
+    assert set(reported_writes) == {"file cache.json"}
 
 
-def test_a_write_by_another_path_to_the_same_file_is_heard(folder: Path, heard: list[str]) -> None:
+def test_a_write_by_another_path_to_the_same_file_is_heard(folder: Path, reported_writes: list[str]) -> None:
     (folder / "to data").symlink_to("data")
 
     write(folder / "to data" / "model.json")
 
-    assert heard == ["file data/model.json"]
+    assert reported_writes == ["file data/model.json"]
 
 
 @pytest.mark.parametrize("way", [shutil.rmtree, lambda path: os.rename(path, "data.old")], ids=["remove", "rename"])
-def test_a_folder_that_is_replaced_is_heard(folder: Path, heard: list[str], way: Callable[[Path], object]) -> None:
+def test_a_folder_that_is_replaced_is_heard(
+    folder: Path, reported_writes: list[str], way: Callable[[Path], object]
+) -> None:
     way(folder / "data")
 
-    assert set(heard) == {"file data/model.json"}
+    assert set(reported_writes) == {"file data/model.json"}
 
 
-def test_what_only_reads_and_writes_to_other_files_are_not_heard(folder: Path, heard: list[str]) -> None:
+def test_what_only_reads_and_writes_to_other_files_are_not_heard(folder: Path, reported_writes: list[str]) -> None:
     (folder / "cache.json").read_text()
     os.stat("cache.json")
     os.close(os.open("cache.json", os.O_RDONLY))
@@ -112,14 +114,14 @@ def test_what_only_reads_and_writes_to_other_files_are_not_heard(folder: Path, h
     with tempfile.TemporaryDirectory() as other:
         write(Path(other) / "cache.json")
 
-    assert heard == []
+    assert reported_writes == []
 
 
 def test_a_file_that_is_opened_at_import_is_known_once_it_is_known_to_be_code(folder: Path) -> None:
     write(folder / "elsewhere.json")
     with setting_up():
-        kept = (folder / "cache.json").open("a")
+        file = (folder / "cache.json").open("a")
     watch_files({str(folder / name): f"file {name}" for name in ("cache.json", "elsewhere.json")})
 
     assert written_here() == {"file cache.json": OUTSIDE}
-    kept.close()
+    file.close()

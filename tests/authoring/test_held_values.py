@@ -1,4 +1,4 @@
-"""Values that objects hold count by value and cause: what differs between processes is no change of the code."""
+"""Values that objects hold count by value and cause: a difference between processes is no change of code."""
 
 from __future__ import annotations
 

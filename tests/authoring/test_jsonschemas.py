@@ -1,4 +1,4 @@
-"""Which schemas are taken, and which are refused before a run."""
+"""Schemas are accepted, or rejected before a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.prose import sentence
 from wtb.authoring.evaluation.json_schemas import check_schema, fits
 from wtb.core.errors import InputError
 
-TAKEN: list[dict[str, Any]] = [
+ACCEPTED: list[dict[str, Any]] = [
     {},
     {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}},
     {"$ref": "#/components/a", "components": {"a": {"type": "string"}}},
@@ -37,14 +37,14 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", TAKEN, ids=str)
+@pytest.mark.parametrize("schema", ACCEPTED, ids=str)
 def test_a_schema_that_is_whole_is_taken(schema: dict[str, Any]) -> None:
     check_schema(schema)
 
 
-@pytest.mark.parametrize(("schema", "said"), REFUSED, ids=str)
-def test_a_schema_that_needs_another_or_is_none_is_refused(schema: Any, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize(("schema", "problem"), REFUSED, ids=str)
+def test_a_schema_that_needs_another_or_is_none_is_refused(schema: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
         check_schema(schema)
 
 

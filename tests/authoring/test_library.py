@@ -1,4 +1,4 @@
-"""The library of evaluators, held against other implementations, and what it refuses."""
+"""Built-in evaluators agree with other implementations, and reject invalid input."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ TEXTS = [
 ]
 
 
-def score(name: str, found: Any, expected: Any, **options: Any) -> Any:
+def score(name: str, answer: Any, expected: Any, **options: Any) -> Any:
     evaluator = make_evaluator(name, {"field": "a", **options}, str)
-    return evaluator.fn(ScoredCase("case", {}, expected), CellResult({"a": found}))
+    return evaluator.fn(ScoredCase("case", {}, expected), CellResult({"a": answer}))
 
 
-@pytest.mark.parametrize(("found", "expected"), TEXTS)
+@pytest.mark.parametrize(("answer", "expected"), TEXTS)
 @pytest.mark.parametrize("variant", ["1", "2", "L"])
-def test_rouge_is_what_the_implementation_of_google_research_gives(found: str, expected: str, variant: str) -> None:
+def test_rouge_is_what_the_implementation_of_google_research_gives(answer: str, expected: str, variant: str) -> None:
     from rouge_score.rouge_scorer import RougeScorer
 
-    theirs = RougeScorer([f"rouge{variant}"]).score(expected, found)[f"rouge{variant}"]
-    assert score("rouge", found, expected, variant=variant) == pytest.approx(theirs.fmeasure)
-    assert score("rouge", found, expected, variant=variant, figure="precision") == pytest.approx(theirs.precision)
-    assert score("rouge", found, expected, variant=variant, figure="recall") == pytest.approx(theirs.recall)
+    theirs = RougeScorer([f"rouge{variant}"]).score(expected, answer)[f"rouge{variant}"]
+    assert score("rouge", answer, expected, variant=variant) == pytest.approx(theirs.fmeasure)
+    assert score("rouge", answer, expected, variant=variant, figure="precision") == pytest.approx(theirs.precision)
+    assert score("rouge", answer, expected, variant=variant, figure="recall") == pytest.approx(theirs.recall)
 
 
 def test_rouge_l_has_the_values_of_the_paper_by_lin() -> None:
@@ -48,28 +48,28 @@ def test_rouge_l_has_the_values_of_the_paper_by_lin() -> None:
     assert score("rouge", "the gunman kill police", "police killed the gunman") == pytest.approx(2 / 4)
 
 
-@pytest.mark.parametrize(("found", "expected"), TEXTS[:3])
-def test_bleu_and_chrf_are_what_nltk_gives(found: str, expected: str) -> None:
+@pytest.mark.parametrize(("answer", "expected"), TEXTS[:3])
+def test_bleu_and_chrf_are_what_nltk_gives(answer: str, expected: str) -> None:
     from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
     from nltk.translate.chrf_score import sentence_chrf
 
     # Method 3 of NLTK is the smoothing that sacrebleu has by default, exponential.
-    theirs = sentence_bleu([expected.split()], found.split(), smoothing_function=SmoothingFunction().method3)
-    assert score("bleu", found, expected) == pytest.approx(theirs)
-    close = sentence_chrf(expected, found, max_len=6, beta=2)  # which skips lengths that both texts lack
-    assert score("chrf", found, expected) == pytest.approx(close, abs=0.01)
+    theirs = sentence_bleu([expected.split()], answer.split(), smoothing_function=SmoothingFunction().method3)
+    assert score("bleu", answer, expected) == pytest.approx(theirs)
+    close = sentence_chrf(expected, answer, max_len=6, beta=2)  # which skips lengths that both texts lack
+    assert score("chrf", answer, expected) == pytest.approx(close, abs=0.01)
 
 
 def test_similarity_by_embeddings_is_the_cosine_and_needs_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy
     import requests
 
-    from wtb.authoring.evaluation.library import meanings
+    from wtb.authoring.evaluation import similarity
 
-    monkeypatch.setattr(requests, "get", lambda *given, **options: pytest.fail("it calls a server"))
+    monkeypatch.setattr(requests, "get", lambda *args, **options: pytest.fail("it calls a server"))
     lost, never, rain = "My parcel is lost", "The package did not arrive", "It rains today"
-    one, other = meanings._model().embed([lost, never])
-    theirs = one @ other / numpy.linalg.norm(one) / numpy.linalg.norm(other)
+    first, other = similarity._model().embed([lost, never])
+    theirs = first @ other / numpy.linalg.norm(first) / numpy.linalg.norm(other)
     assert score("embedding_similarity", never, lost) == pytest.approx(theirs, abs=1e-5)
     assert score("embedding_similarity", lost, lost) == pytest.approx(1, abs=1e-5)
     assert score("embedding_similarity", never, [rain, lost]) == score("embedding_similarity", never, lost)
@@ -79,7 +79,7 @@ def test_similarity_by_embeddings_is_the_cosine_and_needs_no_network(monkeypatch
 
 def test_a_package_that_has_all_messages_printed_is_kept_from_it() -> None:
     code = (
-        "import logging; from wtb.authoring.evaluation.library.meanings import _model; _model(); "
+        "import logging; from wtb.authoring.evaluation.similarity import _model; _model(); "
         "root = logging.getLogger(); print(root.handlers, root.isEnabledFor(logging.INFO))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -104,8 +104,8 @@ def test_rankings_are_what_trec_eval_gives() -> None:
     ids = [f"d{number}" for number in range(12)]
     for _ in range(40):
         ranking = draw.sample(ids, draw.randint(1, 12))
-        grades = {one: draw.choice([0, 0, 1, 2, 3]) for one in ids} | {draw.choice(ids): 1}
-        run = {"q": {one: -float(rank) for rank, one in enumerate(ranking)}}
+        grades = {document: draw.choice([0, 0, 1, 2, 3]) for document in ids} | {draw.choice(ids): 1}
+        run = {"q": {document: -float(rank) for rank, document in enumerate(ranking)}}
         theirs = ir_measures.calc_aggregate([nDCG @ 5, AP, RR, R @ 3, P @ 5], {"q": grades}, run)
         assert score("ndcg", ranking, grades, k=5) == pytest.approx(theirs[nDCG @ 5])
         assert score("average_precision", ranking, grades) == pytest.approx(theirs[AP])
@@ -120,7 +120,7 @@ def test_an_id_that_is_ranked_twice_counts_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "equal"),
+    ("answer", "expected", "equal"),
     [
         ('{"x": 1, "y": [1, 2]}', {"y": [1, 2], "x": 1.0}, True),
         ({"x": 1}, '{"x": 1}', True),
@@ -130,8 +130,8 @@ def test_an_id_that_is_ranked_twice_counts_once() -> None:
         ("no JSON", {"x": 1}, False),
     ],
 )
-def test_json_is_equal_if_it_says_the_same(found: Any, expected: Any, equal: bool) -> None:
-    assert score("json_equal", found, {"a": expected}) is equal
+def test_json_is_equal_if_it_says_the_same(answer: Any, expected: Any, equal: bool) -> None:
+    assert score("json_equal", answer, {"a": expected}) is equal
 
 
 def test_the_order_of_lists_can_be_ignored() -> None:
@@ -140,7 +140,7 @@ def test_the_order_of_lists_can_be_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "equal"),
+    ("answer", "equal"),
     [
         ("select a, B from T where x = 1 and y = 2", True),
         ("SELECT a, b FROM t WHERE y = 2 AND x = 1;", True),
@@ -150,8 +150,8 @@ def test_the_order_of_lists_can_be_ignored() -> None:
         ("", False),
     ],
 )
-def test_sql_is_equal_however_it_is_written(found: str, equal: bool) -> None:
-    assert score("sql_equal", found, "SELECT a, b FROM t WHERE x = 1 AND y = 2") is equal
+def test_sql_is_equal_however_it_is_written(answer: str, equal: bool) -> None:
+    assert score("sql_equal", answer, "SELECT a, b FROM t WHERE x = 1 AND y = 2") is equal
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_options_are_refused_before_anything_runs(name: str, options: Mapping[st
 
 
 @pytest.mark.parametrize(
-    ("name", "found", "expected", "words"),
+    ("name", "answer", "expected", "words"),
     [
         ("rouge", 5, "five", sentence("{} of the final state is {}; expected text", "'a'", 5)),
         ("rouge", "five", 5, sentence("expected a text, or a list of texts")),
@@ -181,12 +181,12 @@ def test_options_are_refused_before_anything_runs(name: str, options: Mapping[st
         ("ndcg", "d1", ["d1"], sentence("expected a list of ids")),
         ("ndcg", ["d1"], {"a": {"d1": "high"}}, sentence("a grade in 'expected' of {} is {}", "'a'", "'high'")),
         ("ndcg", ["d1"], None, sentence("expected a list of relevant ids")),
-        ("sql_equal", "SELECT 1", "SELECT (", "is no SQL"),
+        ("sql_equal", "SELECT 1", "SELECT (", "is not SQL"),
     ],
 )
-def test_what_cannot_be_scored_says_why(name: str, found: Any, expected: Any, words: str) -> None:
+def test_what_cannot_be_scored_says_why(name: str, answer: Any, expected: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        score(name, found, expected)
+        score(name, answer, expected)
 
 
 NEEDED = [(name, *fn.wtb_needs) for name, fn in BUILT_IN.items() if hasattr(fn, "wtb_needs")]
@@ -208,7 +208,8 @@ def test_an_evaluator_whose_package_is_missing_says_which_extra(
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        "wtb.authoring.evaluation.requirements.find_spec", lambda asked: None if asked == package else find(asked)
+        "wtb.authoring.evaluation.fields.find_spec",
+        lambda package_name: None if package_name == package else find(package_name),
     )
     with pytest.raises(InputError) as refused:
         make_evaluator(name, {"field": "a"}, str)

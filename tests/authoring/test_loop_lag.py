@@ -1,4 +1,4 @@
-"""How late an event loop is, by moments at which it should have called back."""
+"""The lag of an event loop is measured by the moments at which it should have called back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from wtb.authoring.code.event_loop import LoopThread, lag_of_loop
-from wtb.authoring.code.loop_lag import TICK_S, LagMeter, LagSum
+from wtb.authoring.code.calling import TICK_S, LagMeter, LagSum, LoopThread, lag_of_loop
 
 
 class Loop:
@@ -29,7 +28,7 @@ class Loop:
         self.at, self._callback = at, callback
 
     def turn(self, late: float) -> None:
-        """Call back so many seconds after the moment that was asked for."""
+        """Call back a number of seconds after the requested moment."""
         assert self.at is not None
         assert self._callback is not None
         self.now, callback, self.at = self.at + late, self._callback, None

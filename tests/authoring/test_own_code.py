@@ -1,4 +1,4 @@
-"""Code beside a workflow is its code: modules, base classes, registries, prompts and scripts, wherever they lie."""
+"""Code beside a workflow is part of it: modules, base classes, registries, prompts and scripts."""
 
 from __future__ import annotations
 
@@ -296,9 +296,9 @@ def changed(before: Code, after: Code) -> set[str]:
 def test_a_change_of_what_a_node_uses_is_seen_and_named(load: Load, name: str) -> None:
     body, files, label = CHANGES[name]
 
-    before, again, after = load(body), load(body), load(body, files=files)
+    before, unchanged, after = load(body), load(body), load(body, files=files)
 
-    assert before == again
+    assert before == unchanged
     assert before.fingerprint != after.fingerprint
     assert label in changed(before, after)
 
@@ -434,15 +434,15 @@ def test_code_is_the_same_at_another_path_and_in_another_process(tmp_path: Path)
     body = f"[{bodies}, SESSION, STARTED, ROWS, WORDS, PID, ROOT]"
     flow = FLOW.format(body=body, before="pass", top="import random, time, uuid\n" + tops)
     script = "import flow\nfrom wtb.authoring.code.fingerprint import code_of\nprint(code_of(flow.node))"
-    found = set()
+    digests = set()
     for seed, folder in (("0", "one"), ("1", "two/deeper"), ("12345", "three")):
         root = tmp_path / folder
         for name, content in {**FILES, "flow.py": flow}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        found.add(in_another_process(root, "import sys; sys.path.insert(0, '')\n" + script, seed))
-    assert len(found) == 1
-    assert str(tmp_path) not in found.pop()
+        digests.add(in_another_process(root, "import sys; sys.path.insert(0, '')\n" + script, seed))
+    assert len(digests) == 1
+    assert str(tmp_path) not in digests.pop()
 
 
 WHEREVER = """
@@ -474,26 +474,26 @@ def test_own_is_what_is_not_installed_wherever_it_lies(
     place = tmp_path / file
     place.parent.mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("PLACES", json.dumps([str(tmp_path), str(tmp_path / "src"), str(installed)]))
-    found = []
-    for value in (1, 22):
-        place.write_text(f"from _queue import *\n\ndef answer():\n    return {value}\n")
-        found.append(in_another_process(tmp_path, WHEREVER))
-    assert (found[0] != found[1]) is is_own
+    digests = []
+    for number in (1, 22):
+        place.write_text(f"from _queue import *\n\ndef answer():\n    return {number}\n")
+        digests.append(in_another_process(tmp_path, WHEREVER))
+    assert (digests[0] != digests[1]) is is_own
 
 
 def test_a_module_in_an_archive_counts_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACES", json.dumps([str(tmp_path), str(tmp_path / "lib.zip")]))
     (tmp_path / "flow.py").write_text("import helpers\n\ndef node(state):\n    return helpers.answer()\n")
-    found = []
-    for value in (1, 22):
+    digests = []
+    for number in (1, 22):
         with zipfile.ZipFile(tmp_path / "lib.zip", "w") as archive:
-            archive.writestr("helpers.py", f"def answer():\n    return {value}\n")
-        found.append(in_another_process(tmp_path, WHEREVER))
-    assert found[0] != found[1]
+            archive.writestr("helpers.py", f"def answer():\n    return {number}\n")
+        digests.append(in_another_process(tmp_path, WHEREVER))
+    assert digests[0] != digests[1]
 
 
 def test_source_with_a_stray_byte_counts_all_the_same(load: Load) -> None:
-    sources = [f"def deep():\n    return {value}  # \xfc\n".encode("latin-1") for value in (1, 2)]
+    sources = [f"def deep():\n    return {number}  # \xfc\n".encode("latin-1") for number in (1, 2)]
     codes = [load("lib.sub.deep()", files={"sub.py": source + b"def rows():\n    return 1\n"}) for source in sources]
     assert codes[0].fingerprint != codes[1].fingerprint
     assert "sub:deep" in changed(*codes)
@@ -511,7 +511,7 @@ def test_what_could_not_be_followed_is_listed(load: Load) -> None:
 def test_a_module_that_imports_itself_around_a_circle_is_followed(load: Load) -> None:
     lazy = "import sub\n\ndef go():\n    return sub.deep()\n"
     sub = "import lazy\n\ndef deep():\n    return {}\n\ndef rows():\n    return lazy.go()\n"
-    codes = [load("lib.sub.rows()", files={"lazy.py": lazy, "sub.py": sub.format(value)}) for value in (1, 2)]
+    codes = [load("lib.sub.rows()", files={"lazy.py": lazy, "sub.py": sub.format(number)}) for number in (1, 2)]
     assert changed(*codes) == {"sub:deep"}
 
 
@@ -552,9 +552,9 @@ def test_scripts_that_scripts_start_are_followed(load: Load, file: str) -> None:
     body = "subprocess.run(['sh', HERE / 'agent.sh'])"
     more = {file: f"{SCRIPTS[file]}# more\n"}
 
-    before, again, after = (load(body, files={**SCRIPTS, **files}) for files in ({}, {}, more))
+    before, unchanged, after = (load(body, files={**SCRIPTS, **files}) for files in ({}, {}, more))
 
-    assert before == again
+    assert before == unchanged
     assert changed(before, after) == {f"script {file}"}
     assert [problem for problem in before.not_followed if problem.startswith("script")] == [
         sentence("script {}, line {}: it starts a program by a computed name", "agent.sh", 3),

@@ -1,4 +1,4 @@
-"""Questions by themselves: keys, what a node may ask, who stands behind an action node, modes in words."""
+"""Questions to people: keys, valid questions, action nodes, and approval modes as text."""
 
 from __future__ import annotations
 
@@ -19,69 +19,69 @@ from wtb.core.questions import Answer, Asked, Question, how_to_answer
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.checkpoints import Position
 from wtb.execution.engine.protocol import Result, Root, Task
-from wtb.execution.pauses.approval_modes import error_question
+from wtb.execution.holds import error_question
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.framing import Inbox, packed
-from wtb.integrations.models.two_pass import ActionNode
+from wtb.integrations.models.ask import ActionNode
 from wtb.planning.sweep_spec import parse_spec
 from wtb.testing import run_node
 
 
 def test_those_who_ask_the_same_share_a_key_and_others_do_not() -> None:
-    asked = Question("ask", "a", "Go on?", context=encode({"x": 1}), timeout=5, default="yes")
-    assert asked.key == Question("ask", "a", "Go on?", context=encode({"x": 1})).key
-    others = [
+    question = Question("ask", "a", "Go on?", context=encode({"x": 1}), timeout=5, default="yes")
+    assert question.key == Question("ask", "a", "Go on?", context=encode({"x": 1})).key
+    other_questions = [
         Question("ask", "a", "Go on?", context=encode({"x": 2})),
         Question("ask", "a", "Go on?", 1, context=encode({"x": 1})),
         Question("ask", "b", "Go on?", context=encode({"x": 1})),
         Question("ask", "a", "Go on?", options=("yes",), context=encode({"x": 1})),
     ]
-    assert len({asked.key, *(one.key for one in others)}) == 5
+    assert len({question.key, *(other.key for other in other_questions)}) == 5
 
 
 def test_a_question_reaches_the_runner_from_a_node_process_as_it_was() -> None:
-    asked = Question("action", "a", "Write", 2, ("x", "y"), encode([1]), 2.5, "x")
-    given = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c", (), {})), asked=(asked,))
-    (frame,) = Inbox().feed(packed("task", messages.task(given)))
-    assert messages.as_task(frame, {}).asked == (asked,)
-    (frame,) = Inbox().feed(packed("result", messages.result(Result(1.0, 2.0, Record(), question=asked))))
-    assert messages.as_result(frame, Record()).question == asked
+    question = Question("action", "a", "Write", 2, ("x", "y"), encode([1]), 2.5, "x")
+    task = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c", (), {})), asked=(question,))
+    (frame,) = Inbox().feed(packed("task", messages.task(task)))
+    assert messages.as_task(frame, {}).asked == (question,)
+    (frame,) = Inbox().feed(packed("result", messages.result(Result(1.0, 2.0, Record(), question=question))))
+    assert messages.as_result(frame, Record()).question == question
 
 
 def test_an_answer_reaches_a_node_process_with_its_value() -> None:
-    value = {"decisions": [{"type": "edit", "at": (1, 2)}], "$odd": b"x"}
-    answered = Answer("approve", by="ada", value=encode(value).decode())
-    given = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c", (), {})), answers={"key": answered})
-    (frame,) = Inbox().feed(packed("task", messages.task(given)))
-    found = messages.as_task(frame, {}).answers["key"]
-    assert found == answered
-    assert found.given == value
-    found.given["decisions"].clear()
-    assert found.given == value  # whoever changes it changes a copy
+    decisions = {"decisions": [{"type": "edit", "at": (1, 2)}], "$odd": b"x"}
+    answered = Answer("approve", by="ada", value=encode(decisions).decode())
+    task = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c", (), {})), answers={"key": answered})
+    (frame,) = Inbox().feed(packed("task", messages.task(task)))
+    answer = messages.as_task(frame, {}).answers["key"]
+    assert answer == answered
+    assert answer.given == decisions
+    answer.given["decisions"].clear()
+    assert answer.given == decisions  # whoever changes it changes a copy
     assert (Answer("approve").given, Answer("approve", value="null").given) == (None, None)
 
 
 def test_an_answer_is_found_by_its_key_or_by_its_place_and_else_the_attempt_ends() -> None:
     with pytest.raises(Asked) as ended:
         Questioner("a").ask("Go on?")
-    asked = ended.value.question
+    question = ended.value.question
     by_key, by_place = Answer("approve", by="ada"), Answer("modify", by="bob")
-    assert Questioner("a", {asked.key: by_key, asked.place: by_place}).ask("Go on?") is by_key
-    assert Questioner("a", {asked.place: by_place}).ask("Otherwise?") is by_place
-    questioner = Questioner("a", {asked.key: by_key})
+    assert Questioner("a", {question.key: by_key, question.place: by_place}).ask("Go on?") is by_key
+    assert Questioner("a", {question.place: by_place}).ask("Otherwise?") is by_place
+    questioner = Questioner("a", {question.key: by_key})
     questioner.ask("Go on?")
     with pytest.raises(Asked):  # the second question is another one
         questioner.ask("Go on?")
-    assert questioner.asked is not None
-    assert questioner.asked.number == 1
+    assert questioner.pending is not None
+    assert questioner.pending.number == 1
 
 
 def test_a_rejection_and_time_that_is_up_are_raised() -> None:
-    asked = Question("ask", "a", "Go on?")
+    question = Question("ask", "a", "Go on?")
     with pytest.raises(Rejected, match="rejected by ada: too long"):
-        Questioner("a", {asked.key: Answer("reject", feedback="too long", by="ada")}).ask("Go on?")
+        Questioner("a", {question.key: Answer("reject", feedback="too long", by="ada")}).ask("Go on?")
     with pytest.raises(Unanswered, match=sentence("nobody answered within {} s", 5)):
-        Questioner("a", {asked.key: Answer("expired")}).ask("Go on?", timeout=5)
+        Questioner("a", {question.key: Answer("expired")}).ask("Go on?", timeout=5)
     with pytest.raises(Unanswered, match=sentence("nobody is there")):
         Questioner("a", nobody=True).ask("Go on?")
     assert Questioner("a", nobody=True).ask("Go on?", default="no").choice == "no"
@@ -107,41 +107,41 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("given", "problem"), BAD)
-def test_a_question_that_makes_no_sense_is_refused(given: dict[str, Any], problem: str) -> None:
+@pytest.mark.parametrize(("arguments", "problem"), BAD)
+def test_a_question_that_makes_no_sense_is_refused(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        Questioner("a").ask(**{"text": "Go on?", **given})
+        Questioner("a").ask(**{"text": "Go on?", **arguments})
     with pytest.raises(StateError, match=sentence("ctx.ask: its context cannot be stored")):
         Questioner("a").ask("Go on?", context=object())
 
 
 def test_a_question_about_an_error_does_not_show_the_code_that_failed() -> None:
     failure = Failure("error", "ValueError", "no index\nsecond line", 'File "secret_variant.py"', node="a")
-    asked = error_question("a", failure, 3)
-    assert asked.text == sentence("{} failed: {}. Try again?", "a", "ValueError: no index")
-    assert b"secret_variant" not in (asked.context or b"")
-    assert asked.key != error_question("a", failure, 4).key
+    question = error_question("a", failure, 3)
+    assert question.text == sentence("{} failed: {}. Try again?", "a", "ValueError: no index")
+    assert b"secret_variant" not in (question.context or b"")
+    assert question.key != error_question("a", failure, 4).key
 
 
 @pytest.mark.parametrize(
-    ("given", "mode"),
+    ("written", "mode"),
     [("before", "before"), ("on-error", "on_error"), ("after plan", After(after="plan")), ({"after": "plan"}, None)],
 )
-def test_modes_are_read_as_files_and_commands_write_them(given: Any, mode: Any) -> None:
-    assert Run(approval=given).approval == (mode or After(after="plan"))
+def test_modes_are_read_as_files_and_commands_write_them(written: Any, mode: Any) -> None:
+    assert Run(approval=written).approval == (mode or After(after="plan"))
 
 
 def test_several_modes_are_read_and_kept_and_a_list_of_one_is_that_mode() -> None:
     several = Run(approval=["after plan", {"after": "write"}, "on-error"])
     assert several.approval == (After(after="plan"), After(after="write"), "on_error")
-    kept = several.model_dump(mode="json")["approval"]
-    assert kept == [{"after": "plan"}, {"after": "write"}, "on_error"]
-    assert Run(approval=kept) == several
+    dump = several.model_dump(mode="json")["approval"]
+    assert dump == [{"after": "plan"}, {"after": "write"}, "on_error"]
+    assert Run(approval=dump) == several
     assert Run(approval=["before"]).approval == "before"
 
 
 @pytest.mark.parametrize(
-    ("given", "place", "message"),
+    ("modes", "place", "message"),
     [
         (["before", "on_error", "before"], 2, sentence("'{}' twice; expected each mode once", "before")),
         ([{"after": "a"}, "after a"], 1, "'after a' twice"),
@@ -151,13 +151,13 @@ def test_several_modes_are_read_and_kept_and_a_list_of_one_is_that_mode() -> Non
         (["before", {"after": 5}], 1, r"expected none, manual, before"),
     ],
 )
-def test_modes_that_contradict_each_other_are_rejected_with_their_place(given: Any, place: int, message: str) -> None:
-    spec = {"workflow": "a:b", "cases": "c", "vary": {"a": "all"}, "run": {"approval": given}}
+def test_modes_that_contradict_each_other_are_rejected_with_their_place(modes: Any, place: int, message: str) -> None:
+    spec = {"workflow": "a:b", "cases": "c", "vary": {"a": "all"}, "run": {"approval": modes}}
     with pytest.raises(InputError, match=rf"run.approval\[{place}\].*{message}"):
         parse_spec(spec)
-    if "sometimes" in given or {"after": 5} in given:
+    if "sometimes" in modes or {"after": 5} in modes:
         return
-    wf = Workflow("w", approval=[{"after": "a"} if one == "after a" else one for one in given])
+    wf = Workflow("w", approval=[{"after": "a"} if mode == "after a" else mode for mode in modes])
     wf.node(lambda state: {}, name="a")
     wf.entry("a")
     wf.edge("a", END)
@@ -178,9 +178,9 @@ def test_a_workflow_names_the_place_of_each_bad_mode() -> None:
 
 def test_an_approval_mode_that_is_none_is_refused_with_its_place() -> None:
     spec = {"workflow": "a:b", "cases": "c", "vary": {"a": "all"}}
-    for given in ("sometimes", 5, {"after": 5}, {"before": "a"}, [], ["befor"], [["before"]]):
+    for mode in ("sometimes", 5, {"after": 5}, {"before": "a"}, [], ["befor"], [["before"]]):
         with pytest.raises(InputError, match=r"run.approval"):
-            parse_spec({**spec, "run": {"approval": given}})
+            parse_spec({**spec, "run": {"approval": mode}})
     with pytest.raises(InputError, match=r"run.mode"):
         parse_spec({**spec, "run": {"mode": "batch"}})
     wf = Workflow("w", approval={"after": "plam"})
@@ -194,7 +194,7 @@ def test_an_approval_mode_that_is_none_is_refused_with_its_place() -> None:
         wf.validate()
 
 
-def one(state: Any, ctx: Any, *, tone: str = "dry") -> str:
+def reply(state: Any, ctx: Any, *, tone: str = "dry") -> str:
     return f"{tone}: {state['x']}"
 
 
@@ -206,18 +206,18 @@ async def later(state: Any, ctx: Any) -> list[dict[str, str]]:
     return [{"role": "user", "content": "Hello"}]
 
 
-def taken(state: Any, response: str, ctx: Any) -> dict[str, str]:
+def keep_response(state: Any, response: str, ctx: Any) -> dict[str, str]:
     return {"y": response}
 
 
 def test_an_action_node_is_called_as_any_node_and_knows_its_parameters() -> None:
     wf = Workflow("w", resources=lambda: SimpleNamespace(model=lambda prompt: f"[{prompt}]"))
-    node = wf.node(ActionNode(one))
+    node = wf.node(ActionNode(reply))
     node.variant("warm", tone="warm")
-    assert node.name == "one"
-    assert run_node(wf, "one", {"x": 1}) == {"response": "[dry: 1]"}
-    assert run_node(wf, "one", {"x": 1}, variant="warm", answers=["mine"]) == {"response": "mine"}
-    wf.node(ActionNode(later, taken, mode="autonomous"))
+    assert node.name == "reply"
+    assert run_node(wf, "reply", {"x": 1}) == {"response": "[dry: 1]"}
+    assert run_node(wf, "reply", {"x": 1}, variant="warm", answers=["mine"]) == {"response": "mine"}
+    wf.node(ActionNode(later, keep_response, mode="autonomous"))
     assert run_node(wf, "later", {}, answers=["unused"])["y"].startswith("[[{")
     node.variant("wrong", tonne="x")
     with pytest.raises(InputError, match=sentence("takes no parameter {}", "'tonne'")):
@@ -228,15 +228,20 @@ def test_an_action_node_with_other_functions_is_refused() -> None:
     with pytest.raises(InputError, match=sentence("{} cannot be called with", "instructions")):
         ActionNode(lambda: "x")
     with pytest.raises(InputError, match=sentence("{} cannot be called with", "confirm")):
-        ActionNode(one, lambda state: {})
+        ActionNode(reply, lambda state: {})
     with pytest.raises(InputError, match="expected one of autonomous, interactive"):
-        ActionNode(one, mode="batch")  # type: ignore[arg-type]
+        ActionNode(reply, mode="batch")  # type: ignore[arg-type]
 
 
 def test_the_code_of_an_action_node_is_that_of_both_its_functions() -> None:
-    codes = [ActionNode(one), ActionNode(two), ActionNode(one, taken), ActionNode(one, taken, mode="interactive")]
+    codes = [
+        ActionNode(reply),
+        ActionNode(two),
+        ActionNode(reply, keep_response),
+        ActionNode(reply, keep_response, mode="interactive"),
+    ]
     assert len({fingerprint(code) for code in codes}) == 4
-    assert fingerprint(ActionNode(one, taken)) == fingerprint(ActionNode(one, taken))
+    assert fingerprint(ActionNode(reply, keep_response)) == fingerprint(ActionNode(reply, keep_response))
 
 
 def test_a_node_under_test_is_given_answers() -> None:

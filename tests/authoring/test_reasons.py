@@ -1,4 +1,4 @@
-"""Reasons for scores: what evaluators return, and what built-in ones say of a score that is not the best."""
+"""Reasons for scores: those that evaluators return, and those of built-in evaluators for lower scores."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from wtb import Score
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate, evaluator
 from wtb.core.scoring import measure
-from wtb.core.scoring.reasons import MOST_REASON
+from wtb.core.scoring.scores import MOST_REASON
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.checkpoints import Totals
 from wtb.core.values import Value
 from wtb.planning.sweep_spec import read_evaluators
 
-HERE: Any = type(
-    "Here", (), {"own_process": True, "judgements": None, "call": lambda self, fn, *args, timeout: fn(*args)}
+CALLER: Any = type(
+    "Caller", (), {"own_process": True, "judgements": None, "call": lambda self, fn, *args, timeout: fn(*args)}
 )()
 A = {"field": "a"}
 
 
-def scored(written: Any, found: object, expected: object = None, fn: Any = None) -> dict[str, measure.Score]:
+def scored(written: Any, answer: object, expected: object = None, fn: Any = None) -> dict[str, measure.Score]:
     (ref,) = read_evaluators([written])
-    one: Evaluator = make_evaluator(ref.name, ref.options, str, fn)
-    task = EvaluationTask("case", (), {}, encode(expected), {"a": Value.of(found)}, (), Totals())
-    return {score.metric: score for score in evaluate(task, [one], HERE)}
+    scorer: Evaluator = make_evaluator(ref.name, ref.options, str, fn)
+    task = EvaluationTask("case", (), {}, encode(expected), {"a": Value.of(answer)}, (), Totals())
+    return {score.metric: score for score in evaluate(task, [scorer], CALLER)}
 
 
 @pytest.mark.parametrize(
-    ("written", "found", "expected", "reason"),
+    ("written", "answer", "expected", "reason"),
     [
         ({"exact_match": A}, "London", "Paris", "a is 'London'; expected 'Paris'"),
         ({"contains": A}, "London", ["Lon", "Paris", "Rome"], "'Paris', 'Rome' is not in a"),
@@ -68,9 +68,9 @@ def scored(written: Any, found: object, expected: object = None, fn: Any = None)
     ],
 )
 def test_a_built_in_evaluator_says_why_a_score_is_not_the_best(
-    written: Mapping[str, Any], found: object, expected: object, reason: str
+    written: Mapping[str, Any], answer: object, expected: object, reason: str
 ) -> None:
-    (score,) = scored(written, found, expected).values()
+    (score,) = scored(written, answer, expected).values()
     assert score.value is not None
     assert score.value < 1
     assert score.error is None
@@ -95,19 +95,19 @@ def test_functions_return_scores_with_reasons_alone_or_by_key() -> None:
     def own(case: Any, result: Any) -> Any:
         return {"": Score(True), "tone": Score(0.5, "  rude  "), "length": 1, "long": Score(1, "x" * 9_000)}
 
-    found = scored("m:own", "x", fn=own)
-    assert {metric: score.value for metric, score in found.items()} == {
+    scores = scored("m:own", "x", fn=own)
+    assert {metric: score.value for metric, score in scores.items()} == {
         "own": 1,
         "own.tone": 0.5,
         "own.length": 1,
         "own.long": 1,
     }
-    assert (found["own"].reason, found["own.tone"].reason, found["own.length"].reason) == (None, "rude", None)
-    assert 4_000 < len(found["own.long"].reason or "") <= MOST_REASON
+    assert (scores["own"].reason, scores["own.tone"].reason, scores["own.length"].reason) == (None, "rude", None)
+    assert 4_000 < len(scores["own.long"].reason or "") <= MOST_REASON
 
 
 @pytest.mark.parametrize(
-    ("value", "error"),
+    ("points", "error"),
     [
         ("good", "returned str"),
         (float("nan"), sentence("must be finite")),
@@ -115,10 +115,10 @@ def test_functions_return_scores_with_reasons_alone_or_by_key() -> None:
         (None, "NoneType"),
     ],
 )
-def test_a_score_that_is_none_fails_with_or_without_a_reason(value: Any, error: str) -> None:
+def test_a_score_that_is_none_fails_with_or_without_a_reason(points: Any, error: str) -> None:
     @evaluator(scale=(0, 1))
     def own(case: Any, result: Any) -> Any:
-        return Score(value, "because")
+        return Score(points, "because")
 
     score = scored("m:own", "x", fn=own)["own"]
     assert score.value is None

@@ -1,4 +1,4 @@
-"""Recipes: another process makes the same variants and evaluators from text alone, or the sweep says why not."""
+"""Recipes: another process builds the same variants and evaluators from text, or the sweep has a reason."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support.prose import sentence
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, assemble
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
-from wtb.operations.sweep import Sweep
+from wtb.handles.local_sweep import Sweep
 from wtb.planning.binding import Bound, bind
 from wtb.planning.sweep_spec import parse_spec
 
@@ -61,7 +61,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """FLOW as a module that any process with this `sys.path` can import, under a name of the test's own."""
+    """FLOW as a module that any process with this `sys.path` can import, under a name that no other test uses."""
     name = f"recipe_flow_{next(_numbers)}"
     (tmp_path / f"{name}.py").write_text(FLOW, "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -71,12 +71,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
 
 
 def bound(module: ModuleType, **keys: Any) -> Bound:
-    data = {"workflow": f"{module.__name__}:wf", "cases": [{"input": {"x": 1}}], "vary": {"answer": "all"}}
-    return bind(parse_spec(data | keys))
+    document = {"workflow": f"{module.__name__}:wf", "cases": [{"input": {"x": 1}}], "vary": {"answer": "all"}}
+    return bind(parse_spec(document | keys))
 
 
 def anew(recipe: Recipe) -> tuple[Workflow, Mapping[str, Any]]:
-    """What another process makes of a recipe, in its modules of its own."""
+    """The workflow and evaluators that another process builds from a recipe, with its own modules."""
     (name,) = {path.partition(":")[0] for path in [recipe.workflow or ""]}
     ours = sys.modules.pop(name)
     try:
@@ -84,7 +84,7 @@ def anew(recipe: Recipe) -> tuple[Workflow, Mapping[str, Any]]:
     finally:
         sys.modules[name] = ours
     assert workflow is not None
-    return workflow, {one.name: one for one in evaluators}
+    return workflow, {evaluator.name: evaluator for evaluator in evaluators}
 
 
 def test_a_recipe_is_read_back_from_its_text_as_it_was() -> None:
@@ -117,51 +117,56 @@ def test_another_process_makes_variants_of_the_same_code_and_parameters(
     def named(text: Any) -> Any:
         return text.replace("{module}", module.__name__) if isinstance(text, str) else text
 
-    asked = [{key: named(v) for key, v in one.items()} if isinstance(one, dict) else named(one) for one in variants]
-    here = bound(module, vary={"answer": asked})
-    there, _ = anew(here.recipe)
+    levels = [
+        {key: named(v) for key, v in variant.items()} if isinstance(variant, dict) else named(variant)
+        for variant in variants
+    ]
+    original = bound(module, vary={"answer": levels})
+    rebuilt, _ = anew(original.recipe)
 
-    assert here.not_importable_reason is None
-    assert fingerprints(there.nodes.values(), here.vary) == here.fingerprints
-    for name in here.vary["answer"]:
-        ours, theirs = here.workflow["answer"][name], there["answer"][name]
+    assert original.not_importable_reason is None
+    assert fingerprints(rebuilt.nodes.values(), original.vary) == original.fingerprints
+    for name in original.vary["answer"]:
+        ours, theirs = original.adapter["answer"][name], rebuilt["answer"][name]
         assert theirs.fn is not ours.fn
         assert (theirs.name, theirs.params, theirs.description) == (ours.name, ours.params, ours.description)
         assert (theirs.fn.__name__, theirs.takes_context) == (ours.fn.__name__, ours.takes_context)
 
 
 def test_variants_that_are_made_do_not_alter_the_module_they_come_from(module: ModuleType) -> None:
-    here = bound(module, vary={"answer": [{"name": "wide", "k": 50}]})
-    assemble(here.recipe)
+    original = bound(module, vary={"answer": [{"name": "wide", "k": 50}]})
+    assemble(original.recipe)
     assert list(module.wf["answer"].variants) == ["default", "own"]
 
 
 def test_another_process_makes_evaluators_of_the_same_names_options_and_directions(module: ModuleType) -> None:
-    wanted: list[Any] = [
+    evaluators: list[Any] = [
         "latency",
         {"exact_match": {"field": "answer"}},
         {"exact_match": {"field": "model"}},
         {f"{module.__name__}:Scores.length": {"unit": 2}},
         f"{module.__name__}:good",
     ]
-    here = bound(module, evaluate=wanted)
-    _, there = anew(here.recipe)
+    original = bound(module, evaluate=evaluators)
+    _, rebuilt = anew(original.recipe)
 
-    assert here.not_importable_reason is None
-    assert list(there) == [one.name for one in here.evaluators]
-    assert list(there) == ["latency", "exact_match", "exact_match:model", "short", "good"]
-    assert [one.better for one in there.values()] == [one.better for one in here.evaluators]
+    assert original.not_importable_reason is None
+    assert list(rebuilt) == [evaluator.name for evaluator in original.evaluators]
+    assert list(rebuilt) == ["latency", "exact_match", "exact_match:model", "short", "good"]
+    assert [evaluator.better for evaluator in rebuilt.values()] == [
+        evaluator.better for evaluator in original.evaluators
+    ]
     from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 
     case, result = ScoredCase("one", {}, {"answer": "aaaa"}), CellResult({"answer": "aaaa", "model": "small"})
-    for ours in here.evaluators:
-        assert there[ours.name].fn(case, result) == ours.fn(case, result)
-    assert there["short"].fn(case, result) == 2
+    for ours in original.evaluators:
+        assert rebuilt[ours.name].fn(case, result) == ours.fn(case, result)
+    assert rebuilt["short"].fn(case, result) == 2
 
 
 def test_the_parameters_of_the_sweep_go_over_those_of_the_workflow(module: ModuleType) -> None:
-    here = bound(module, params={"model": "large"})
-    assert Recipe.read(here.recipe.text()).params == {"model": "large", "depth": 1}
+    original = bound(module, params={"model": "large"})
+    assert Recipe.read(original.recipe.text()).params == {"model": "large", "depth": 1}
 
 
 def test_a_recipe_that_cannot_be_followed_says_what_is_missing(module: ModuleType) -> None:
@@ -187,8 +192,8 @@ def sweep(workflow: Workflow | str, **keys: Any) -> Sweep:
     return Sweep(workflow=workflow, cases=[{"input": {}}], vary=keys.pop("vary", {"answer": "all"}), **keys)
 
 
-def tie(made: Sweep) -> str:
-    bound = made.prepare().bound
+def tie(definition: Sweep) -> str:
+    bound = definition.prepare().bound
     assert bound.pool == "thread"
     assert bound.not_importable_reason is not None
     return bound.not_importable_reason
@@ -196,8 +201,8 @@ def tie(made: Sweep) -> str:
 
 def test_what_can_be_imported_runs_in_processes(module: ModuleType) -> None:
     for workflow in (module.wf, f"{module.__name__}:wf"):
-        found = sweep(workflow, evaluate=[module.good, "cost", module.Scores.length]).prepare().bound
-        assert (found.not_importable_reason, found.pool) == (None, "process")
+        bound_sweep = sweep(workflow, evaluate=[module.good, "cost", module.Scores.length]).prepare().bound
+        assert (bound_sweep.not_importable_reason, bound_sweep.pool) == (None, "process")
 
 
 def test_a_workflow_made_in_a_function_is_tied() -> None:
@@ -214,29 +219,29 @@ def test_a_copy_of_a_workflow_is_tied_for_it_is_not_what_an_import_gives(module:
     assert sentence("cannot be imported") in tie(sweep(module.wf.copy()))
 
 
-@pytest.mark.parametrize("made", ["closure", "lambda", "object", "of the script"])
+@pytest.mark.parametrize("kind", ["closure", "lambda", "object", "of the script"])
 def test_an_evaluator_that_no_import_gives_ties_its_sweep(
-    module: ModuleType, made: str, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Scorer:
         def __call__(self, case: Any, result: Any) -> bool:
             return True
 
     def closure(case: Any, result: Any) -> bool:
-        return made == "closure"
+        return kind == "closure"
 
     def script(case: Any, result: Any) -> bool:
         return True
 
     script.__module__, script.__qualname__ = "__main__", "script"
     monkeypatch.setattr(sys.modules["__main__"], "script", script, raising=False)
-    given: dict[str, Callable[..., Any]] = {
+    scorers: dict[str, Callable[..., Any]] = {
         "closure": closure,
         "lambda": lambda case, result: True,
         "object": Scorer(),
         "of the script": script,
     }
-    assert sentence("cannot be imported") in tie(sweep(module.wf, evaluate=[given[made]]))
+    assert sentence("cannot be imported") in tie(sweep(module.wf, evaluate=[scorers[kind]]))
 
 
 def test_a_parameter_that_cannot_be_stored_is_refused_with_its_key(module: ModuleType) -> None:
@@ -245,10 +250,10 @@ def test_a_parameter_that_cannot_be_stored_is_refused_with_its_key(module: Modul
 
 
 def test_a_workflow_of_a_module_that_only_this_process_has_is_tied(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = ModuleType("made_by_hand")
-    made.wf = small()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "made_by_hand", made)
-    assert sentence("cannot be imported") in tie(sweep(made.wf, vary={"a": "all"}))
+    module = ModuleType("made_by_hand")
+    module.wf = small()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_by_hand", module)
+    assert sentence("cannot be imported") in tie(sweep(module.wf, vary={"a": "all"}))
 
 
 def test_processes_are_refused_to_a_tied_sweep_and_the_reason_is_named() -> None:
@@ -264,8 +269,8 @@ def test_what_needs_processes_is_refused_to_a_tied_sweep(run: dict[str, Any]) ->
 
 
 def test_threads_may_be_asked_for_where_processes_could_be_used(module: ModuleType) -> None:
-    found = sweep(module.wf, run={"pool": "thread"}).prepare().bound
-    assert (found.not_importable_reason, found.pool) == (None, "thread")
+    bound_sweep = sweep(module.wf, run={"pool": "thread"}).prepare().bound
+    assert (bound_sweep.not_importable_reason, bound_sweep.pool) == (None, "thread")
 
 
 GRAPH = """
@@ -314,15 +319,15 @@ def graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
 
 @pytest.mark.parametrize("attribute", ["wf", "compiled", "beside", "build"])
 def test_a_graph_that_can_be_imported_runs_in_processes_in_whatever_form(graphs: ModuleType, attribute: str) -> None:
-    found = sweep(getattr(graphs, attribute), vary={"sub.a": "all"}).prepare().bound
-    assert (found.not_importable_reason, found.pool) == (None, "process")
+    bound_sweep = sweep(getattr(graphs, attribute), vary={"sub.a": "all"}).prepare().bound
+    assert (bound_sweep.not_importable_reason, bound_sweep.pool) == (None, "process")
 
 
 def test_another_process_varies_a_graph_within_a_graph_that_is_varied(graphs: ModuleType) -> None:
     vary = {"graph": ["default", f"{graphs.__name__}:other"], "default.sub": ["default", f"{graphs.__name__}:a"]}
-    made = sweep(graphs.wf, vary=vary).prepare().bound
-    workflow, _ = anew(made.recipe)
+    bound_sweep = sweep(graphs.wf, vary=vary).prepare().bound
+    workflow, _ = anew(bound_sweep.recipe)
     assert {name: set(node.variants) for name, node in workflow.nodes.items()} == {
-        name: set(node.variants) for name, node in made.workflow.nodes.items()
+        name: set(node.variants) for name, node in bound_sweep.workflow.nodes.items()
     }
     assert set(workflow.nodes["default.sub"].variants) == {"default", "a"}

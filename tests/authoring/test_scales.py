@@ -1,4 +1,4 @@
-"""Scales: what an evaluator declares, what is refused, and scores outside."""
+"""Scales: declared by evaluators, invalid, and with scores outside."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wtb.core.tree.checkpoints import Totals
 from wtb.planning.sweep_spec import parse_spec
 
 
-class Here:
-    """As much of a process for user code as an evaluator needs."""
+class CallerStub:
+    """The part of a process for user code that an evaluator needs."""
 
     own_process = True
     judgements = None
@@ -26,9 +26,9 @@ class Here:
 
 
 def scores(fn: Callable[..., Any], **options: Any) -> list[Score]:
-    """The scores that a function gives to one cell, by the options of a sweep file."""
+    """The scores that a function returns for one cell, with the options of a sweep file."""
     task = EvaluationTask("case", (), {}, None, {}, (), Totals())
-    surroundings: Any = Here()
+    surroundings: Any = CallerStub()
     return evaluate(task, [make_evaluator("m:fn", options, lambda path: fn)], surroundings)
 
 
@@ -36,10 +36,10 @@ def ends(fn: Callable[..., Any], **options: Any) -> list[tuple[float | None, flo
     return [(score.measure.low, score.measure.high) for score in scores(fn, **options)]
 
 
-def declaring(scale: Any, value: Any = 0.5) -> Callable[..., Any]:
+def declaring(scale: Any, points: Any = 0.5) -> Callable[..., Any]:
     @evaluator(scale=scale)
     def grade(case: Any, result: Any) -> Any:
-        return value
+        return points
 
     return grade
 
@@ -102,23 +102,23 @@ def test_built_in_evaluators_have_the_scale_that_they_have() -> None:
             make_evaluator(name, {**options, "scale": [0, 2]}, lambda path: None)
 
 
-@pytest.mark.parametrize(("value", "kept"), [(0, 0.0), (1, 1.0), (1 + 1e-12, 1.0), (-1e-12, 0.0), (0.3, 0.3)])
-def test_a_score_on_its_scale_is_kept_and_rounding_is_forgiven(value: float, kept: float) -> None:
-    (score,) = scores(declaring((0, 1), value))
-    assert (score.value, score.error) == (kept, None)
+@pytest.mark.parametrize(("points", "stored"), [(0, 0.0), (1, 1.0), (1 + 1e-12, 1.0), (-1e-12, 0.0), (0.3, 0.3)])
+def test_a_score_on_its_scale_is_kept_and_rounding_is_forgiven(points: float, stored: float) -> None:
+    (score,) = scores(declaring((0, 1), points))
+    assert (score.value, score.error) == (stored, None)
 
 
-@pytest.mark.parametrize("value", [-0.01, 1.01, 75])
-def test_a_score_outside_its_scale_is_an_error_of_that_score(value: float) -> None:
-    outside, other = scores(declaring({"a": (0, 1)}, {"a": value, "b": value}))
+@pytest.mark.parametrize("points", [-0.01, 1.01, 75])
+def test_a_score_outside_its_scale_is_an_error_of_that_score(points: float) -> None:
+    outside, other = scores(declaring({"a": (0, 1)}, {"a": points, "b": points}))
     assert (outside.value, outside.error) == (
         None,
-        f"returned {value:g}; outside the declared scale from 0 to 1",
+        f"returned {points:g}; outside the declared scale from 0 to 1",
     )
-    assert (other.value, other.error) == (value, None)
+    assert (other.value, other.error) == (points, None)
 
 
 def test_a_scale_in_a_stored_sweep_is_read_back() -> None:
-    data = {"workflow": "a:b", "cases": "c.jsonl", "vary": {"n": "all"}, "evaluate": [{"m:fn": {"scale": [0, 5]}}]}
-    stored = parse_spec(data).model_dump(mode="json")
+    document = {"workflow": "a:b", "cases": "c.jsonl", "vary": {"n": "all"}, "evaluate": [{"m:fn": {"scale": [0, 5]}}]}
+    stored = parse_spec(document).model_dump(mode="json")
     assert parse_spec(stored).evaluate[0].options == {"scale": [0, 5]}

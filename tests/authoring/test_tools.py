@@ -1,4 +1,4 @@
-"""Tools as an attempt calls them: recorded, replayed, and refused in words."""
+"""Tool calls of an attempt are recorded, replayed, or rejected with a reason."""
 
 from __future__ import annotations
 
@@ -8,67 +8,67 @@ from typing import Any
 import pytest
 
 from tests.support.prose import sentence
-from wtb.authoring.edges import END
 from wtb.authoring.tools import Tool, Tools
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError, StateError, WorkflowError
 
 
-def tools(*known: Tool, done: Any = ()) -> tuple[Tools, list[dict[str, Any]]]:
-    told: list[dict[str, Any]] = []
-    return Tools({tool.name: tool for tool in known}, told.append, done), told
+def tools(*definitions: Tool, done: Any = ()) -> tuple[Tools, list[dict[str, Any]]]:
+    calls: list[dict[str, Any]] = []
+    return Tools({tool.name: tool for tool in definitions}, calls.append, done), calls
 
 
-def outcomes(told: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
-    return [(said["tool"], said["status"], said["result"]) for said in told]
+def outcomes(calls: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
+    return [(call["tool"], call["status"], call["result"]) for call in calls]
 
 
 def test_a_call_is_told_with_its_arguments_and_result() -> None:
-    given, told = tools(Tool("add", lambda a, b: a + b))
+    toolbox, calls = tools(Tool("add", lambda a, b: a + b))
 
-    assert given.add(b=2, a=1) == 3
-    assert given["add"](a=1, b=2) == 3
+    assert toolbox.add(b=2, a=1) == 3
+    assert toolbox["add"](a=1, b=2) == 3
 
-    assert told[0]["arguments"] == told[1]["arguments"] == '{"a":1,"b":2}'
-    assert outcomes(told) == [("add", "done", "3")] * 2
+    assert calls[0]["arguments"] == calls[1]["arguments"] == '{"a":1,"b":2}'
+    assert outcomes(calls) == [("add", "done", "3")] * 2
 
 
 def test_a_call_that_fails_is_told_and_raises_what_the_tool_raised() -> None:
     def broken() -> None:
         raise ValueError("no\0such thing")
 
-    given, told = tools(Tool("broken", broken))
+    toolbox, calls = tools(Tool("broken", broken))
 
     with pytest.raises(ValueError, match="such thing"):
-        given.broken()
+        toolbox.broken()
 
-    assert outcomes(told) == [("broken", "failed", None)]
-    assert told[0]["error"] == "ValueError: no\ufffdsuch thing"
+    assert outcomes(calls) == [("broken", "failed", None)]
+    assert calls[0]["error"] == "ValueError: no\ufffdsuch thing"
 
 
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda given: given.serch(q=1), InputError, "no tool 'serch'; did you mean 'search'"),
-        (lambda given: given["x"](q=1), InputError, sentence("expected one of: {}", "search")),
-        (lambda given: given.search(1), InputError, sentence("expected its arguments by name")),
+        (lambda toolbox: toolbox.serch(q=1), InputError, "no tool 'serch'; did you mean 'search'"),
+        (lambda toolbox: toolbox["x"](q=1), InputError, sentence("expected one of: {}", "search")),
+        (lambda toolbox: toolbox.search(1), InputError, sentence("expected its arguments by name")),
         (
-            lambda given: given.search(q=object()),
+            lambda toolbox: toolbox.search(q=object()),
             StateError,
             sentence("tool {}, argument {} cannot be stored", "'search'", "'q'"),
         ),
         (
-            lambda given: given.search(q=1),
+            lambda toolbox: toolbox.search(q=1),
             StateError,
             sentence("tool {}: what it returned cannot be stored", "'search'"),
         ),
     ],
 )
 def test_what_a_tool_cannot_take_or_give_is_refused(call: Any, error: type[Exception], words: str) -> None:
-    given, _ = tools(Tool("search", lambda q: object()))
+    toolbox, _ = tools(Tool("search", lambda q: object()))
 
     with pytest.raises(error, match=words):
-        call(given)
+        call(toolbox)
 
 
 def test_an_async_tool_is_awaited_in_an_async_node_and_gives_its_result_in_a_sync_one() -> None:
@@ -76,56 +76,56 @@ def test_an_async_tool_is_awaited_in_an_async_node_and_gives_its_result_in_a_syn
         await asyncio.sleep(0)
         return q.upper()
 
-    given, told = tools(Tool("search", search))
+    toolbox, calls = tools(Tool("search", search))
 
     async def node() -> list[str]:
-        return await asyncio.gather(given.search(q="a"), given.search(q="b"))
+        return await asyncio.gather(toolbox.search(q="a"), toolbox.search(q="b"))
 
     assert asyncio.run(node()) == ["A", "B"]
-    assert given.search(q="c") == "C"
-    assert sorted(said["result"] for said in told) == ['"A"', '"B"', '"C"']
+    assert toolbox.search(q="c") == "C"
+    assert sorted(call["result"] for call in calls) == ['"A"', '"B"', '"C"']
 
 
 def test_calls_that_were_done_are_not_made_again_until_the_first_that_differs() -> None:
-    made: list[int] = []
+    steps: list[int] = []
 
     def step(n: int) -> int:
-        made.append(n)
+        steps.append(n)
         return n * 10
 
-    given, told = tools(Tool("step", step))
+    toolbox, calls = tools(Tool("step", step))
     for n in (1, 1, 2, 3):
-        given.step(n=n)
-    again, _ = tools(Tool("step", step), done=told)
-    made.clear()
+        toolbox.step(n=n)
+    replay, _ = tools(Tool("step", step), done=calls)
+    steps.clear()
 
-    assert [again.step(n=n) for n in (1, 1, 2)] == [10, 10, 20]
-    assert made == []
-    assert [again.step(n=n) for n in (7, 3)] == [70, 30]
-    assert made == [7, 3]
+    assert [replay.step(n=n) for n in (1, 1, 2)] == [10, 10, 20]
+    assert steps == []
+    assert [replay.step(n=n) for n in (7, 3)] == [70, 30]
+    assert steps == [7, 3]
 
 
 def test_a_call_that_had_failed_is_made_again_and_those_after_it_are_not() -> None:
-    made: list[str] = []
+    attempts: list[str] = []
 
     def flaky() -> str:
-        made.append("flaky")
-        if len(made) == 1:
+        attempts.append("flaky")
+        if len(attempts) == 1:
             raise OSError("once")
         return "fine"
 
     def book() -> str:
-        made.append("book")
+        attempts.append("book")
         return "booked"
 
-    given, told = tools(Tool("flaky", flaky), Tool("book", book))
+    toolbox, calls = tools(Tool("flaky", flaky), Tool("book", book))
     with pytest.raises(OSError, match="once"):
-        given.flaky()
-    given.book()
-    again, _ = tools(Tool("flaky", flaky), Tool("book", book), done=told)
+        toolbox.flaky()
+    toolbox.book()
+    replay, _ = tools(Tool("flaky", flaky), Tool("book", book), done=calls)
 
-    assert (again.flaky(), again.book()) == ("fine", "booked")
-    assert made == ["flaky", "book", "flaky"]
+    assert (replay.flaky(), replay.book()) == ("fine", "booked")
+    assert attempts == ["flaky", "book", "flaky"]
 
 
 def test_a_replayed_async_tool_can_be_awaited() -> None:
@@ -133,14 +133,14 @@ def test_a_replayed_async_tool_can_be_awaited() -> None:
         raise AssertionError("it was called before")
 
     done = [{"tool": "search", "arguments": '{"q":"a"}', "status": "done", "result": '"A"'}]
-    given, told = tools(Tool("search", search), done=done)
+    toolbox, calls = tools(Tool("search", search), done=done)
 
     async def node() -> str:
-        found: str = await given.search(q="a")
-        return found
+        answer: str = await toolbox.search(q="a")
+        return answer
 
     assert asyncio.run(node()) == "A"
-    assert told == []
+    assert calls == []
 
 
 def test_a_workflow_has_tools_by_name_with_what_takes_them_back() -> None:

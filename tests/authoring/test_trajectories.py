@@ -1,4 +1,4 @@
-"""Evaluators of tools that were called, of what must not stand in a text, and of quantities."""
+"""Evaluators of tool calls, of forbidden text, and of quantities."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 from wtb.core.errors import InputError
 
 
-def score(name: str, found: Any, expected: Any = None, **options: Any) -> Any:
+def score(name: str, answer: Any, expected: Any = None, **options: Any) -> Any:
     evaluator = make_evaluator(name, {"field": "a", **options}, str)
-    return evaluator.fn(ScoredCase("case", {}, expected), CellResult({"a": found}))
+    return evaluator.fn(ScoredCase("case", {}, expected), CellResult({"a": answer}))
 
 
 def openai(*calls: tuple[str, str]) -> dict[str, Any]:
-    made = [{"id": name, "type": "function", "function": {"name": name, "arguments": args}} for name, args in calls]
-    return {"role": "assistant", "content": None, "tool_calls": made}
+    tool_calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": args}} for name, args in calls
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": tool_calls}
 
 
 MESSAGES: dict[str, Any] = {
@@ -139,14 +141,14 @@ def test_patterns_of_safety_take_time_in_proportion_to_the_text() -> None:
     draw = random.Random(3)
     for alphabet in ("a.", "1 -", "A1 ", "eyJ.", "-BEGIN "):
         text = "".join(draw.choice(alphabet) for _ in range(100_000))
-        begun = time.process_time()
+        started = time.process_time()
         score("no_personal_data", text)
         score("no_secrets", text)
-        assert time.process_time() - begun < 10, alphabet
+        assert time.process_time() - started < 10, alphabet
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "close"),
+    ("answer", "expected", "close"),
     [
         ("5 km", "5000 m", True),
         ("5km", "5000 m", True),
@@ -162,8 +164,8 @@ def test_patterns_of_safety_take_time_in_proportion_to_the_text() -> None:
         ("9**9**9", "1", False),
     ],
 )
-def test_quantities_are_compared_whatever_their_units(found: Any, expected: Any, close: bool) -> None:
-    assert score("quantity_close", found, expected) is close
+def test_quantities_are_compared_whatever_their_units(answer: Any, expected: Any, close: bool) -> None:
+    assert score("quantity_close", answer, expected) is close
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_their_options_are_refused_before_anything_runs(name: str, options: dict
 
 
 @pytest.mark.parametrize(
-    ("name", "found", "expected", "words"),
+    ("name", "answer", "expected", "words"),
     [
         ("tool_calls", "search", None, sentence("expected a list of messages")),
         ("tools_called", [], "search", sentence("expected a list of names of tools")),
@@ -194,6 +196,6 @@ def test_their_options_are_refused_before_anything_runs(name: str, options: dict
         ("no_secrets", 5, None, "expected text"),
     ],
 )
-def test_what_cannot_be_scored_says_why(name: str, found: Any, expected: Any, words: str) -> None:
+def test_what_cannot_be_scored_says_why(name: str, answer: Any, expected: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        score(name, found, expected)
+        score(name, answer, expected)

@@ -1,19 +1,19 @@
-"""Authoring: every way to write a workflow, its variants, and all that is refused, at once."""
+"""Authoring: every way to write a workflow and its variants; all problems are reported at once."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
 import typing_extensions
 
 from tests.support.prose import sentence
-from wtb.authoring.edges import END
-from wtb.authoring.graph_snapshot import graph_snapshot
+from wtb.authoring.graph import graph_snapshot
 from wtb.authoring.nodes import Backoff, Node, Rules
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError, WorkflowError
 
 
@@ -40,7 +40,7 @@ def problems(wf: Workflow) -> str:
 
 
 def valid(fn: Callable[..., Any] = nothing, **options: Any) -> Workflow:
-    """One node, and nothing wrong but what is asked for."""
+    """A workflow of one node with only the requested problem."""
     wf = Workflow("one")
     wf.entry(wf.node(fn, name="a", **options))
     wf.edge("a", END)
@@ -159,7 +159,8 @@ def test_all_rules_of_a_node_are_kept() -> None:
 
 
 def test_backoff_doubles_up_to_its_maximum() -> None:
-    assert [Backoff(0.5, 2.0, 3.0).seconds(attempt) for attempt in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 3.0]
+    assert [Backoff(0.5, 2.0, 3.0).seconds(attempt) for attempt in (1, 2, 3, 4, 5000)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert Backoff(0.0).seconds(5000) == 0.0
 
 
 def test_edges_take_names_or_nodes_and_join_from_a_list() -> None:
@@ -227,11 +228,11 @@ def varied() -> Node:
 def test_a_variant_is_the_same_callable_with_other_parameters() -> None:
     node = varied()
 
-    made = node.variant("deep", k=50, description="more")
+    variant = node.variant("deep", k=50, description="more")
 
-    assert node["deep"] is made
-    assert made.fn is node["default"].fn
-    assert (dict(made.params), made.description) == ({"k": 50}, "more")
+    assert node["deep"] is variant
+    assert variant.fn is node["default"].fn
+    assert (dict(variant.params), variant.description) == ({"k": 50}, "more")
 
 
 def test_a_variant_is_another_callable_as_a_decorator_or_given() -> None:
@@ -328,7 +329,7 @@ def test_variants_added_to_a_copy_do_not_reach_the_workflow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "said"),
+    ("params", "message"),
     [
         ({"j": 1}, r"variant 'x': takes no parameter 'j' \(it takes: k, deep\)"),
         ({"depe": True}, sentence("takes no parameter {}", "'depe'") + sentence("; did you mean '{}", "deep'\\?")),
@@ -337,13 +338,13 @@ def test_variants_added_to_a_copy_do_not_reach_the_workflow() -> None:
         ({"deep": 1}, sentence("parameter {} is {}; expected {}", "'deep'", 1, "bool")),
     ],
 )
-def test_a_parameter_that_the_callable_does_not_take_is_a_problem(params: dict[str, Any], said: str) -> None:
+def test_a_parameter_that_the_callable_does_not_take_is_a_problem(params: dict[str, Any], message: str) -> None:
     def find(state: Any, *, k: int = 5, deep: bool = False) -> None: ...
 
     wf = valid(find)
     wf["a"].variant("x", **params)
 
-    with pytest.raises(WorkflowError, match=f"node 'a', .*{said}"):
+    with pytest.raises(WorkflowError, match=f"node 'a', .*{message}"):
         wf.validate()
 
 
@@ -411,9 +412,9 @@ def test_all_problems_are_told_at_once() -> None:
     wf.branch("a", {}, by=lambda state: "x")
     wf.branch("a", {"x": "gone", 1: "after"}, by=lambda state: "x", default="lost")  # type: ignore[dict-item]
 
-    told = problems(wf)
+    messages = problems(wf)
 
-    for said in (
+    for message in (
         "node 'a': retries is -1; expected 0 or more",
         "node 'a': timeout is 0; expected more than 0",
         "node 'a': limit is 0; expected more than 0",
@@ -431,7 +432,7 @@ def test_all_problems_are_told_at_once() -> None:
         "an edge from 'a' leads to 'lost', which is not a node",
         "node 'a' has two variants named 'twice'",
     ):
-        assert said in told
+        assert message in messages
 
 
 def test_an_entry_that_is_not_a_node_is_a_problem() -> None:
@@ -447,33 +448,30 @@ def test_nodes_that_cannot_be_reached_are_problems() -> None:
     wf.node(nothing, name="c")
     wf.edge("b", "c")
 
-    told = problems(wf)
+    messages = problems(wf)
 
-    assert sentence("node {} cannot be reached from the entry", "'b'") in told
-    assert sentence("node {} cannot be reached from the entry", "'c'") in told
+    assert sentence("node {} cannot be reached from the entry", "'b'") in messages
+    assert sentence("node {} cannot be reached from the entry", "'c'") in messages
 
 
-def test_a_loop_with_no_way_out_is_a_problem() -> None:
+@pytest.mark.parametrize(
+    ("targets", "problem"),
+    [
+        ("a", sentence("the loop of {} has no exit", "'a', 'b'")),
+        (["a", END], sentence("the loop through {} has no way out: its edges are all unconditional", "'a'")),
+    ],
+    ids=["no edge out of it", "an unconditional edge out of it"],
+)
+def test_a_loop_with_no_way_out_is_a_problem(targets: Sequence[Any], problem: str) -> None:
     wf = Workflow("round")
     for name in "ab":
         wf.node(nothing, name=name)
     wf.entry("a")
     wf.edge("a", "b")
-    wf.edge("b", "a")
+    for target in targets:
+        wf.edge("b", target)
 
-    assert sentence("the loop of {} has no way out", "'a', 'b'") in problems(wf)
-
-
-def test_a_loop_of_unconditional_edges_is_a_problem_although_there_is_an_edge_out_of_it() -> None:
-    wf = Workflow("round")
-    for name in "ab":
-        wf.node(nothing, name=name)
-    wf.entry("a")
-    wf.edge("a", "b")
-    wf.edge("b", "a")
-    wf.edge("b", END)
-
-    assert sentence("the loop through {} has no way out: its edges are all unconditional", "'a'") in problems(wf)
+    assert problem in problems(wf)
 
 
 def test_a_loop_with_a_condition_is_fine() -> None:
@@ -544,13 +542,13 @@ def test_the_outline_of_a_state_names_no_place_in_memory() -> None:
     class Marked(TypedDict):
         docs: list[Annotated[str, nothing]]
 
-    kind = graph_snapshot(Workflow("w", state=Marked))["state"]["docs"]["type"]
+    kind = graph_snapshot(Workflow("w", state=Marked).facts())["state"]["docs"]["type"]
     assert kind == "list[typing.Annotated[str, <function nothing>]]"
 
 
 @pytest.mark.parametrize("name", ["", "n" * 201, "a\0b", "a\nb", "\ud800"])
 def test_names_that_no_table_or_message_takes_are_refused(name: str) -> None:
-    def made(workflow: str = "w", node: str = "a", variant: str = "b", version: str = "") -> Workflow:
+    def build(workflow: str = "w", node: str = "a", variant: str = "b", version: str = "") -> Workflow:
         wf = Workflow(workflow, version=version)
 
         def a(state: Any, *, n: int = 0) -> None: ...
@@ -560,8 +558,8 @@ def test_names_that_no_table_or_message_takes_are_refused(name: str) -> None:
         wf.edge(node, END)
         return wf
 
-    made().validate()
-    for given in ({"workflow": name}, {"variant": name}, {"node": name}, {"version": name}):
-        if name or {"version", "node"}.isdisjoint(given):
+    build().validate()
+    for names in ({"workflow": name}, {"variant": name}, {"node": name}, {"version": name}):
+        if name or {"version", "node"}.isdisjoint(names):
             with pytest.raises(WorkflowError, match=r"expected (a name of 1 to|at most) 200"):
-                made(**given).validate()
+                build(**names).validate()

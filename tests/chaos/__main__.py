@@ -85,12 +85,12 @@ def run(names: list[str], seed: int | None, share: float, say: Say) -> Iterator[
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    asked.add_argument("--only", action="append", choices=STORMS, help="one of the storms; may be given again")
-    asked.add_argument("--seed", type=int, help=f"draws sweeps, faults and their victims [{LONG.workers.seed}]")
-    asked.add_argument("--share", type=float, default=1.0, help="of all faults and cells [1]")
-    asked.add_argument("--update", type=Path, metavar="PAGE", help="write the tables to this page, between its marks")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--only", action="append", choices=STORMS, help="one of the storms; may be given again")
+    parser.add_argument("--seed", type=int, help=f"draws sweeps, faults and their victims [{LONG.workers.seed}]")
+    parser.add_argument("--share", type=float, default=1.0, help="of all faults and cells [1]")
+    parser.add_argument("--update", type=Path, metavar="PAGE", help="write the tables to this page, between its marks")
+    options = parser.parse_args()
     began, at = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%d")
     loads = list[float]()
 
@@ -99,16 +99,16 @@ def main() -> int:
         print(line, file=sys.stderr, flush=True)
 
     forkserver.fork_nodes("langgraph")  # where workers are forked too: starting Python is most of what a storm would do
-    found = list(run(given.only or list(STORMS), given.seed, given.share, say))
-    for figures in found:
+    reports = list(run(options.only or list(STORMS), options.seed, options.share, say))
+    for figures in reports:
         for example in figures.examples:
             say(f"{figures.name}: {example}")
-    text = tables.render(found, tables.machine(sum(loads) / max(1, len(loads)), at))
+    text = tables.render(reports, tables.machine(sum(loads) / max(1, len(loads)), at))
     print(text)
-    if given.update:
-        tables.replace(given.update, text)
+    if options.update:
+        tables.replace(options.update, text)
     say(f"{(time.monotonic() - began) / 60:.1f} minutes")
-    return 0 if all(one.is_well for one in found) else 1
+    return 0 if all(report.is_well for report in reports) else 1
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from tests.chaos.drawn.judge import Verdict, judge_all
 from tests.chaos.drawn.oracle import answers
 from tests.chaos.drawn.scenario import Block, Fan, Scenario, draw_scenarios
 from tests.chaos.drawn.source import set_pace, write_scenario
-from tests.chaos.figures import Figures, figures
+from tests.chaos.figures import Figures, figures, orphans
 from tests.chaos.plan import Plan
 from tests.support.invariants import lives
 from tests.support.project import Project, Running
+from tests.support.waiting import until
 
 PATIENCE_S = 300.0
 PACE_S = 0.1
@@ -38,7 +40,7 @@ def killed_runs(folder: Path, plan: Plan, say: Callable[[str], None]) -> Figures
         killer.strike(scenario, plan.counts[faults.RUN] * number // len(scenarios))
     lasted = time.monotonic() - killer.began
     project = killer.project
-    found = figures(
+    report = figures(
         "`wtb run` on SQLite",
         project,
         scenarios,
@@ -46,10 +48,9 @@ def killed_runs(folder: Path, plan: Plan, say: Callable[[str], None]) -> Figures
         faults={faults.RUN: killer.killed},
         seconds=lasted,
         times=killer.times,
-        left=killer.left,
-    )
+    ).leaving([*killer.survivors, *orphans(project)])
     project.close()
-    return found
+    return report
 
 
 class _Killer:
@@ -60,23 +61,25 @@ class _Killer:
         self.began = time.monotonic()
         self.killed = 0
         self.times: dict[str, list[float]] = defaultdict(list)
-        self.left: list[str] = []
+        self.survivors: list[str] = []
         self._dice = random.Random(plan.seed)
         self._ends = self.began + 60 * plan.minutes
         self._say = say
 
-    def strike(self, scenario: Scenario, most: int) -> None:
+    def strike(self, scenario: Scenario, max_kills: int) -> None:
         """Run a sweep, kill it until there were so many kills in all or it is completed, and let it end."""
         project = self.project
         project.write(write_scenario(scenario))
         set_pace(project, PACE_S)
         command = ["run", f"{scenario.name}.yaml"]
-        while self.killed < most and time.monotonic() < self._ends:
+        while self.killed < max_kills and time.monotonic() < self._ends:
             if not self._kill(scenario, command):
                 break
             command = ["resume", scenario.name]
         set_pace(project, 0.0)
+        ends = time.monotonic() + PATIENCE_S
         while not self._is_completed(scenario):
+            assert time.monotonic() < ends, f"{scenario.name} is not completed within {PATIENCE_S:g} s of no kills"
             self._answer(scenario)
             project.wtb(*command, "--quiet", timeout=PATIENCE_S)
             command = ["resume", scenario.name]
@@ -98,7 +101,7 @@ class _Killer:
             running.signal(signal.SIGKILL)
             running.wait()
         self.killed += 1
-        self.left += _outlived(self._log(scenario))
+        self.survivors += _outlived(self._log(scenario))
         self._answer(scenario)
         if self.killed % 10 == 0:
             self._say(f"{time.monotonic() - self.began:6.1f} s: {faults.RUN} ({self.killed})")
@@ -109,7 +112,7 @@ class _Killer:
         open_ = "SELECT DISTINCT question FROM approvals WHERE status = 'open'"
         for (question,) in self.project.query(open_):
             text = answers(scenario)[question]
-            self.project.inside("answer", "--all", "approve", "--question", question, "--feedback", text, "--yes")
+            self.project.inside("answer-all", "approve", "--question", question, "--feedback", text, "--yes")
 
     def _is_completed(self, scenario: Scenario) -> bool:
         return self.project.query("SELECT status FROM sweeps WHERE name = :name", name=scenario.name) == [
@@ -163,14 +166,14 @@ def full_disks(folder: Path, plan: Plan, say: Callable[[str], None]) -> Figures:
             seconds=lasted,
             times=times,
             by_hand=by_hand,
-        )
+        ).leaving(orphans(project))
     finally:
         project.close()
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def can_mount() -> bool:
-    """Whether this user may make a small disk."""
+    """Return whether this user may make a small disk."""
     return os.geteuid() == 0
 
 
@@ -184,7 +187,7 @@ def _fill(filler: Path) -> None:
 
 
 def _is_held(project: Project) -> bool:
-    """Whether its sweep is paused, or its run waits for room."""
+    """Return whether its sweep is paused, or its run waits for room."""
     ((status, reason),) = project.query("SELECT status, reason FROM sweeps")
     return status == "paused" or "disk is full" in (reason or "")
 
@@ -214,14 +217,10 @@ def _with_files(scenario: Scenario) -> Scenario:
 def _outlived(log: Sequence[str]) -> list[str]:
     """Node processes of a killed run that are not ended within some seconds by what keeps them."""
     pids = {int(json.loads(line)["mark"].split()[0]) for line in log[-64:] if '"mark"' in line}
-    ends = time.monotonic() + 10.0
-    while (left := [pid for pid in pids if lives(pid)]) and time.monotonic() < ends:
-        time.sleep(0.01)
-    return [f"node process {pid} outlived its run" for pid in left]
+    with suppress(AssertionError):
+        until(lambda: not any(map(lives, pids)), "node processes to end", 10.0)
+    return [f"node process {pid} outlived its run" for pid in pids if lives(pid)]
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}"
-        time.sleep(0.005)
+    until(condition, what, PATIENCE_S)

@@ -52,11 +52,11 @@ class Fleet:
     def victims(self) -> list[Victim]:
         """The workers that hold executions now."""
         busy = {owner for (owner,) in self._cluster.query("SELECT owner_id FROM executions WHERE status = 'running'")}
-        found = []
+        victims = []
         for worker in self._workers:
             if runners := tuple(runner for runner in worker.runners() if runner in busy):
-                found.append(Victim(worker.pid, runners))
-        return found
+                victims.append(Victim(worker.pid, runners))
+        return victims
 
     def kill_a_scheduler(self, dice: random.Random) -> None:
         kill(dice.choice(self._schedulers).pid)

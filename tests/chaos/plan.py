@@ -1,4 +1,4 @@
-"""What happens in a storm, and in which order: the same for the same seed."""
+"""The faults of a storm in their order, which is the same for the same seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = {"WTB_LEASE_S": f"{LEASE_S:g}", "WTB_SCHEDULER_INTERVAL_S": f"{SCHEDU
 
 @dataclass(frozen=True)
 class Plan:
-    """How many cells there are, and how often what goes wrong."""
+    """The number of cells, and the number of each fault."""
 
     cells: int
     counts: Mapping[str, int]
@@ -39,9 +39,9 @@ class Plan:
 
     def faults(self) -> list[str]:
         """All of them, shuffled."""
-        found = [name for name, count in self.counts.items() for _ in range(count)]
-        random.Random(self.seed).shuffle(found)
-        return found
+        faults = [name for name, count in self.counts.items() for _ in range(count)]
+        random.Random(self.seed).shuffle(faults)
+        return faults
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How much work is done under a fault every two seconds, half of which kill a worker, while all cores are busy."""
+"""The work done under a fault every two seconds, half of which kill a worker, while all cores are busy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tests.chaos import plan as faults
 from tests.chaos.drawn.load import Load
 from tests.chaos.drawn.scenario import Node, Step, draw_scenarios
 from tests.chaos.drawn.source import set_pace
-from tests.chaos.figures import Figures, figures
+from tests.chaos.figures import Figures, figures, orphans
 from tests.chaos.fleet import node_processes
 from tests.chaos.plan import SCHEDULER_INTERVAL_S, SETTINGS, Plan
 from tests.support.cluster import Cluster, Worker
 from tests.support.invariants import kill, lives
-from wtb.hosting.stack.standby import WAITS
+from tests.support.waiting import until
+from wtb.hosting.servers.standby import WAITS
 
 EVERY_S = 2.0
 WORKERS, SLOTS = 2, 2
@@ -73,16 +74,14 @@ class ProgressStorm:
             cluster.start_scheduler(SCHEDULER_INTERVAL_S)
             self._members = [self._start(name) for name in self._names]
             load.look()
-            self._until(lambda: bool(load.begun()), "the first node run")
-            began, before = time.monotonic(), len(load.begun())
+            self._until(lambda: bool(load.attempt_starts()), "the first node run")
+            began, before = time.monotonic(), len(load.attempt_starts())
             count = self._strike_until(began + 60 * self._plan.minutes)
-            seconds, during = time.monotonic() - began, len(load.begun()) - before
+            seconds, during = time.monotonic() - began, len(load.attempt_starts()) - before
         self._say(f"{during} node runs began in {seconds:.0f} s: {60 * during / seconds:.1f} a minute")
         set_pace(project, 0.0)
         self._until(load.is_completed, "the sweep to end")
-        self._until(
-            lambda: all(member.ready or WAITS in member.said for member in self._members), "signals to be heard"
-        )
+        self._until(lambda: all(member.ready or WAITS in member.log for member in self._members), "signals to be heard")
         cluster.stop()
         storm = figures(
             "a fault every 2 s" + (", with spares" if self._options else ""),
@@ -93,7 +92,7 @@ class ProgressStorm:
             seconds=seconds,
             times={CLAIMED + (", with spares" if self._options else ""): self._times},
         )
-        return replace(storm, begun=during)
+        return replace(storm, node_runs=during).leaving(orphans(project))
 
     def _start(self, name: str) -> Worker:
         return self._cluster.start_worker(concurrency=SLOTS, name=name, options=self._options, ready=False, own=True)
@@ -101,13 +100,19 @@ class ProgressStorm:
     def _strike_until(self, ends: float) -> dict[str, int]:
         count = {faults.WORKER: 0, faults.NODE: 0}
         due = time.monotonic() + EVERY_S
-        while time.monotonic() < ends:
+
+        def is_over() -> bool:
+            nonlocal due
+            if time.monotonic() >= ends:
+                return True
             self._look()
             if time.monotonic() >= due:
                 due += EVERY_S
                 which = faults.WORKER if count[faults.WORKER] <= count[faults.NODE] else faults.NODE
                 count[which] += self._kill_a_worker() if which == faults.WORKER else self._kill_a_node()
-            time.sleep(POLL_S)
+            return False
+
+        until(is_over, "the storm to end", ends - time.monotonic() + PATIENCE_S, pause=POLL_S)
         return count
 
     def _runners(self) -> dict[str, int]:
@@ -142,8 +147,13 @@ class ProgressStorm:
             self._kills = [death for death in self._kills if death not in claimed]
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        ends = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}:\n{self._cluster.report()}"
-            self._look()
-            time.sleep(POLL_S)
+        def holds() -> bool:
+            if not condition():
+                self._look()
+                return False
+            return True
+
+        try:
+            until(holds, what, PATIENCE_S, pause=POLL_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._cluster.report()}") from None

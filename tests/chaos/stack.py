@@ -8,7 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -23,6 +23,7 @@ from tests.chaos.recovery import Recovery
 from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import directories_left, lives
 from tests.support.project import Project, Running
+from tests.support.waiting import until
 from wtb.config.stack_file import Stack, find_stack
 from wtb.core.errors import WTBError
 from wtb.execution.sandbox.launch.process_tags import RUNNER, tagged
@@ -48,7 +49,7 @@ class StackStorm:
         self._say = say
         self._dice = random.Random(plan.seed)
         self._recovery = Recovery(lambda: self._read)
-        self._left: list[str] = []
+        self._survivors: list[str] = []
         self._struck = Counter[str]()
 
     def run(self) -> Figures:
@@ -72,14 +73,14 @@ class StackStorm:
             set_pace(self._project, 0.02)
             self._until(self._load.is_completed, "the sweeps to be completed")
             lasted = time.monotonic() - began
-            found = self._figures(lasted)  # while its database is there
+            total = self._figures(lasted)  # while its database is there
             runners = {id for (id,) in self._read.query("SELECT id FROM runners")}
         finally:
             self._up.signal(signal.SIGTERM)
             self._up.wait(timeout=PATIENCE_S)
             self._read.close()
-        left = [pid for runner, pids in tagged(RUNNER).items() if runner in runners for pid in pids]
-        return replace(found, orphaned=len(self._left) + len(left) + len(directories_left(self._project)))
+        processes = [f"process {pid}" for runner, pids in tagged(RUNNER).items() if runner in runners for pid in pids]
+        return total.leaving([*self._survivors, *processes, *directories_left(self._project)])
 
     def _figures(self, seconds: float) -> Figures:
         return figures(
@@ -95,11 +96,18 @@ class StackStorm:
 
     def _start(self) -> Running:
         running = self._project.start("up", "--concurrency", "4", "--queues", QUEUES, "--no-flower", env=SETTINGS)
-        ends = time.monotonic() + PATIENCE_S
-        while (stack := find_stack(self._project.folder)) is None or not stack.ready:
+
+        def ready_stack() -> Stack | None:
+            stack = find_stack(self._project.folder)
+            if stack is not None and stack.ready:
+                return stack
             assert running.process.poll() is None, running.stderr
-            assert time.monotonic() < ends, f"the stack is not ready:\n{running.stderr}"
-            time.sleep(0.05)
+            return None
+
+        try:
+            stack = until(ready_stack, "the stack to be ready", PATIENCE_S, pause=0.05)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{running.stderr}") from None
         self._read.close()
         self._read = Project(self._project.folder)
         self._read.url = stack.database_url
@@ -111,10 +119,9 @@ class StackStorm:
             family = [stack.pid, *(child.pid for child in psutil.Process(stack.pid).children(recursive=True))]
             self._up.signal(signal.SIGKILL)
             self._up.wait()
-            ends = time.monotonic() + 20.0
-            while (left := [pid for pid in family if lives(pid)]) and time.monotonic() < ends:
-                time.sleep(0.05)
-            self._left += [f"{pid} outlived its supervisor" for pid in left]
+            with suppress(AssertionError):
+                until(lambda: not any(map(lives, family)), "the supervisor's processes to end", 20.0, pause=0.05)
+            self._survivors += [f"{pid} outlived its supervisor" for pid in family if lives(pid)]
             self._up = self._start()
         else:
             pids: Mapping[str, int] = {part.name: part.pid for part in stack.parts}
@@ -126,24 +133,25 @@ class StackStorm:
 
     def _stack(self) -> Stack:
         """The stack with all its parts, as soon as they are there."""
-        found: list[Stack] = []
+        stacks: list[Stack] = []
 
         def whole() -> bool:
             stack = find_stack(self._project.folder)
-            found[:] = [stack] if stack is not None and {part.name for part in stack.parts} >= {*PARTS.values()} else []
-            return bool(found)
+            is_whole = stack is not None and {part.name for part in stack.parts} >= {*PARTS.values()}
+            stacks[:] = [stack] if stack is not None and is_whole else []
+            return bool(stacks)
 
         self._until(whole, "all parts to run")
-        return found[0]
+        return stacks[0]
 
     def _further(self) -> None:
         """Wait for a moment of work."""
-        more, known = self._dice.randint(4, 12), list[int]()
+        more, counts = self._dice.randint(4, 12), list[int]()
 
         def enough() -> bool:
             present = self._accepted()  # the database may be away just now
-            known.append(present)
-            return present >= known[0] + more
+            counts.append(present)
+            return present >= counts[0] + more
 
         self._until(enough, "work")
 
@@ -151,14 +159,15 @@ class StackStorm:
         return int(self._read.query(f"SELECT count(*) FROM {ATTEMPTS} WHERE status = 'succeeded'")[0][0])
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        ends = time.monotonic() + PATIENCE_S
-        while True:
-            try:
+        def holds() -> bool:
+            with suppress(WTBError):  # its database is what was killed
                 if condition():
-                    return
+                    return True
                 self._recovery.look()
                 self._load.look()
-            except WTBError:  # its database is what was killed
-                pass
-            assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}:\n{self._up.stderr}"
-            time.sleep(0.02)
+            return False
+
+        try:
+            until(holds, what, PATIENCE_S, pause=0.02)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._up.stderr}") from None

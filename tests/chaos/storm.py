@@ -18,12 +18,13 @@ from tests.chaos.drawn.load import Load
 from tests.chaos.drawn.record import accepted
 from tests.chaos.drawn.scenario import draw_scenarios
 from tests.chaos.drawn.source import set_pace
-from tests.chaos.figures import Figures, figures
+from tests.chaos.figures import Figures, figures, orphans
 from tests.chaos.fleet import Fleet, Victim, node_processes
 from tests.chaos.plan import LEASE_S, SCHEDULER_INTERVAL_S, SETTINGS, Plan
 from tests.chaos.recovery import Recovery
 from tests.support.cluster import Cluster
 from tests.support.invariants import kill
+from tests.support.waiting import until
 from wtb.execution.sandbox.launch.process_tags import RUNNER, tag_of
 from wtb.hosting.servers.postgres import PostgresServer
 
@@ -49,7 +50,7 @@ class Storm:
         self._say = say
         self._dice = random.Random(plan.seed)
         self._faults = plan.faults()
-        self._recovery = Recovery(lambda: cluster.project)
+        self._recovery = Recovery(lambda: cluster.project, lambda: say(f"work is not free in time:\n{self._report()}"))
         self._refused: set[str] = set()  # marks of zombies' attempts that nobody may accept any more
         self._done = 0  # faults
         self._pace = 0.0
@@ -111,9 +112,8 @@ class Storm:
             seconds=lasted,
             times=self._recovery.times,
             stale=stale,
-            left=cluster.processes_left(),
             by_hand=self._load.by_hand,
-        )
+        ).leaving([*cluster.processes_left(), *orphans(cluster.project)])
 
     @property
     def _postgres(self) -> PostgresServer:
@@ -122,19 +122,25 @@ class Storm:
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait, and have what died started again meanwhile."""
-        ends = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}:\n{self._report()}"
+
+        def holds() -> bool:
+            if condition():
+                return True
             self._fleet.restart_dead()
             self._recovery.look()
             self._load.look()
             if self._done < len(self._faults):  # all of them strike while there is something left to lose
                 ahead = self._load.ended() / self._load.cells > self._done / len(self._faults)
                 self._keep_pace(SLOW_S if ahead else QUICK_S)
-            time.sleep(POLL_S)
+            return False
+
+        try:
+            until(holds, what, PATIENCE_S, pause=POLL_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._report()}") from None
 
     def _report(self) -> str:
-        """What a step that did not come about may be waiting for."""
+        """Return the state that a step which did not come about may be waiting for."""
         sessions = "SELECT pid, state, wait_event, xact_start, query_start, left(query, 60) FROM pg_stat_activity"
         leases = (
             "SELECT id, lease_until - extract(epoch FROM clock_timestamp()) FROM executions WHERE status = 'running'"
@@ -148,31 +154,31 @@ class Storm:
             set_pace(self._cluster.project, seconds)
 
     def _victim(self) -> Victim:
-        found: list[Victim] = []
+        victims: list[Victim] = []
 
         def some() -> bool:
-            found[:] = self._fleet.victims()
-            return bool(found)
+            victims[:] = self._fleet.victims()
+            return bool(victims)
 
         self._until(some, "somebody to hold an execution")
-        return self._dice.choice(found)
+        return self._dice.choice(victims)
 
     def _kill_a_worker(self) -> None:
         victim = self._victim()
         kill(victim.pid)
-        if held := self._fleet.held_by(victim):  # it may have ended all that it had a moment before
-            self._recovery.watch(held)
+        if tokens := self._fleet.held_by(victim):  # it may have ended all that it had a moment before
+            self._recovery.watch(tokens)
 
     def _kill_below(self, which: int) -> None:
         """Kill a reaper (0) or a node process (1)."""
-        found: list[int] = []
+        pids: list[int] = []
 
         def some() -> bool:
-            found[:] = node_processes(self._cluster)[which]
-            return bool(found)
+            pids[:] = node_processes(self._cluster)[which]
+            return bool(pids)
 
         self._until(some, "a node process")
-        kill(self._dice.choice(found))
+        kill(self._dice.choice(pids))
 
     def _zombie(self) -> None:
         """Stop a process until it holds nothing any more, and let it go on then."""
@@ -186,7 +192,7 @@ class Storm:
                 "a zombie's work to be taken back",
             )
             # What it has begun and not committed by now is another one's to do.
-            its = {mark for mark, pid in self._load.begun().items() if self._is_of(pid, victim)}
+            its = {mark for mark, pid in self._load.attempt_starts().items() if self._is_of(pid, victim)}
             self._refused |= its - accepted(self._cluster.project).keys()
         finally:
             process.resume()
@@ -228,9 +234,14 @@ class Storm:
         kill(victim.pid)
         self._fleet.kill_a_scheduler(self._dice)
         ends = time.monotonic() + self._dice.uniform(*AWAY_S)
-        while time.monotonic() < ends:
+
+        def is_over() -> bool:
+            if time.monotonic() >= ends:
+                return True
             self._fleet.restart_dead()
-            time.sleep(POLL_S)
+            return False
+
+        until(is_over, "the time without a database to end", PATIENCE_S, pause=POLL_S)
         self._postgres.start()
 
 

@@ -28,13 +28,13 @@ _COLUMNS = (
 )
 
 
-def render(found: Sequence[Figures], machine: str) -> str:
+def render(storms: Sequence[Figures], machine: str) -> str:
     """Tables in Markdown: what was counted, which faults there were, and how long it took until work went on."""
-    return "\n\n".join([_counted(found), _faults(found), _times(found), machine]) + "\n"
+    return "\n\n".join([_counted(storms), _faults(storms), _times(storms), machine]) + "\n"
 
 
 def machine(load: float, began: str) -> str:
-    """Where and when: cores, Python, and how busy the machine was, as its load over the storms."""
+    """Return where and when it was measured: cores, Python, and the load of the machine over the storms."""
     cores = os.cpu_count() or 1
     return (
         f"Measured {began} on Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}, "
@@ -51,29 +51,30 @@ def replace(page: Path, text: str) -> None:
     page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", "utf-8")
 
 
-def _counted(found: Sequence[Figures]) -> str:
+def _counted(storms: Sequence[Figures]) -> str:
     lines = [_row("storm over", *_COLUMNS), _row("---", *["---:"] * len(_COLUMNS))]
-    for one in found:
-        share = f" ({one.repeated / one.begun:.1%})" if one.begun else ""
-        counts = (one.cells, one.lost, one.doubled, one.wrong, one.stale, one.orphaned, one.begun)
-        minutes = f"{one.seconds / 60:.1f}"
-        shown = (f"{count:,}" for count in counts)
-        lines.append(_row(one.name, sum(one.faults.values()), *shown, f"{one.repeated:,}{share}", one.by_hand, minutes))
+    for storm in storms:
+        share = f" ({storm.repeated / storm.node_runs:.1%})" if storm.node_runs else ""
+        counts = (storm.cells, storm.lost, storm.doubled, storm.wrong, storm.stale, storm.orphaned, storm.node_runs)
+        minutes = f"{storm.seconds / 60:.1f}"
+        cells = (f"{count:,}" for count in counts)
+        repeated = f"{storm.repeated:,}{share}"
+        lines.append(_row(storm.name, sum(storm.faults.values()), *cells, repeated, storm.by_hand, minutes))
     return "\n".join(lines)
 
 
-def _faults(found: Sequence[Figures]) -> str:
-    counts = sum((Counter(dict(one.faults)) for one in found), Counter[str]())
-    return "\n".join([_row("fault", "times"), _row("---", "---:"), *(_row(*one) for one in counts.most_common())])
+def _faults(storms: Sequence[Figures]) -> str:
+    counts = sum((Counter(dict(storm.faults)) for storm in storms), Counter[str]())
+    return "\n".join([_row("fault", "times"), _row("---", "---:"), *(_row(*count) for count in counts.most_common())])
 
 
-def _times(found: Sequence[Figures]) -> str:
+def _times(storms: Sequence[Figures]) -> str:
     times: dict[str, list[float]] = defaultdict(list)
-    for one in found:
-        for what, seconds in one.times.items():
+    for storm in storms:
+        for what, seconds in storm.times.items():
             times[what] += seconds
     lines = [_row("seconds until work goes on after", "times", "p50", "p90", "p99", "most"), _row("---", *["---:"] * 5)]
-    for what, seconds in sorted(times.items(), key=lambda item: -len(item[1])):
+    for what, seconds in sorted(times.items(), key=lambda timing: -len(timing[1])):
         shares = (f"{percentile(seconds, share):.1f}" for share in (0.5, 0.9, 0.99, 1.0))
         lines.append(_row(what, len(seconds), *shares))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, or that nobody reads any more."""
+"""Standard streams that are closed, full, or no longer read."""
 
 from __future__ import annotations
 

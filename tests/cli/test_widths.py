@@ -108,30 +108,30 @@ class Wide(Project):
 
     execution = other = single = ""
 
-    def shown(self, width: int, *words: str) -> str:
+    def show(self, width: int, *words: str) -> str:
         return self.inside(*words, env={"COLUMNS": str(width), "LINES": "40"}).stdout
 
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wide]:
-    made = Wide(tmp_path_factory.mktemp("wide") / "project")
-    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": CASES})
-    made.write({"asks.yaml": "sweep: asks\nworkflow: flow:asking\ncases: cases.jsonl\nvary: {review: all}\n"})
-    made.inside("run", "sweep.yaml", "--quiet", check=1)
-    made.inside("run", "asks.yaml", "--quiet", check=1)
-    made.single = made.inside("start", "flow:asking", "--set", "question=x", check=1).stderr.split()[1]
-    cells = made.inside("show", "retrieval_of_every_night", "--cells", "--format", "json", check=0).json["cells"]
-    made.execution, made.other = cells[0]["execution"], cells[5]["execution"]
-    made.inside("baseline", "set", "nightly", "retrieval_of_every_night", "--anyway", check=0)
-    fork = made.inside("fork", made.execution, "--at", "split_documents", "--set", "question=y").stdout.strip()
-    made.inside("rollback", fork, "--to", "retrieve_passages")
-    made.inside("budget", "set", "--project", "default", "--usd", "100", check=0)
+    project = Wide(tmp_path_factory.mktemp("wide") / "project")
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": CASES})
+    project.write({"asks.yaml": "sweep: asks\nworkflow: flow:asking\ncases: cases.jsonl\nvary: {review: all}\n"})
+    project.inside("run", "sweep.yaml", "--quiet", check=1)
+    project.inside("run", "asks.yaml", "--quiet", check=1)
+    project.single = project.inside("start", "flow:asking", "--set", "question=x", check=1).stderr.split()[1]
+    cells = project.inside("show", "retrieval_of_every_night", "--cells", "--format", "json", check=0).json["cells"]
+    project.execution, project.other = cells[0]["execution"], cells[5]["execution"]
+    project.inside("baseline", "set", "nightly", "retrieval_of_every_night", "--anyway", check=0)
+    fork = project.inside("fork", project.execution, "--at", "split_documents", "--set", "question=y").stdout.strip()
+    project.inside("rollback", fork, "--to", "retrieve_passages")
+    project.inside("admin", "budget", "set", "--project", "default", "--usd", "100", check=0)
     named = ("the-retrieval-of-every-night", "small.yaml", "--cron", "0 3 * * *", "--tz", "Europe/Berlin")
-    made.write({"small.yaml": SWEEP.replace(NAME, "small") + "combinations: one-at-a-time\n"})
-    made.inside("schedule", "add", *named, "--baseline", "nightly", check=0)
-    made.inside("schedule", "run-now", named[0])
-    yield made
-    made.close()
+    project.write({"small.yaml": SWEEP.replace(NAME, "small") + "combinations: one-at-a-time\n"})
+    project.inside("schedule", "add", *named, "--baseline", "nightly", check=0)
+    project.inside("schedule", "run-now", named[0])
+    yield project
+    project.close()
 
 
 COMMANDS = [
@@ -152,15 +152,15 @@ COMMANDS = [
     ["approvals", "--each"],
     ["baseline", "list"],
     ["baseline", "show", "nightly"],
-    ["budget", "list"],
+    ["admin", "budget", "list"],
     ["schedule", "list"],
     ["schedule", "show", "the-retrieval-of-every-night"],
     ["schedule", "history", "the-retrieval-of-every-night"],
     ["compare", NAME, "small"],
     ["compare", "small", NAME],
-    ["session", "list"],
-    ["session", "show", "default"],
-    ["gc", "--dry-run"],
+    ["admin", "session", "list"],
+    ["admin", "session", "show", "default"],
+    ["admin", "gc", "--dry-run"],
     ["series", NAME],
     ["doctor"],
     ["show", "EXECUTION"],
@@ -179,50 +179,50 @@ COMMANDS = [
 
 @pytest.mark.parametrize("width", [60, *(pytest.param(width, marks=pytest.mark.slow) for width in (80, 100))])
 def test_no_line_of_any_command_is_wider_than_the_terminal(wide: Wide, width: int) -> None:
-    given = {"EXECUTION": wide.execution, "OTHER": wide.other, "SINGLE": wide.single}
-    found = []
+    ids = {"EXECUTION": wide.execution, "OTHER": wide.other, "SINGLE": wide.single}
+    problems = []
     for command in COMMANDS:
-        text = wide.shown(width, *(given.get(word, word) for word in command))
-        found += [] if text else [f"wtb {' '.join(command)} says nothing"]
+        text = wide.show(width, *(ids.get(word, word) for word in command))
+        problems += [] if text else [f"wtb {' '.join(command)} says nothing"]
         for line in text.splitlines():
             if cell_len(line) > width and "wtb " not in line:  # a command stays on one line, so that it can be copied
-                found.append(f"wtb {' '.join(command)}: {line}")
-    assert found == []
+                problems.append(f"wtb {' '.join(command)}: {line}")
+    assert problems == []
 
 
 def rows(text: str) -> list[list[str]]:
-    """The rows of each table, without its head, its legend and what stands below rows."""
-    found: list[list[str]] = []
+    """Return the rows of each table, without its head, its legend and its footer."""
+    tables: list[list[str]] = []
     inside = False
     for line in text.splitlines():
         if line.startswith("──"):
-            found.append([])
+            tables.append([])
             inside = True
         elif not line or line.startswith(("short for", "variants of", "all with", "#", "⋮")):
             inside = False
         elif inside and not re.match(r"  \S", line):
-            found[-1].append(line)
-    return found
+            tables[-1].append(line)
+    return tables
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_no_two_combinations_look_alike(wide: Wide, width: int) -> None:
-    """Beside each other stand case, combination and figures; an execution's id is not what tells cells apart."""
-    cells = rows(wide.shown(width, "show", NAME, "--cells"))[0]
-    told = [re.split(r"  (?:succeeded|failed)  ", line)[0] for line in cells]
-    assert len(told) == 64
-    assert len(set(told)) == 64
-    matrix = rows(wide.shown(width, "matrix", NAME))
+    """Case, combination and figures tell cells apart, without the ids of executions."""
+    cells = rows(wide.show(width, "show", NAME, "--cells"))[0]
+    combinations = [re.split(r"  (?:succeeded|failed)  ", line)[0] for line in cells]
+    assert len(combinations) == 64
+    assert len(set(combinations)) == 64
+    matrix = rows(wide.show(width, "matrix", NAME))
     for table in matrix:
         named = [re.split(r"  +4  ", line.removeprefix("☆ leads").removeprefix("☆").strip())[0] for line in table]
         assert len(set(named)) == len(named) > 4
 
 
 def test_the_tree_is_drawn_without_a_break(wide: Wide) -> None:
-    """Where a line goes on below, something stands below it."""
-    text = wide.shown(60, "tree", NAME)
+    """A line of the tree that continues downwards meets a character in the next line."""
+    text = wide.show(60, "tree", NAME)
     lines = text.splitlines()
-    for line, below in pairwise(lines):
+    for line, next_line in pairwise(lines):
         for at, sign in enumerate(line):
-            if sign in "├│" and (len(below) <= at or below[at] not in "├│└"):
-                raise AssertionError(f"column {at} breaks off:\n{line}\n{below}")
+            if sign in "├│" and (len(next_line) <= at or next_line[at] not in "├│└"):
+                raise AssertionError(f"column {at} breaks off:\n{line}\n{next_line}")

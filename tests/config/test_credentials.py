@@ -1,4 +1,4 @@
-"""What a command has to get at its servers, and what others of its user see of that."""
+"""Credentials of a command are read once, and other processes of the same user cannot see them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from wtb.config import credentials
-from wtb.config.credentials import DATABASE_URL, FLOWER_AUTH, PIPE, handed
-from wtb.operations.archive.zip_file import Writing
+from wtb.config.credentials import DATABASE_URL, FLOWER_AUTH, PIPE, credentials_pipe
+from wtb.features.archive.zip_file import Writing
 from wtb.store.database import Database
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the system shows it on Linux only")
@@ -33,15 +33,15 @@ PR_GET_DUMPABLE = 3
 sys.exit(ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0))
 """
 
-FOUND = {DATABASE_URL: URL, FLOWER_AUTH: "ann:s3cret"}
+CREDENTIALS = {DATABASE_URL: URL, FLOWER_AUTH: "ann:s3cret"}
 
 
 def started(*arguments: str, env: dict[str, str], inherited: tuple[int, ...] = ()) -> subprocess.Popen[str]:
-    """A command that has taken its credentials and said which they are; it waits until its input is closed."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("WTB_")}
+    """Start a command that reads and prints its credentials, and waits until its input is closed."""
+    environment = {name: setting for name, setting in os.environ.items() if not name.startswith("WTB_")}
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, *arguments],
-        env={**kept, **env},
+        env={**environment, **env},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -57,22 +57,22 @@ def first_line(process: subprocess.Popen[str]) -> str:
 @linux
 def test_what_a_command_finds_in_its_environment_is_seen_in_no_list_of_processes() -> None:
     with started("--db", URL, env={"WTB_DATABASE_URL": URL, "WTB_FLOWER_AUTH": "ann:s3cret", "KEPT": "1"}) as process:
-        assert first_line(process) == f"{FOUND} []"
-        shown = psutil.Process(process.pid)
-        assert shown.environ()["KEPT"] == "1"
+        assert first_line(process) == f"{CREDENTIALS} []"
+        process_info = psutil.Process(process.pid)
+        assert process_info.environ()["KEPT"] == "1"
         everything = b"".join(Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
         assert b"s3cret" not in everything
-        assert shown.cmdline()[-2:] == ["--db", "*" * len(URL)]
+        assert process_info.cmdline()[-2:] == ["--db", "*" * len(URL)]
         process.communicate()
 
 
 @linux
-def test_what_a_part_is_handed_is_in_neither_its_environment_nor_its_arguments() -> None:
-    with handed(**FOUND) as (environment, inherited):
+def test_what_a_part_receives_is_in_neither_its_environment_nor_its_arguments() -> None:
+    with credentials_pipe(**CREDENTIALS) as (environment, inherited):
         assert PIPE in environment
         process = started(env={PIPE: environment[PIPE]}, inherited=inherited)
     with process:
-        assert first_line(process) == f"{FOUND} []"
+        assert first_line(process) == f"{CREDENTIALS} []"
         everything = b"".join(Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
         assert b"s3cret" not in everything
         process.communicate()
@@ -109,7 +109,7 @@ def test_an_archive_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_environment_counts_more_than_what_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_kept", {DATABASE_URL: "taken"})
+    monkeypatch.setattr(credentials, "_credentials", {DATABASE_URL: "taken"})
     monkeypatch.delenv(DATABASE_URL, raising=False)
     assert credentials.credential(DATABASE_URL) == "taken"
     monkeypatch.setenv(DATABASE_URL, "given")

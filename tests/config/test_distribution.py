@@ -1,4 +1,4 @@
-"""The name under which WTB is installed. `wtb` is the name of another project on the package index."""
+"""WTB is installed under its own name, because `wtb` is another project on the package index."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.prose import sentence
-from wtb.config.distribution import NAME, TAKEN
-from wtb.hosting.diagnostics.machine import examine
+from wtb.config.distribution import NAME, OTHER_NAME
+from wtb.hosting.diagnostics import examine
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 INSTALLS = re.compile(
     rf"""(?:pipx? \s+ install|uv \s+ (?:pip|tool) \s+ install|uv \s+ add|uvx|--with)  # what installs
     (?: \s+ (?!wtb\b) [^\s`;|&]+ )*  # options and other requirements
-    \s+ ["']? {TAKEN} (?= [\s`"'\[=<>~!,;.)] | $ )
-    | (?<! [\w./\]-] ) {TAKEN} \[ [a-z]""",
+    \s+ ["']? {OTHER_NAME} (?= [\s`"'\[=<>~!,;.)] | $ )
+    | (?<! [\w./\]-] ) {OTHER_NAME} \[ [a-z]""",
     re.VERBOSE,
 )
 
@@ -32,7 +32,7 @@ def tracked() -> list[Path]:
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="what is tracked is known in a checkout only")
 def test_the_taken_name_is_nowhere_installed() -> None:
-    found = []
+    mentions = []
     for path in tracked():
         if path == Path(__file__) or not path.is_file():
             continue
@@ -40,8 +40,10 @@ def test_the_taken_name_is_nowhere_installed() -> None:
             lines = path.read_text("utf-8").splitlines()
         except UnicodeDecodeError:  # a picture
             continue
-        found += [f"{path.relative_to(ROOT)}:{n}: {line}" for n, line in enumerate(lines, 1) if INSTALLS.search(line)]
-    assert found == []
+        mentions += [
+            f"{path.relative_to(ROOT)}:{n}: {line}" for n, line in enumerate(lines, 1) if INSTALLS.search(line)
+        ]
+    assert mentions == []
 
 
 @pytest.mark.parametrize(
@@ -93,9 +95,9 @@ def test_doctor_warns_where_another_distribution_owns_the_package_too(
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     installed(tmp_path, NAME, "0.1.0")
     url = f"sqlite:///{tmp_path}/wtb.db"
-    assert "installed" not in {one["name"] for one in examine(url)["checks"]}
-    installed(tmp_path, TAKEN, "0.3.1")
-    (found,) = (one for one in examine(url)["checks"] if one["name"] == "installed")
-    assert found["status"] == "problem"
-    assert sentence("{} {}, which is another project", "wtb", "0.3.1") in found["found"]
-    assert found["fix"] == sentence("pip uninstall {} {}; then install WTB again", TAKEN, NAME)
+    assert "installed" not in {row["name"] for row in examine(url)["checks"]}
+    installed(tmp_path, OTHER_NAME, "0.3.1")
+    (check,) = (row for row in examine(url)["checks"] if row["name"] == "installed")
+    assert check["status"] == "problem"
+    assert sentence("{} {}, which is another project", "wtb", "0.3.1") in check["found"]
+    assert check["fix"] == sentence("pip uninstall {} {}; then install WTB again", OTHER_NAME, NAME)

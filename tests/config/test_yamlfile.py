@@ -15,7 +15,7 @@ from wtb.core.errors import InputError, describe
 
 
 def refusal(content: str | bytes) -> str:
-    """The one line with which a document is refused."""
+    """The single line of the error that rejects a document."""
     raw = content if isinstance(content, bytes) else content.encode()
     with pytest.raises(InputError) as caught:
         parse(raw, "f.yaml")
@@ -24,13 +24,13 @@ def refusal(content: str | bytes) -> str:
     return str(caught.value)
 
 
-def data(content: str | bytes) -> object:
+def parse_text(content: str | bytes) -> object:
     return parse(content if isinstance(content, bytes) else content.encode(), "f.yaml").data
 
 
 def test_a_mapping_is_read_as_plain_values() -> None:
     text = "name: x\nn: 3\nf: 1.5\nlist: [a, {b: null}]\nyes_: true\n"
-    assert data(text) == {"name": "x", "n": 3, "f": 1.5, "list": ["a", {"b": None}], "yes_": True}
+    assert parse_text(text) == {"name": "x", "n": 3, "f": 1.5, "list": ["a", {"b": None}], "yes_": True}
 
 
 def test_every_key_and_item_knows_its_line() -> None:
@@ -51,7 +51,7 @@ def test_a_multi_line_value_is_found_at_its_key() -> None:
 
 @pytest.mark.parametrize("word", ["on", "off", "yes", "no", "y", "n", "On", "NO"])
 def test_words_of_yaml_1_1_for_booleans_are_text(word: str) -> None:
-    assert data(f"{word}: {word}") == {word: word}
+    assert parse_text(f"{word}: {word}") == {word: word}
 
 
 TEXTS = [
@@ -71,7 +71,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", [*TEXTS, "00.5", "1e", "e5", "1.2.3", "=", "1,5", "NaN", "Infinity", "١"])
 def test_what_json_does_not_call_a_number_is_text(text: str) -> None:
-    assert data(f"a: {text}") == {"a": text}
+    assert parse_text(f"a: {text}") == {"a": text}
 
 
 @pytest.mark.parametrize("text", ["+1", ".5", "-.5", "1.", "+1.5e3", "1.e3", ".inf", "-.Inf", "+.INF", ".nan", ".NaN"])
@@ -79,17 +79,17 @@ def test_what_only_yaml_calls_a_number_is_refused(text: str) -> None:
     assert refusal(f"a: {text}") == (
         f"f.yaml:1: {text} is no number in JSON; expected one such as 0.5, or text in quotes"
     )
-    assert data(f"a: '{text}'") == {"a": text}
+    assert parse_text(f"a: '{text}'") == {"a": text}
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 def test_integers_of_more_than_64_bits_are_refused(number: int) -> None:
     assert "f.yaml:1: " in refusal(f"a: {number}")
-    assert data(f"a: '{number}'") == {"a": str(number)}
+    assert parse_text(f"a: '{number}'") == {"a": str(number)}
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
+    ("text", "expected"),
     [
         ("true", True),
         ("False", False),
@@ -108,21 +108,21 @@ def test_integers_of_more_than_64_bits_are_refused(number: int) -> None:
         ('"true"', "true"),
     ],
 )
-def test_plain_scalars_are_what_json_says(text: str, value: object) -> None:
-    found = parse(f"a: {text}".encode(), "f").data["a"]
-    assert found == value
-    assert type(found) is type(value)
+def test_plain_scalars_are_what_json_says(text: str, expected: object) -> None:
+    parsed = parse(f"a: {text}".encode(), "f").data["a"]
+    assert parsed == expected
+    assert type(parsed) is type(expected)
 
 
 def test_a_json_file_is_read_as_it_is(tmp_path: Path) -> None:
-    given = {"a": [1, 2.5, None, True, {"b": "x/é\n"}], "c": {}}
+    document = {"a": [1, 2.5, None, True, {"b": "x/é\n"}], "c": {}}
     path = tmp_path / "sweep.json"
-    path.write_text(json.dumps(given, indent="\t"))
-    assert read(path).data == given
+    path.write_text(json.dumps(document, indent="\t"))
+    assert read(path).data == document
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
-    assert data(b"\xef\xbb\xbfa: 1") == {"a": 1}
+    assert parse_text(b"\xef\xbb\xbfa: 1") == {"a": 1}
 
 
 def test_duplicate_keys_are_refused_with_both_lines() -> None:
@@ -136,7 +136,7 @@ def test_duplicate_keys_are_refused_at_any_depth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "found"),
+    ("text", "line", "problem"),
     [
         ("a: 1\nb: &x 1", 2, "anchor '&x'"),
         ("a: *x", 1, "alias '*x'"),
@@ -162,9 +162,9 @@ def test_duplicate_keys_are_refused_at_any_depth() -> None:
         ("a: 1e999", 1, sentence("{} is too large for a number", "1e999")),
     ],
 )
-def test_what_is_not_plain_is_refused_with_its_line(text: str, line: int, found: str) -> None:
+def test_what_is_not_plain_is_refused_with_its_line(text: str, line: int, problem: str) -> None:
     message = refusal(text)
-    assert message.startswith(f"f.yaml:{line}: {found}")
+    assert message.startswith(f"f.yaml:{line}: {problem}")
     assert "; expected " in message
 
 
@@ -180,7 +180,7 @@ def test_deep_nesting_is_refused(deep: str) -> None:
 
 
 def test_fifty_levels_are_accepted() -> None:
-    assert data("a: " + "[" * 49 + "]" * 49)
+    assert parse_text("a: " + "[" * 49 + "]" * 49)
 
 
 def test_a_yaml_bomb_is_refused_at_once() -> None:
@@ -228,7 +228,7 @@ def test_the_same_is_refused_without_the_c_parser(monkeypatch: pytest.MonkeyPatc
     import yaml
 
     monkeypatch.setattr(yaml_reader, "_Loader", yaml.SafeLoader)
-    assert data("no: on\nb: [1, 2]") == {"no": "on", "b": [1, 2]}
+    assert parse_text("no: on\nb: [1, 2]") == {"no": "on", "b": [1, 2]}
     assert refusal("a: 1\nb: &x 1").startswith("f.yaml:2: anchor")
     assert refusal("a: 1\nb: \x07").startswith("f.yaml:2: not YAML: character U+0007")
     assert refusal("a: " + "[" * 1000).startswith("f.yaml:1: nesting deeper than 50")
@@ -255,6 +255,6 @@ def test_key_paths_read_as_they_would_be_written() -> None:
 
 def test_what_was_found_is_described_in_a_few_words() -> None:
     values = [None, True, "x" * 90, 10**100, {}, {"a": 1}, [], [1], b""]
-    described = [describe(value) for value in values]
+    described = [describe(sample) for sample in values]
     assert described[:2] == ["nothing", "true"]
     assert all(len(text) <= 45 for text in described)

@@ -1,4 +1,4 @@
-"""Which combinations a sweep runs."""
+"""A sweep runs the combinations of `vary`, without excluded ones, or a random draw of them."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ def report(loc: Loc, text: str) -> str:
 
 
 def pairs(*args: Any, **kwargs: Any) -> list[tuple[str, ...]]:
-    return [tuple(found.values()) for found in expand(*args, **kwargs, report=report)]
+    return [tuple(combination.values()) for combination in expand(*args, **kwargs, report=report)]
 
 
 def refusals(*args: Any, **kwargs: Any) -> tuple[str, ...]:
@@ -52,10 +52,10 @@ def test_combinations_are_counted_before_anything_is_built() -> None:
 def test_a_hundred_thousand_combinations_are_held_in_a_few_bytes_each() -> None:
     vary = {node: [f"{node}{variant}" for variant in range(10)] for node in "ABCDE"}
     tracemalloc.start()
-    found = expand(vary, exclude=[{"A": ["A1"], "B": ["B1"]}], report=report)
+    grid = expand(vary, exclude=[{"A": ["A1"], "B": ["B1"]}], report=report)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(found) == 99_000
+    assert len(grid) == 99_000
     assert peak < 5_000_000
 
 
@@ -87,8 +87,8 @@ def test_the_baseline_is_the_default_else_the_first_listed() -> None:
 
 
 def test_a_node_whose_own_variant_has_another_name_starts_from_that() -> None:
-    found = expand(VARY, defaults={"A": "a2", "B": "not varied"}, report=report)
-    assert found.baseline == {"A": "a2", "B": "b0"}
+    grid = expand(VARY, defaults={"A": "a2", "B": "not varied"}, report=report)
+    assert grid.baseline == {"A": "a2", "B": "b0"}
 
 
 def test_a_rule_excludes_what_it_names_for_all_of_its_nodes() -> None:
@@ -161,8 +161,8 @@ def test_a_draw_of_more_than_the_grid_is_the_whole_grid() -> None:
 
 def test_a_draw_from_a_huge_grid_builds_nothing_huge() -> None:
     huge = {f"n{node}": [f"v{variant}" for variant in range(1000)] for node in range(20)}
-    found = expand(huge, Random(50, 1), exclude=[{"n3": ["v5"]}], report=report)
-    assert len({tuple(each.values()) for each in found}) == 50
+    grid = expand(huge, Random(50, 1), exclude=[{"n3": ["v5"]}], report=report)
+    assert len({tuple(each.values()) for each in grid}) == 50
 
 
 def test_a_draw_from_what_exclusions_nearly_empty_looks_at_all_that_is_left() -> None:
@@ -194,7 +194,11 @@ def excluded_grids(draw: st.DrawFn) -> tuple[dict[str, list[str]], list[dict[str
 
 def allowed(vary: dict[str, list[str]], rules: list[dict[str, list[str]]]) -> list[dict[str, str]]:
     every = (dict(zip(vary, picked, strict=True)) for picked in itertools.product(*vary.values()))
-    return [one for one in every if not any(all(one[n] in names for n, names in r.items()) for r in rules)]
+    return [
+        combination
+        for combination in every
+        if not any(all(combination[n] in names for n, names in r.items()) for r in rules)
+    ]
 
 
 @given(excluded_grids())
@@ -202,9 +206,9 @@ def test_the_grid_holds_exactly_what_no_rule_excludes(
     example: tuple[dict[str, list[str]], list[dict[str, list[str]]]],
 ) -> None:
     vary, rules = example
-    left = allowed(vary, rules)
-    if left:
-        assert list(expand(vary, exclude=rules, report=report)) == left
+    remaining = allowed(vary, rules)
+    if remaining:
+        assert list(expand(vary, exclude=rules, report=report)) == remaining
     else:
         assert sentence("every combination is excluded") in refusals(vary, exclude=rules)[0]
 
@@ -215,16 +219,16 @@ def test_a_draw_is_distinct_and_never_excluded(
     enumerable: int, example: tuple[dict[str, list[str]], list[dict[str, list[str]]]], n: int, seed: int
 ) -> None:
     vary, rules = example
-    left = allowed(vary, rules)
-    if not left:
+    remaining = allowed(vary, rules)
+    if not remaining:
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(combinations, "_ENUMERABLE", enumerable)
-        found = expand(vary, Random(n, seed), exclude=rules, report=report)
-    drawn = list(found)
-    assert len(drawn) == len({tuple(each.values()) for each in drawn}) == min(n, len(left))
-    assert all(each in left for each in drawn)
-    assert found.baseline is None or found.baseline in drawn
+        grid = expand(vary, Random(n, seed), exclude=rules, report=report)
+    drawn = list(grid)
+    assert len(drawn) == len({tuple(each.values()) for each in drawn}) == min(n, len(remaining))
+    assert all(each in remaining for each in drawn)
+    assert grid.baseline is None or grid.baseline in drawn
 
 
 @given(grids)

@@ -1,4 +1,4 @@
-"""Conditions over a state: what they mean, what cannot be told, and what is never read."""
+"""Conditions over a state: true, false, or unknown; they read no more than they need."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.prose import sentence
-from wtb.core.expressions.language import UnknownValue
-from wtb.core.expressions.state import parse_state_condition
+from wtb.core.expressions import UnknownValue, parse_state_condition
 
 STATE: dict[str, Any] = {
     "docs": [{"score": 0.5, "title": "one"}],
@@ -35,7 +34,7 @@ STATE: dict[str, Any] = {
         ("approved is not None or approved == True", False),
         ("wide['a-b'][1] == 2", True),
         ("note", False),
-        # What cannot be told decides nothing that the rest decides.
+        # An unknown part decides nothing that the rest decides.
         ("missing > 1 or n == 3", True),
         ("missing > 1 and n == 4", False),
         ("n / 0 > 1 or n == 3", True),

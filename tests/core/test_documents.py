@@ -1,4 +1,4 @@
-"""The JSON contract: schemas are what the types say, and within a version they only gain keys."""
+"""The JSON contract: schemas follow from types, and within a version they only gain keys."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing_extensions import TypedDict, is_typeddict
 from scripts import write_schemas
 from scripts.schemas import contract, json_schemas
 from tests.support import documents
+from wtb.core.documents import event_texts
 from wtb.core.documents.catalog import DOCUMENTS
-from wtb.core.documents.events import texts
 from wtb.core.status import SWEEP
 from wtb.store.tables.schema import metadata
 
@@ -59,13 +59,15 @@ def test_the_page_lists_all_documents() -> None:
 def test_schemas_are_schemas_of_their_version(name: str) -> None:
     schema = SCHEMAS[name]
     jsonschema.Draft202012Validator.check_schema(schema)
-    version = schema["properties"].get("version", {}).get("const", schema["version"])  # where a document says it
+    version = schema["properties"].get("version", {}).get("const", schema["version"])  # if a document has it
     assert (schema["title"], version) == (name, schema["version"])
     assert schema["$id"] == f"urn:wtb:{schema['title']}:{schema['version']}"
 
 
 def test_every_document_says_what_it_is() -> None:
-    assert [name for name, one in DOCUMENTS.items() if not is_typeddict(one.type) or not one.type.__doc__] == []
+    assert [
+        name for name, document in DOCUMENTS.items() if not is_typeddict(document.type) or not document.type.__doc__
+    ] == []
 
 
 class Before(TypedDict):
@@ -152,15 +154,15 @@ class Other(TypedDict):
     ],
 )
 def test_what_breaks_a_version_is_found(type_: Any, expected: list[str]) -> None:
-    before, after = (contract_of_type(one) for one in (Before, type_))
+    before, after = (contract_of_type(version) for version in (Before, type_))
     assert contract.contract_breaks(before, after) == expected
 
 
 def contract_of_type(type_: Any, version: int = 1) -> contract.Contract:
-    """The contract of one document, as it is read from its lines."""
-    found = contract.contract_of({"x": json_schemas.type_schema("x", type_, version, "")})
-    assert contract.read_contract(contract.contract_text(found)) == found
-    return found
+    """Return the contract of one document, after a round trip through its text."""
+    terms = contract.contract_of({"x": json_schemas.type_schema("x", type_, version, "")})
+    assert contract.read_contract(contract.contract_text(terms)) == terms
+    return terms
 
 
 def test_a_type_that_changes_breaks_each_document_that_has_it() -> None:
@@ -179,7 +181,7 @@ def test_a_type_that_changes_breaks_each_document_that_has_it() -> None:
 def test_two_types_of_one_name_are_refused() -> None:
     Part = TypedDict("Part", {"other": str})  # noqa: UP013
     Root = TypedDict("Root", {"part": Part})  # noqa: UP013
-    schemas = {str(n): json_schemas.type_schema("x", one, 1, "") for n, one in enumerate((Before, Root))}
+    schemas = {str(n): json_schemas.type_schema("x", document, 1, "") for n, document in enumerate((Before, Root))}
     with pytest.raises(ValueError, match="Part"):
         contract.contract_of(schemas)
 
@@ -193,18 +195,20 @@ def test_unknown_keys_fail_in_tests_and_not_by_the_schema() -> None:
 
 
 def test_what_a_command_prints_is_held_against_its_schema(tmp_path: Any) -> None:
-    found = {"database": "sqlite:///x", "version": None, "expected": "1"}
-    documents.check_printed(tmp_path, ["db", "version", "--format", "json"], 0, json.dumps(found))
+    document = {"database": "sqlite:///x", "version": None, "expected": "1"}
+    documents.check_printed(tmp_path, ["admin", "db", "version", "--format", "json"], 0, json.dumps(document))
     with pytest.raises(pytest.fail.Exception, match="unknown"):
-        documents.check_printed(tmp_path, ["db", "version", "--format", "json"], 0, json.dumps({**found, "unknown": 1}))
+        documents.check_printed(
+            tmp_path, ["admin", "db", "version", "--format", "json"], 0, json.dumps({**document, "unknown": 1})
+        )
 
 
 def test_documents_name_commands_that_there_are() -> None:
-    """Words that are no command say what the command is given."""
+    """Words that are not a command describe its arguments."""
     from wtb.cli.commands import ENTRIES
 
-    named = {command.split()[0] for document in DOCUMENTS.values() for command in document.commands}
-    assert named <= ENTRIES.keys()
+    named = [command for document in DOCUMENTS.values() for command in document.commands]
+    assert [command for command in named if not any(f"{command} ".startswith(f"{words} ") for words in ENTRIES)] == []
 
 
 # Events
@@ -221,28 +225,29 @@ BY_STATUS = {
 
 
 def kinds_in_source() -> set[str]:
-    """What looks like the kind of an event in the source of those who write events."""
+    """Texts that look like kinds of events, in the packages that write events."""
     kind = re.compile(
         "(sweep|execution|cell|node|node_run|approval|budget|checkpoint|cost|fork|rollback|baseline|worker|attempt|join|comment)"
         r"\.[a-z_]+$|(score\.recorded|case\.erased|policy\.decided|model\.called|tool\.(called|reversed)|variant\.applied)$"
         r"|decision$"
     )
     columns = {f"{table}.{column.name}" for table, of in metadata.tables.items() for column in of.columns}
-    found: set[str] = set()
+    kinds: set[str] = set()
     for package in (
         "wtb/store",
         "wtb/execution",
         "wtb/authoring",
-        "wtb/operations/archive",
-        "wtb/operations/housekeeping",
-        "wtb/operations/policy",
+        "wtb/features/archive",
+        "wtb/operations",
         "workers/wtb_workers",
         "scheduler/wtb_scheduler",
     ):
         for file in (ROOT / package).rglob("*.py"):
-            texts = {one.value for one in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(one, ast.Constant)}
-            found |= {text for text in texts if isinstance(text, str) and kind.match(text)}
-    return found - columns - NO_EVENTS
+            texts = {
+                node.value for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Constant)
+            }
+            kinds |= {text for text in texts if isinstance(text, str) and kind.match(text)}
+    return kinds - columns - NO_EVENTS
 
 
 def test_every_kind_of_event_that_is_written_has_a_type_and_the_reverse() -> None:
@@ -252,4 +257,6 @@ def test_every_kind_of_event_that_is_written_has_a_type_and_the_reverse() -> Non
 
 def test_every_kind_of_event_has_words() -> None:
     typed = {name.removeprefix("event-") for name in DOCUMENTS if name.startswith("event-")} - {"counts"}
-    assert typed - set(texts._SAYS) == {"score.recorded"}  # its metrics are the user's: they are shown as they are
+    assert typed - set(event_texts._SAYS) == {
+        "score.recorded"
+    }  # its metrics are the user's: they are shown as they are

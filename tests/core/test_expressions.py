@@ -7,14 +7,13 @@ import math
 import pytest
 
 from tests.support.prose import sentence
-from wtb.core.expressions.figures import LARGEST, Name, parse_condition
-from wtb.core.expressions.language import MAX_DEPTH, MAX_LENGTH, UnknownValue
+from wtb.core.expressions import LARGEST, MAX_DEPTH, MAX_LENGTH, Name, UnknownValue, parse_condition
 
 FIGURES = {"a": 1.0, "b.mean": 2.0, "zero": 0.0, "c d.p50": 4.0, "min:b": -1.0, "max:b": 3.0}
 
 
 def look_up(name: Name) -> float:
-    key = f"{name.over}:{'.'.join(name.parts)}".lstrip(":")
+    key = f"{name.extreme}:{'.'.join(name.parts)}".lstrip(":")
     if key not in FIGURES:
         raise UnknownValue(f"there is no {key}")
     return FIGURES[key]

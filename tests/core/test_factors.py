@@ -8,9 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wtb.core.factors.factors import factors_of, label_columns, labels_of
-from wtb.core.factors.file_levels import FileReference, file_reference, sha256_of, with_texts
-from wtb.core.factors.level_names import MAX_NAME, canonical, level_label, point_name, split_name
+from wtb.core.factors import (
+    MAX_NAME,
+    FileReference,
+    canonical,
+    factors_of,
+    file_reference,
+    label_columns,
+    labels_of,
+    level_label,
+    point_name,
+    sha256_of,
+    split_name,
+    with_texts,
+)
 from wtb.core.tree.combinations import in_words
 
 PROMPT = FileReference("prompts/v1.md", sha256_of("Answer briefly."))
@@ -27,8 +38,8 @@ levels = st.recursive(
 )
 
 
-def point(**given: object) -> dict[str, object]:
-    return {"name": point_name(given), "levels": [list(pair) for pair in given.items()]}
+def point(**parameters: object) -> dict[str, object]:
+    return {"name": point_name(parameters), "levels": [list(pair) for pair in parameters.items()]}
 
 
 def test_levels_of_other_types_have_other_names() -> None:
@@ -58,8 +69,8 @@ def test_a_name_is_never_longer_than_names_may_be_and_still_differs() -> None:
 
 
 @given(levels, levels)
-def test_labels_are_equal_only_if_levels_are(one: object, other: object) -> None:
-    assert (level_label(one) == level_label(other)) == (canonical(one) == canonical(other))
+def test_labels_are_equal_only_if_levels_are(first: object, other: object) -> None:
+    assert (level_label(first) == level_label(other)) == (canonical(first) == canonical(other))
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), levels, min_size=1, max_size=4))
@@ -79,9 +90,9 @@ def test_other_names_are_left_as_they_are(name: str) -> None:
 
 def test_factors_are_derived_from_the_levels_of_variants() -> None:
     mini, large = point(model="mini", temperature=0), point(model="large", temperature=0)
-    found = factors_of({"retrieve": "all", "answer": [{"name": "default"}, mini, large]})
-    assert list(found) == ["answer"]
-    model, temperature = found["answer"]
+    factors = factors_of({"retrieve": "all", "answer": [{"name": "default"}, mini, large]})
+    assert list(factors) == ["answer"]
+    model, temperature = factors["answer"]
     assert (model.name, model.is_nested) == ("answer.model", True)
     assert [(level.value, level.variants) for level in model.levels] == [
         ("mini", ("model=mini, temperature=0",)),
@@ -113,7 +124,7 @@ def test_a_combination_is_labelled_by_its_factors() -> None:
 
 def test_references_to_files_are_replaced_by_their_texts_at_any_depth() -> None:
     texts = {PROMPT.sha256: "Answer briefly."}
-    data = {"prompt": str(PROMPT), "more": [{"inner": str(PROMPT)}, 1]}
-    assert with_texts(data, texts) == {"prompt": "Answer briefly.", "more": [{"inner": "Answer briefly."}, 1]}
+    document = {"prompt": str(PROMPT), "more": [{"inner": str(PROMPT)}, 1]}
+    assert with_texts(document, texts) == {"prompt": "Answer briefly.", "more": [{"inner": "Answer briefly."}, 1]}
     assert file_reference("file://prompts/v1.md") is None
     assert json.loads(canonical({"b": 1, "a": 1.0})) == {"a": 1.0, "b": 1}

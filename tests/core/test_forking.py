@@ -1,11 +1,11 @@
-"""Cells that agree on the variants of the next nodes go on together."""
+"""Cells with the same variants of the next nodes continue together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from wtb.core.tree.checkpoints import NodeTask, Position
-from wtb.core.tree.grouping import groups, node_runs
+from wtb.core.tree.run_order import groups, node_runs
 
 
 def choosing(*choices: dict[str, str]) -> Callable[[int, str], str]:
@@ -54,11 +54,11 @@ def test_a_node_run_counts_only_the_cells_that_take_part() -> None:
 def test_all_tasks_of_a_node_run_the_variant_that_its_cells_choose() -> None:
     tasks = Position(1, ("b", "c"), fan_out={"b": 2}).tasks
 
-    found = node_runs(tasks, groups(["b", "c"], [0, 1, 2], FOUR))
+    runs = node_runs(tasks, groups(["b", "c"], [0, 1, 2], FOUR))
 
     first, second = NodeTask("b|0", "b", 0), NodeTask("b|1", "b", 1)
     assert tasks == (first, second, C)
-    assert found == {
+    assert runs == {
         (first, "x"): 2,
         (second, "x"): 2,
         (C, "p"): 2,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
 
 
 @frozen
@@ -22,7 +22,7 @@ class Point:
     y: int = 0
     values: list[str] = field(default_factory=list)
     note: str = field(default="", compare=False, repr=False)
-    made: dict[str, int] = field(default_factory=dict, init=False, compare=False)
+    cache: dict[str, int] = field(default_factory=dict, init=False, compare=False)
     unit: str = field(default="cm", kw_only=True)
 
     @cached_property
@@ -39,7 +39,7 @@ def declared(decorator: Callable[[Any], Any]) -> Any:
         y: int = 0
         values: list[str] = field(default_factory=list)
         note: str = field(default="", compare=False, repr=False)
-        made: dict[str, int] = field(default_factory=dict, init=False, compare=False)
+        cache: dict[str, int] = field(default_factory=dict, init=False, compare=False)
         unit: str = field(default="cm", kw_only=True)
 
     return decorator(Place)
@@ -52,13 +52,13 @@ def test_its_signature_fields_and_texts_are_those_of_a_dataclass(slots: bool) ->
     assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
     assert [place.name for place in fields(ours)] == [place.name for place in fields(theirs)]
     assert ours.__match_args__ == theirs.__match_args__
-    given: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((1,), {}), ((1, 2, ["a"], "b"), {"unit": "m"})]
-    for positional, named in given:
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((1,), {}), ((1, 2, ["a"], "b"), {"unit": "m"})]
+    for positional, named in calls:
         assert repr(ours(*positional, **named)) == repr(theirs(*positional, **named))
         assert asdict(ours(*positional, **named)) == asdict(theirs(*positional, **named))
 
 
-@pytest.mark.parametrize("wrong", [{}, {"x": 1, "z": 2}, {"x": 1, "made": {}}])
+@pytest.mark.parametrize("wrong", [{}, {"x": 1, "z": 2}, {"x": 1, "cache": {}}])
 def test_arguments_that_it_does_not_have_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         Point(**wrong)
@@ -66,7 +66,7 @@ def test_arguments_that_it_does_not_have_are_refused(wrong: dict[str, Any]) -> N
 
 def test_factories_make_a_value_for_each_instance() -> None:
     assert Point(1).values is not Point(1).values
-    assert Point(1).made == {}
+    assert Point(1).cache == {}
 
 
 def test_instances_are_equal_by_the_fields_that_are_compared() -> None:

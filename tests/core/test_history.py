@@ -7,14 +7,15 @@ import pytest
 from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Trigger, Writer
-from wtb.core.tree.history import ExecutionHistory, NodeBoundary, RecordedRun
+from wtb.core.tree.history import ExecutionHistory
+from wtb.core.tree.recorded_runs import NodeBoundary, RecordedRun
 
 
 def line(*steps: tuple[str, str], mid: dict[int, Trigger] | None = None) -> ExecutionHistory:
-    """Checkpoints from (writers, next nodes), each a word of one-letter names. `mid`: taken inside a step."""
-    made: list[Checkpoint] = []
+    """Build checkpoints from (writers, next nodes), each a word of one-letter names; `mid` are inside a step."""
+    checkpoints: list[Checkpoint] = []
     for number, (writers, following) in enumerate(steps):
-        made.append(
+        checkpoints.append(
             Checkpoint(
                 CheckpointId(f"c{number}"),
                 CheckpointId(f"c{number - 1}") if number else None,
@@ -24,7 +25,7 @@ def line(*steps: tuple[str, str], mid: dict[int, Trigger] | None = None) -> Exec
                 trigger=(mid or {}).get(number, "step"),
             )
         )
-    return ExecutionHistory(made)
+    return ExecutionHistory(checkpoints)
 
 
 def visits(history: ExecutionHistory) -> list[tuple[str, int, str, str | None]]:
@@ -117,7 +118,7 @@ def test_checkpoints_that_do_not_form_a_line_are_refused() -> None:
 
 
 def inside(id: str, parent: str, name: str | None = None, at: float = 0.0) -> Checkpoint:
-    """A checkpoint that was taken inside node b."""
+    """A checkpoint inside node `b`."""
     return Checkpoint(
         CheckpointId(id),
         CheckpointId(parent),
@@ -183,7 +184,7 @@ def test_status_and_times_of_a_visit_are_those_of_its_node_runs() -> None:
     assert a.output == {"x": "sha"}  # what is the engine's own is hidden
     assert (b.status, b.exit, b.ended, b.error) == ("failed", None, 15.0, "ValueError: no")
     document = history.document({"sha": 5})
-    assert [(one["status"], one["output"]) for one in document["boundaries"]] == [
+    assert [(boundary["status"], boundary["output"]) for boundary in document["boundaries"]] == [
         ("succeeded", {"x": 5}),
         ("failed", {}),
     ]
@@ -203,20 +204,20 @@ def test_of_parallel_tasks_the_slowest_gives_the_time_and_a_failed_one_the_statu
 
 def test_rollback_targets_of_tools_are_added_to_those_of_nodes() -> None:
     bare = line(("", "a"), ("a", "b"), ("b", ""))
-    taken = [inside("i1", "c1", "load #0", 1.0), inside("i2", "c1", "load #1", 2.0), inside("i3", "c1")]
-    history = ExecutionHistory(bare.checkpoints, inside=taken)
+    tool_checkpoints = [inside("i1", "c1", "load #0", 1.0), inside("i2", "c1", "load #1", 2.0), inside("i3", "c1")]
+    history = ExecutionHistory(bare.checkpoints, inside=tool_checkpoints)
 
     assert history.rollback_targets() == {"a": "c1", "b": "c2"}
     assert history.rollback_targets("tool") == {"load #0": "i1", "load #1": "i2", "i3": "i3", "a": "c1", "b": "c2"}
     with pytest.raises(InputError, match=sentence("expected 'node' or 'tool'")):
         history.rollback_targets("file")  # type: ignore[arg-type]
-    assert [one["id"] for one in history.document()["inside"]] == ["i1", "i2", "i3"]
+    assert [checkpoint["id"] for checkpoint in history.document()["inside"]] == ["i1", "i2", "i3"]
 
 
 def test_a_target_is_an_id_its_beginning_a_node_or_a_name_of_which_the_newest_counts() -> None:
     bare = line(("", "a"), ("a", "b"), ("b", ""))
-    taken = [inside("i-new", "c1", "load", 2.0), inside("i-old", "c1", "load", 1.0)]
-    history = ExecutionHistory(bare.checkpoints, inside=taken, execution="e1")
+    tool_checkpoints = [inside("i-new", "c1", "load", 2.0), inside("i-old", "c1", "load", 1.0)]
+    history = ExecutionHistory(bare.checkpoints, inside=tool_checkpoints, execution="e1")
 
     assert [history.resolve(target).id for target in ("c0", "b", "load", "i-o")] == ["c0", "c2", "i-new", "i-old"]
     for target in ("c", "i", "", "q"):
@@ -237,8 +238,8 @@ def test_a_target_is_an_id_its_beginning_a_node_or_a_name_of_which_the_newest_co
 )
 def test_a_possible_rollback_has_its_reason(target: str, reason: str) -> None:
     bare = line(("", "a"), ("a", "b"), ("b", ""))
-    left = Checkpoint(CheckpointId("l2"), CheckpointId("c1"), Position(2, ()), {})
-    history = ExecutionHistory(bare.checkpoints, inside=[inside("i1", "c1")], left=[left])
+    superseded = Checkpoint(CheckpointId("l2"), CheckpointId("c1"), Position(2, ()), {})
+    history = ExecutionHistory(bare.checkpoints, inside=[inside("i1", "c1")], left=[superseded])
 
     check = history.can_rollback_to(target)
     assert check
@@ -257,5 +258,5 @@ def test_between_two_checkpoints_are_those_after_the_first() -> None:
 def test_a_history_of_checkpoints_alone_is_json_too() -> None:
     document = line(("", "a"), ("a", "")).document()
 
-    assert [one["node"] for one in document["checkpoints"][1]["writers"]] == ["a"]
+    assert [writer["node"] for writer in document["checkpoints"][1]["writers"]] == ["a"]
     assert document["rollback_targets"] == {"a": "c1"}

@@ -1,4 +1,4 @@
-"""The state as a node reads it: a dict in every way that Python reads one, whose values are decoded when first read."""
+"""The state that a node reads behaves like a dict, and decodes its values when they are first read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 import orjson
 import pytest
 
+from wtb.core import values as lazy_state
 from wtb.core.errors import StateError
-from wtb.core.serialization import lazy_state
 from wtb.core.serialization.codec import encode
-from wtb.core.serialization.lazy_state import LazyState
-from wtb.core.values import Value
+from wtb.core.values import LazyState, Value
 
 PLAIN = {"x": 1, "pair": (1, 2), "words": ["a"]}
 DAMAGED = Value("0" * 64, b'{"$gone": 1}')
@@ -26,8 +25,8 @@ def lazy(**more: Value) -> LazyState:
     return LazyState({name: Value.of(value) for name, value in PLAIN.items()} | more)
 
 
-def keywords(**given: Any) -> dict[str, Any]:
-    return given
+def keywords(**keys: Any) -> dict[str, Any]:
+    return keys
 
 
 def matched(state: Any) -> dict[str, Any]:
@@ -87,9 +86,9 @@ def test_a_missing_key_is_missing_as_in_a_dict() -> None:
 def test_only_what_is_read_is_decoded_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[bytes] = []
 
-    def decode(data: bytes) -> Any:
-        decoded.append(data)
-        return orjson.loads(data)
+    def decode(json_bytes: bytes) -> Any:
+        decoded.append(json_bytes)
+        return orjson.loads(json_bytes)
 
     monkeypatch.setattr(lazy_state, "decode", decode)
     state = lazy()
@@ -129,10 +128,10 @@ def test_what_was_not_read_is_there_as_it_is_stored() -> None:
 def test_threads_that_read_a_key_at_once_get_the_same_value(monkeypatch: pytest.MonkeyPatch) -> None:
     decoding, proceed = threading.Event(), threading.Event()
 
-    def decode(data: bytes) -> Any:
+    def decode(json_bytes: bytes) -> Any:
         decoding.set()
         assert proceed.wait(10)
-        return orjson.loads(data)
+        return orjson.loads(json_bytes)
 
     monkeypatch.setattr(lazy_state, "decode", decode)
     state = lazy()
@@ -150,7 +149,7 @@ def test_threads_that_read_a_key_at_once_get_the_same_value(monkeypatch: pytest.
 
 
 def test_what_bypasses_reading_finds_what_is_refused_everywhere() -> None:
-    """A library in C may read the storage of a dict directly: better an error than a value that is none."""
+    """A C library may read the storage of a dict directly, and must get an error instead of a wrong value."""
     with pytest.raises(TypeError, match="not JSON serializable"):
         orjson.dumps(lazy())
     with pytest.raises(StateError, match="Value"):

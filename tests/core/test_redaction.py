@@ -1,4 +1,4 @@
-"""Redaction replaces what patterns match and what stands under keys, in whatever a state can hold."""
+"""Redaction replaces matches of patterns and values of keys, in every type that a state can hold."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_texts_are_redacted_wherever_they_stand(value: Any, expected: Any) -> No
 
 @pytest.mark.parametrize("value", [b"ana@x.org 12345", 12345, 10**30, 1.5, {"a": [1, 2]}, None])
 def test_what_is_no_text_stays_the_same_bytes(value: Any) -> None:
-    data = encode(value)
-    assert REDACTOR.typed(data) is data
+    json_bytes = encode(value)
+    assert REDACTOR.typed(json_bytes) is json_bytes
 
 
 def test_a_time_is_not_torn_by_a_pattern_of_digits() -> None:
@@ -70,7 +70,7 @@ def test_keys_that_are_data_are_redacted_and_none_is_lost() -> None:
 
 
 def test_what_was_redacted_stays_as_it_is() -> None:
-    """Also where a pattern would match a part of the marker of another one."""
+    """This is true even if a pattern matches a part of another pattern's marker."""
     greedy = Redactor({"word": re.compile(r"[a-z]+"), "all": re.compile(r".+")})  # type: ignore[dict-item]
     once = greedy.text("ana 12")
     assert once == "[redacted:word][redacted:all]"
@@ -80,11 +80,11 @@ def test_what_was_redacted_stays_as_it_is() -> None:
 
 def test_a_key_of_the_state_is_replaced_whatever_it_holds() -> None:
     values = {"phone": Value.of(b"raw"), "sub.phone": Value.of(3), "x": Value.of(3)}
-    made = REDACTOR.values(values)
-    assert {key: decode(value.data) for key, value in made.items()} == {
+    redacted = REDACTOR.values(values)
+    assert {key: decode(value.data) for key, value in redacted.items()} == {
         "phone": "[redacted:phone]",
         "sub.phone": "[redacted:phone]",
         "x": 3,
     }
-    assert made["x"] is values["x"]
-    assert made["phone"] == Value.of("[redacted:phone]")
+    assert redacted["x"] is values["x"]
+    assert redacted["phone"] == Value.of("[redacted:phone]")

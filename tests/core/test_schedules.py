@@ -1,4 +1,4 @@
-"""When schedules fire, what is missed, how their histories are drawn, and where a webhook may lead."""
+"""Schedules: fire times, missed fires, charts of their histories, and allowed webhook URLs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from tests.support.prose import sentence
-from wtb.config.webhooks import PAGES_URL, Payload, Target, is_public, page_url, payload_of, read_target, shaped, shown
+from wtb.config.webhooks import (
+    PAGES_URL,
+    Payload,
+    Target,
+    describe_target,
+    is_public,
+    page_url,
+    payload_of,
+    read_target,
+    shaped,
+)
 from wtb.core.cron import (
     GRACE_S,
     MOST_MISSED,
@@ -21,23 +31,23 @@ from wtb.core.cron import (
     zone_of,
 )
 from wtb.core.errors import InputError
-from wtb.display.text.admin import schedules as render
+from wtb.features.schedules import text as render
 
 BERLIN = zone_of("Europe/Berlin")
 DAY = 86_400.0
 
 
 def at(text: str, fold: int = 0) -> float:
-    """A local time in Berlin; fold=1: the second one, where it comes twice."""
+    """A local time in Berlin; `fold=1` selects the second one if it comes twice."""
     return datetime.fromisoformat(text).replace(tzinfo=BERLIN, fold=fold).timestamp()
 
 
 def fires(cron: str, after: float, count: int) -> list[str]:
-    found = []
+    times = []
     for _ in range(count):
         after = next_after(cron, BERLIN, after)
-        found.append(datetime.fromtimestamp(after, BERLIN).isoformat()[5:22])
-    return found
+        times.append(datetime.fromtimestamp(after, BERLIN).isoformat()[5:22])
+    return times
 
 
 def test_a_local_time_that_spring_leaves_out_fires_once_at_the_first_one_after_it() -> None:
@@ -49,8 +59,8 @@ def test_a_local_time_that_spring_leaves_out_fires_once_at_the_first_one_after_i
 def test_a_local_time_that_comes_twice_in_autumn_fires_the_first_time_only(looked: float) -> None:
     assert fires("30 2 * * *", at("2026-10-24T12:00"), 1) == ["10-25T02:30:00+02"]
     assert fires("30 2 * * *", looked, 1) == ["10-26T02:30:00+01"]
-    found = due("30 2 * * *", BERLIN, at("2026-10-25T02:30"), looked, "once")
-    assert (found.fire_at, found.next_at) == (at("2026-10-25T02:30"), at("2026-10-26T02:30"))
+    fire = due("30 2 * * *", BERLIN, at("2026-10-25T02:30"), looked, "once")
+    assert (fire.fire_at, fire.next_at) == (at("2026-10-25T02:30"), at("2026-10-26T02:30"))
 
 
 def test_an_hourly_schedule_goes_by_real_time_over_both_changes() -> None:
@@ -73,21 +83,21 @@ def test_times_that_were_missed_are_made_up_for_once_or_skipped() -> None:
 
 def test_a_fire_that_is_hardly_late_is_no_missed_one() -> None:
     first = at("2026-06-01T03:00")
-    found = due("0 3 * * *", BERLIN, first, first + GRACE_S, "skip")
-    assert (found.fire_at, found.missed) == (first, 0)
+    fire = due("0 3 * * *", BERLIN, first, first + GRACE_S, "skip")
+    assert (fire.fire_at, fire.missed) == (first, 0)
 
 
 def test_years_of_missed_minutes_are_counted_up_to_a_bound() -> None:
     now = at("2026-06-01T03:00:30")
-    found = due("* * * * *", BERLIN, now - 900 * DAY, now, "once")
-    assert (found.fire_at, found.next_at) == (at("2026-06-01T03:00"), at("2026-06-01T03:01"))
-    assert found.missed == MOST_MISSED - 1
+    fire = due("* * * * *", BERLIN, now - 900 * DAY, now, "once")
+    assert (fire.fire_at, fire.next_at) == (at("2026-06-01T03:00"), at("2026-06-01T03:01"))
+    assert fire.missed == MOST_MISSED - 1
 
 
 def test_a_clock_that_went_back_gives_no_fire_twice() -> None:
-    made = due("0 3 * * *", BERLIN, at("2026-06-01T03:00"), at("2026-06-01T03:00:05"), "once")
-    assert made.next_at == at("2026-06-02T03:00")
-    assert next_after("0 3 * * *", BERLIN, at("2026-06-01T03:00")) == made.next_at
+    fire = due("0 3 * * *", BERLIN, at("2026-06-01T03:00"), at("2026-06-01T03:00:05"), "once")
+    assert fire.next_at == at("2026-06-02T03:00")
+    assert next_after("0 3 * * *", BERLIN, at("2026-06-01T03:00")) == fire.next_at
 
 
 def test_what_comes_of_a_fire_is_late_after_two_periods_and_at_most_an_hour() -> None:
@@ -133,7 +143,7 @@ def test_what_a_fire_needs_next(
     assert next_step(**fire, sweep_reason=None) == step
 
 
-def test_a_sweep_that_was_taken_over_from_a_dead_process_is_gone_on_with() -> None:
+def test_a_sweep_that_was_reclaimed_from_a_dead_process_continues() -> None:
     fire = {"status": "running", "sweep_status": "paused", "sweep_queued": False, "lease_until": None}
     assert next_step(**fire, sweep_reason=PROCESS_DIED) == "run"
     assert next_step(**fire, sweep_reason="limit reached: usd = 1") is None
@@ -191,7 +201,7 @@ def test_targets_that_cannot_be_told_are_refused(text: str) -> None:
 
 def test_what_may_be_a_secret_of_a_url_is_never_shown() -> None:
     target = read_target("https://ann:secret@8.8.8.8:8443/services/T0/B0/key?token=x", allow_private=False)
-    assert shown(target) == "https://8.8.8.8:8443/..."
+    assert describe_target(target) == "https://8.8.8.8:8443/..."
     with pytest.raises(InputError) as error:
         read_target("ftp://ann:secret@8.8.8.8/key", allow_private=False)
     assert "secret" not in str(error.value)
@@ -201,7 +211,7 @@ def test_what_may_be_a_secret_of_a_url_is_never_shown() -> None:
 
 
 def history(*figures: tuple[float | None, str], **more: Any) -> dict[str, Any]:
-    made = [
+    rows = [
         {
             "fire_at": f"2026-06-{day:02}T03:00:00.000+00:00",
             "manual": False,
@@ -215,12 +225,12 @@ def history(*figures: tuple[float | None, str], **more: Any) -> dict[str, Any]:
         }
         for day, (mean, verdict) in enumerate(figures, 1)
     ]
-    return {"schedule": "nightly", "tz": "UTC", "metric": "recall", "better": "higher", "fires": made, **more}
+    return {"schedule": "nightly", "tz": "UTC", "metric": "recall", "better": "higher", "fires": rows, **more}
 
 
 def test_a_history_shows_each_fire_with_its_interval_and_where_code_changed() -> None:
-    found = history((0.5, "same"), (0.7, "better"), (None, "failed"), (0.4, "worse"))
-    assert render.chart(found, 80) == [
+    nightly = history((0.5, "same"), (0.7, "better"), (None, "failed"), (0.4, "worse"))
+    assert render.chart(nightly, 80) == [
         sentence("{} by fire: ● mean, │ 95% interval, × worse or failed, ▲ new code", "recall"),
         "    0.800 ┤    │",
         "          │    │",
@@ -253,10 +263,10 @@ def test_a_history_without_two_figures_has_no_chart(figures: list[tuple[float | 
 
 
 def test_a_constant_metric_is_drawn_all_the_same() -> None:
-    found = history((0.0, "same"), (0.0, "same"))
-    for fire in found["fires"]:
+    nightly = history((0.0, "same"), (0.0, "same"))
+    for fire in nightly["fires"]:
         fire["ci"] = None
-    assert sum(line.count("●") for line in render.chart(found, 80)[1:]) == 2
+    assert sum(line.count("●") for line in render.chart(nightly, 80)[1:]) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
-"""Texts of errors repeat no key that a provider was sent."""
+"""Error texts do not contain the key that was sent to a provider."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.prose import sentence
-from wtb.core.failures import Failure
-from wtb.core.providers.secrets import MASK, without_secrets
+from wtb.core.failures import MASK, Failure, without_secrets
 
 
 @pytest.mark.parametrize(

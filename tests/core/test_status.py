@@ -1,4 +1,4 @@
-"""The tables of transitions are complete, and say what can follow what."""
+"""The tables of transitions are complete, and list the valid next statuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts are free, and which combinations an unknown cost concerns."""
+"""Unknown costs: hosts that are free, and combinations with calls of unknown cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees in a terminal, and the values that people give to keys."""
+"""Trees in a terminal, and values that you set for keys."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rich.cells import cell_len
 
 from tests.support.prose import sentence
 from wtb.authoring.workflow import Workflow
-from wtb.config.keeping.redaction import Redact
+from wtb.config.run_options import Redact
 from wtb.core.errors import InputError
 from wtb.core.values import Value
-from wtb.display.text.inspect.lineage import tree
+from wtb.display.text.history import tree
 from wtb.operations.control.state_edits import as_written, checked_changes, parse_changes
 from wtb.planning.binding import Bound
 
 
 def segment(id: str, parent: str | None, *nodes: str, **more: Any) -> dict[str, Any]:
-    made = [{"node": node, "variant": "default", "node_run": "", "varied": False} for node in nodes]
-    given = {"input": parent is None, "left": False, "left_by": None, "made": None, "step": 0, "heads": []}
-    return {"id": id, "parent": parent, "nodes": made, **given, **more}
+    steps = [{"node": node, "variant": "default", "node_run": "", "varied": False} for node in nodes]
+    defaults = {"input": parent is None, "left": False, "left_by": None, "made": None, "step": 0, "heads": []}
+    return {"id": id, "parent": parent, "nodes": steps, **defaults, **more}
 
 
 def document(segments: list[dict[str, Any]], left_out: int = 0) -> dict[str, Any]:
     head = {"status": "completed", "reason": None, "origin": "root", "parent": None, "cells": 1, "edited": False}
-    ids = [id for one in segments for id in one["heads"]]
+    ids = [id for part in segments for id in part["heads"]]
     return {
         "sweep": {"id": "s", "name": "nightly", "status": "completed", "reason": None},
         "execution": None,
@@ -122,11 +122,13 @@ class State(TypedDict, total=False):
     anything: Any
 
 
-BOUND = cast(Bound, SimpleNamespace(workflow=Workflow("lineage", state=State), spec=SimpleNamespace(redact=Redact())))
+BOUND = cast(
+    Bound, SimpleNamespace(workflow=Workflow("lineage", state=State).facts(), spec=SimpleNamespace(redact=Redact()))
+)
 
 
 def checked(texts: list[str]) -> dict[str, Value]:
-    """What is stored of texts that a person typed."""
+    """Return the values that are stored for typed text."""
     return checked_changes(BOUND, parse_changes(texts), as_written(texts))
 
 

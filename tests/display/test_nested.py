@@ -1,4 +1,4 @@
-"""Values for people: what fits stands on a line, texts are read as they are, and none can pass for a key."""
+"""Values in a terminal: short values are on one line, text is shown literally, and cannot look like a key."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from wtb.display.nested import nested
+from wtb.display.text.approvals import nested
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "lines"),
     [
         ({"x": 1, "y": None}, ['{"x": 1, "y": null}']),
         ("send_email", ["send_email"]),
@@ -27,8 +27,8 @@ from wtb.display.nested import nested
         ([["a\n"], {"b": "c\n"}], ["- - │ a", "    │", "- b:", "    │ c", "    │"]),
     ],
 )
-def test_a_value_is_shown_as_it_reads(value: Any, shown: list[str]) -> None:
-    assert nested(value, 40) == shown
+def test_a_value_is_shown_as_it_reads(value: Any, lines: list[str]) -> None:
+    assert nested(value, 40) == lines
 
 
 def test_no_line_is_too_wide_however_deep_or_long_a_value_is() -> None:
@@ -39,7 +39,7 @@ def test_no_line_is_too_wide_however_deep_or_long_a_value_is() -> None:
     assert nested({"k" * 100: ["v" * 50]}, 40)[0] == "k" * 40
 
 
-def test_what_does_not_fit_goes_on_below() -> None:
+def test_what_does_not_fit_continues_below() -> None:
     value = {"to": "ana", "args": {"subject": "A refund for the order", "lines": [{"sku": "kettle", "n": 1}]}}
     assert nested(value, 40) == [
         "to: ana",

@@ -1,4 +1,4 @@
-"""The decision of a sweep in words: what to ship, what that rests on, the next step, and what gates say."""
+"""The decision of a sweep as text: the recommendation, its basis, the next step, and the gates."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import pytest
 
 from tests.support import documents
 from tests.support.prose import sentence
-from wtb.display import markdown
-from wtb.display.matrix import recommendation, summary, table
+from wtb.display import markdown, matrix_table, recommendation, summary
 
 NAMES = ("mini", "small", "large")
 
 
-def row(name: str, mean: float, usd: float | None, shown: bool | None = None) -> dict[str, Any]:
+def row(name: str, mean: float, usd: float | None, is_shown: bool | None = None) -> dict[str, Any]:
     figures = {**summary.NOT_EVALUATED, "n": 60, "mean": mean, "ci": [mean - 0.05, mean + 0.05], "common_mean": mean}
-    within = {"margin": 0.05, "shown": shown, "behind": [0.0, 0.04]}
+    within = {"margin": 0.05, "shown": is_shown, "behind": [0.0, 0.04]}
     return {
         "combination": {"answer": name},
         "n": 60,
@@ -54,7 +53,7 @@ def decision(**changed: Any) -> dict[str, Any]:
     }
 
 
-def matrix(found: dict[str, Any], **changed: Any) -> Any:
+def matrix(choice: dict[str, Any], **changed: Any) -> Any:
     best = {
         "combination": {"answer": "mini"},
         "clear": False,
@@ -71,7 +70,7 @@ def matrix(found: dict[str, Any], **changed: Any) -> Any:
         "winner": None,
     }
     rows = [row(name, 0.86 - 0.01 * place, 0.0012 * (place + 1)) for place, name in enumerate(NAMES)]
-    made = {
+    defaults = {
         "sweep": {"id": "1abc", "name": "s", "status": "completed", "started_at": None, "finished_at": None},
         "rows": rows,
         "best": {"contains": best},
@@ -81,13 +80,13 @@ def matrix(found: dict[str, Any], **changed: Any) -> Any:
         "cells": {"total": 180, "succeeded": 180, "failed": 0},
         "node_runs": {"executed": 180, "unshared": 180, "attempts": 180, "by_node": {}},
         "cost": {"usd": 0.25, "unshared_usd": 0.25, "tokens_in": 0, "tokens_out": 0},
-        "decision": found,
+        "decision": choice,
     }
-    return documents.whole_matrix({**made, **changed})
+    return documents.whole_matrix({**defaults, **changed})
 
 
-def gate(holds: bool | None, value: float = 0.48) -> dict[str, Any]:
-    return {"gate": "contains.mean >= 0.6", "holds": holds, "values": {"contains.mean": value}, "because": None}
+def gate(holds: bool | None, mean: float = 0.48) -> dict[str, Any]:
+    return {"gate": "contains.mean >= 0.6", "holds": holds, "values": {"contains.mean": mean}, "because": None}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def gate(holds: bool | None, value: float = 0.48) -> dict[str, Any]:
             {"cases_needed": 412},
             [
                 "It is not shown to be the best: it ties with 2 others; this is the cheapest.",
-                sentence("{} {} too few to tell them apart", 60, "cases are")
+                sentence("{} {} too few to distinguish them", 60, "cases are")
                 + sentence(": about {} would, if the lead of {} is real.", 420, "0.030"),
             ],
         ),
@@ -115,7 +114,7 @@ def gate(holds: bool | None, value: float = 0.48) -> dict[str, Any]:
             [
                 "No combination is shown to be within 0.05 of the best yet: it ties with 2 others; this is the "
                 "cheapest.",
-                "60 cases are too few to tell them apart.",
+                "60 cases are too few to distinguish them.",
             ],
         ),
         (
@@ -128,16 +127,16 @@ def gate(holds: bool | None, value: float = 0.48) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_decision_says_what_it_rests_on_and_what_comes_next(changed: dict[str, Any], expected: list[str]) -> None:
-    found = recommendation.card(matrix(decision(**changed)))
-    assert found is not None
-    assert found.title == "Recommended: answer=mini"
-    assert found.lines == expected
+    card = recommendation.card(matrix(decision(**changed)))
+    assert card is not None
+    assert card.title == "Recommended: answer=mini"
+    assert card.lines == expected
 
 
 def test_the_cheapest_of_those_that_tie_is_named_if_it_is_another_one() -> None:
-    found = decision(combination={"answer": "large"}, is_cheapest=False, cost_usd=0.0036)
-    found["ties"] = [{"answer": "mini"}, {"answer": "small"}]
-    first = recommendation.lines(matrix(found))[1]
+    choice = decision(combination={"answer": "large"}, is_cheapest=False, cost_usd=0.0036)
+    choice["ties"] = [{"answer": "mini"}, {"answer": "small"}]
+    first = recommendation.lines(matrix(choice))[1]
     assert first == sentence("It is not shown to be the best") + ": it ties with 2 others" + sentence(
         "; the cheapest of them is {}", "mini."
     )
@@ -162,12 +161,12 @@ def test_figures_of_the_recommended_combination_stand_beside_it() -> None:
     ],
 )
 def test_gates_decide_whether_to_ship(holds: list[bool | None], tone: str, verdict: str, title: str) -> None:
-    document = matrix(decision(basis="best", ties=[]), gates=[gate(one) for one in holds])
-    found = recommendation.card(document)
-    assert found is not None
-    assert (found.tone, found.verdict, found.title.partition(":")[0]) == (tone, verdict, title)
-    assert len(found.gates) == len(holds)
-    assert "(0.48)" in found.gates[0][1]
+    document = matrix(decision(basis="best", ties=[]), gates=[gate(hold) for hold in holds])
+    card = recommendation.card(document)
+    assert card is not None
+    assert (card.tone, card.verdict, card.title.partition(":")[0]) == (tone, verdict, title)
+    assert len(card.gates) == len(holds)
+    assert "(0.48)" in card.gates[0][1]
     assert recommendation.lines(document)[0] == verdict
 
 
@@ -176,12 +175,12 @@ def test_what_is_not_shown_is_not_green() -> None:
         recommendation.card(matrix(decision(basis=basis, margin=0.05, is_final=is_final)))
         for basis, is_final in (("leads", True), ("not shown", True), ("best", False), ("within", True))
     ]
-    assert [one.tone for one in tones if one] == ["open", "open", "open", "good"]
+    assert [card.tone for card in tones if card] == ["open", "open", "open", "good"]
 
 
 def test_nothing_is_recommended_if_no_combination_is_allowed() -> None:
-    found = decision(combination=None, because="no combination is known to have cost_usd < 0", basis=None, mean=None)
-    assert recommendation.lines(matrix({**found, "cost_usd": None, "latency_s": None}))[0] == (
+    choice = decision(combination=None, because="no combination is known to have cost_usd < 0", basis=None, mean=None)
+    assert recommendation.lines(matrix({**choice, "cost_usd": None, "latency_s": None}))[0] == (
         sentence("Nothing to recommend: ") + sentence("no combination is known to have {}", "cost_usd < 0.")
     )
 
@@ -196,24 +195,24 @@ def test_documents_of_before_have_no_decision() -> None:
 
 def test_warnings_that_cannot_change_the_decision_stand_behind_a_count() -> None:
     document = matrix(decision(warnings=1), warnings=["costs are unknown", "skewed", "clusters are few"])
-    text = table.render(document, 100)
+    text = matrix_table.render(document, 100)
     assert "Warning: costs are unknown" in text
     assert "skewed" not in text
     assert sentence("{}: wtb matrix {} --warnings", "2 more warnings", "1abc") in text
-    assert "Warning: clusters are few" in table.render(document, 100, warnings=True)
+    assert "Warning: clusters are few" in matrix_table.render(document, 100, warnings=True)
     assert recommendation.warnings({**document, "warnings": ["a", "b"]}, all_of_them=True) == (["a", "b"], "")
 
 
 def test_the_decision_stands_before_the_table_everywhere() -> None:
     document = matrix(decision(), gates=[gate(False)])
-    for text in (table.render(document, 100), markdown.matrix(document)):
+    for text in (matrix_table.render(document, 100), markdown.matrix(document)):
         assert text.index("Do not ship: 1 gate of 1 failed.") < text.index("Leading candidate: answer=mini")
         assert text.index("Leading candidate") < text.index("small")
 
 
 def test_a_table_tells_which_rows_are_good_enough() -> None:
     rows = [row("mini", 0.86, 0.1, True), row("small", 0.85, 0.2), row("large", 0.6, 0.3, False)]
-    lines = table.render(matrix(decision(), rows=rows), 120).splitlines()
+    lines = matrix_table.render(matrix(decision(), rows=rows), 120).splitlines()
     header = next(line for line in lines if "≤0.05" in line)
     first = lines.index(header) + 2
     cells = ["".join(re.findall(r"\b(?:yes|no)\b", line)) for line in lines[first : first + 3]]
@@ -243,8 +242,8 @@ def test_of_rows_that_are_alike_none_leads() -> None:
 def test_the_verdict_of_a_schedule_counts_with_the_gates(verdict: str, tone: str, first: str) -> None:
     night = {"verdict": verdict, "because": ["contains 0.61 to 0.48"], "baseline": "1old"}
     document = matrix(decision(basis="best", ties=[]), gates=[gate(True)], night=night)
-    found = recommendation.card(document)
-    assert found is not None
-    assert (found.tone, found.verdict) == (tone, first)
-    assert found.gates[-1] == (tone, f"schedule: {verdict} (baseline: sweep 1old): contains 0.61 to 0.48")
-    assert found.compared == ("1old", "1abc")
+    card = recommendation.card(document)
+    assert card is not None
+    assert (card.tone, card.verdict) == (tone, first)
+    assert card.gates[-1] == (tone, f"schedule: {verdict} (baseline: sweep 1old): contains 0.61 to 0.48")
+    assert card.compared == ("1old", "1abc")

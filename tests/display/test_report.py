@@ -1,4 +1,4 @@
-"""The forms of the report on documents made by hand: round scales, odd figures, large sweeps, hostile text."""
+"""The forms of the report, for handmade documents: round scales, odd figures, large sweeps, hostile text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from tests.support.prose import sentence
 from tests.support.report_page import Look
 from wtb.analysis.failure_causes import alike
 from wtb.display import markdown, notebook
-from wtb.display.report import junit
-from wtb.display.report.html import page
-from wtb.display.report.html.layout import concerned
+from wtb.display.report import junit, report_files
+from wtb.display.report.matrix_tables import concerned
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(
     ("mean", "ci", "delta", "delta_ci", "p", "p_adjusted", "effect", "detectable"), None
@@ -28,10 +27,10 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
 
 
 def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: bool = True) -> dict[str, Any]:
-    """A document as `gather` gives it, of figures that rise from row to row; nothing is known where not `scored`."""
+    """A document like that of `gather`, with figures that rise from row to row; unless `scored`, none is known."""
     rows: list[dict[str, Any]] = []
     for i, names in enumerate(itertools.product(*vary.values())):
-        found = {
+        figures = {
             "n": 9,
             "n_pairs": 9,
             "mean": i / 7,
@@ -52,7 +51,7 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
                 "cost_failed_usd": 0.0,
                 "cost_per_success_usd": 0.001 * i if scored else None,
                 "latency_s": {"p50": 0.01 if scored else None, "p95": 0.01 if scored else None},
-                "metrics": {metric: found if scored else {"n": 0, "n_pairs": 0, **UNKNOWN} for metric in metrics},
+                "metrics": {metric: figures if scored else {"n": 0, "n_pairs": 0, **UNKNOWN} for metric in metrics},
             }
         )
     first = rows[0]["combination"] if rows else None
@@ -115,7 +114,7 @@ def embedded(text: str) -> Any:
 
 
 class Parsed(HTMLParser):
-    """The elements and the text of a page; it is well-formed where every element is closed in turn."""
+    """The elements and the text of a page, which is well-formed if every element is closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -145,7 +144,7 @@ def test_every_form_is_whole_whatever_is_unknown(
     vary: dict[str, list[str]], metrics: dict[str, str], scored: bool
 ) -> None:
     document = evidence(vary, metrics, scored=scored)
-    text = Parsed(page.render(document)).text
+    text = Parsed(report_files.render(document)).text
     assert "None" not in text
     assert "nan" not in text
     assert sentence("nothing is scored by {}", "m") in text, "why a gate cannot be told"
@@ -156,12 +155,14 @@ def test_every_form_is_whole_whatever_is_unknown(
 def test_a_sweep_of_very_many_combinations_stays_a_small_file() -> None:
     vary = {f"{node} {'long ' * 30}": [f"{variant} {'longer ' * 25}" for variant in range(10)] for node in "abc"}
     document = evidence(vary, {f"metric {'m' * 100} {number}": "higher" for number in range(20)})
-    text = page.render(document)
+    text = report_files.render(document)
     assert len(text.encode()) < 3_000_000
-    data = embedded(text)
-    assert len(data["shown"]) == 201
-    assert [number for number, row in enumerate(data["evidence"]["matrix"]["rows"]) if row["metrics"]] == data["shown"]
-    assert len(data["evidence"]["matrix"]["metrics"]) == 12
+    content = embedded(text)
+    assert len(content["shown"]) == 201
+    assert [number for number, row in enumerate(content["evidence"]["matrix"]["rows"]) if row["metrics"]] == content[
+        "shown"
+    ]
+    assert len(content["evidence"]["matrix"]["metrics"]) == 12
     assert len(markdown.report(document).encode()) < 65_536, "what a comment on GitHub may have"
 
 
@@ -169,14 +170,16 @@ def test_text_that_no_xml_can_hold_is_replaced() -> None:
     document = evidence({"a": ["x", "y"]}, {})
     document["matrix"]["warnings"] = ["bell \x07, half \ud800, </testsuite>"]
     properties = ElementTree.fromstring(junit.render(document).encode()).iter("property")
-    assert [one.get("value") for one in properties][-1] == "bell \ufffd, half \ufffd, </testsuite>"
+    assert [property_node.get("value") for property_node in properties][-1] == "bell \ufffd, half \ufffd, </testsuite>"
 
 
 def test_messages_that_differ_by_case_are_one_cause() -> None:
     assert alike("case 3: no 'Paris' at 0x7f12 after 1.5 s") == alike("case 12: no 'Rome' at 0xab after 22.75 s")
     assert alike("no key") != alike("no value")
-    said = r"'ascii' codec can't encode character '{}' in position {}: ordinal not in range(128)"
-    assert alike(said.format(r"\u2014", 12)) == alike(said.format(r"\xfc", 8)) != alike("'ascii' codec can't encode")
+    message = r"'ascii' codec can't encode character '{}' in position {}: ordinal not in range(128)"
+    assert (
+        alike(message.format(r"\u2014", 12)) == alike(message.format(r"\xfc", 8)) != alike("'ascii' codec can't encode")
+    )
     assert alike(r"bad byte \x9f in b'a'") == alike(r"bad byte \x80 in b'bc'")
 
 
@@ -187,12 +190,12 @@ def test_a_combination_of_which_scores_or_cells_failed_fails_and_says_so() -> No
     document["failures"]["scores"] = [{"scores": 1, "metric": "m", "message": "KeyError: 'gold'", "combinations": [2]}]
     _, x, y, z = ElementTree.fromstring(junit.render(document).encode()).iter("testcase")
     assert x.find("failure") is None
-    messages = [one.get("message") for case in (y, z) for one in case.iter("failure")]
+    messages = [failure.get("message") for case in (y, z) for failure in case.iter("failure")]
     assert messages == [sentence("{} of {} cells failed", 3, 9), sentence("{} of {} failed", "1 score", "m")]
     assert z.findtext("failure") == "m: KeyError: 'gold'"
-    said = markdown.report(document)
-    assert "| a | failed | m ↑ |" in said
-    assert "1 score of m failed: KeyError: 'gold' (every combination with a=z)" in said
+    text = markdown.report(document)
+    assert "| a | failed | m ↑ |" in text
+    assert "1 score of m failed: KeyError: 'gold' (every combination with a=z)" in text
 
 
 def test_what_failed_is_named_by_what_it_has_in_common() -> None:
@@ -206,7 +209,7 @@ HOSTILE = "</script></style>\"'><script>alert(1)</script>\x1b[31m\n@x"
 
 
 def hostile_evidence() -> dict[str, Any]:
-    """A document in which every section has something to show, and every text of a user's is hostile."""
+    """A document in which no section is empty and all text of users is hostile."""
     document = evidence({HOSTILE: [HOSTILE, "x"], "b": ["1", "2"]}, {HOSTILE: "higher"})
     matrix = document["matrix"]
     matrix["sweep"] |= {"id": HOSTILE, "name": HOSTILE, "status": HOSTILE}
@@ -225,9 +228,9 @@ def hostile_evidence() -> dict[str, Any]:
     hard = {"case": HOSTILE, "n": 4, "mean": 0.4, "best": {**end, "combination": 1, "score": 0.9}, "worst": end}
     cases = [{**hard, "why": why, "parted": HOSTILE, "because": None} for why in ("differ", "hard")]
     document["worst"] = {"metric": HOSTILE, "better": "higher", "cases": cases, "because": None}
-    value = {"text": HOSTILE, "cut": 3}
+    cut_text = {"text": HOSTILE, "cut": 3}
     step = {"node": HOSTILE, "variant": HOSTILE, "status": HOSTILE, "error": HOSTILE}
-    call = {"node": HOSTILE, "model": HOSTILE, "tool": None, "prompt": value, "response": value}
+    call = {"node": HOSTILE, "model": HOSTILE, "tool": None, "prompt": cut_text, "response": cut_text}
     spent = {"duration_s": 1.0, "usd": 0.1, "attempts": 2, "tokens_in": 1, "tokens_out": 1}
     change = {"path": HOSTILE, "kind": HOSTILE, "bytes": 1, "sha256": HOSTILE}
     side = {
@@ -236,15 +239,15 @@ def hostile_evidence() -> dict[str, Any]:
         "status": HOSTILE,
         "scores": {HOSTILE: HOSTILE},
         "totals": {"elapsed_s": 1.0, "usd": 0.1},
-        "error": value,
-        "output": {HOSTILE: value},
+        "error": cut_text,
+        "output": {HOSTILE: cut_text},
         "steps": [step | spent],
         "calls": [call | spent],
         "files": {"changes": [change], "more": 1},
         "more": {"steps": 1, "calls": 1},
     }
     other = {**side, "error": {"text": f"other {HOSTILE}", "cut": 0}, "files": None}
-    opened = {"case": HOSTILE, "why": "failed", "tags": [HOSTILE], "input": {HOSTILE: value}, "expected": value}
+    opened = {"case": HOSTILE, "why": "failed", "tags": [HOSTILE], "input": {HOSTILE: cut_text}, "expected": cut_text}
     sides = [{**opened, "sides": sides} for sides in ([side, other], [side], [])]
     document["opened"] = {"cases": sides, "left_out": 1, "cut": 1}
     variant = {"variant": HOSTILE, "effect": 0.1, "ci": [0.0, 0.2]}
@@ -281,39 +284,41 @@ def hostile_evidence() -> dict[str, Any]:
         **dict.fromkeys(("workflow", "folder", "settings", "command"), HOSTILE),
         "environment": {HOSTILE: HOSTILE},
     }
-    said = {"labels": 1, "mean": None, "ci": None, "delta": None, "delta_ci": None, "few_labels": True}
-    labelled = [{**said, "combination": row["combination"]} for row in matrix["rows"]]
+    defaults = {"labels": 1, "mean": None, "ci": None, "delta": None, "delta_ci": None, "few_labels": True}
+    labelled = [{**defaults, "combination": row["combination"]} for row in matrix["rows"]]
     matrix["people"] = document["people"] = [{"metric": HOSTILE, "labels": 4, "raters": 1, "rows": labelled}]
     document["gates"] = [{"gate": HOSTILE, "holds": False, "values": {HOSTILE: 1.0}, "because": HOSTILE}]
     return document | {"made_at": HOSTILE}
 
 
-@pytest.mark.parametrize("render", [page.render, lambda document: page.render_matrix(document["matrix"])])
+@pytest.mark.parametrize(
+    "render", [report_files.render, lambda document: report_files.render_matrix(document["matrix"])]
+)
 def test_a_whole_page_obeys_no_text_of_a_users(render: Callable[[dict[str, Any]], str]) -> None:
     text = render(hostile_evidence())
     assert text.count("<script") == text.count("</script") == 2
     assert text.count("</style>") == 2
-    shown = text.partition('<script type="application/json"')[0]
+    markup = text.partition('<script type="application/json"')[0]
     assert "alert" in Parsed(text).text
-    assert "\x1b" not in shown
-    assert re.findall(r'="[^"]*(?:<|&gt;<)[^"]*"', shown) == []
+    assert "\x1b" not in markup
+    assert re.findall(r'="[^"]*(?:<|&gt;<)[^"]*"', markup) == []
     assert embedded(text)["evidence"]["matrix"]["sweep"]["name"] == HOSTILE.replace("\x1b", "␛")
 
 
 def test_no_view_obeys_a_text_of_a_users(look: Look, tmp_path: Path) -> None:
     for name, text in {
-        "report": page.render(hostile_evidence()),
-        "matrix": page.render_matrix(hostile_evidence()["matrix"]),
+        "report": report_files.render(hostile_evidence()),
+        "matrix": report_files.render_matrix(hostile_evidence()["matrix"]),
     }.items():
         file = tmp_path / f"{name}.html"
         file.write_text(text, "utf-8")
-        shown = look(file.as_uri())
-        shown.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-        for part in shown.locator("#views > section").all():
+        view = look(file.as_uri())
+        view.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        for part in view.locator("#views > section").all():
             assert "alert(1)" in part.inner_text(), part.get_attribute("id")
-        assert shown.locator("script").count() == 2
-        assert shown.locator("img, iframe").count() == 0
-        assert "\x1b" not in shown.locator("#views").inner_text()
+        assert view.locator("script").count() == 2
+        assert view.locator("img, iframe").count() == 0
+        assert "\x1b" not in view.locator("#views").inner_text()
 
 
 @pytest.mark.parametrize("vary", [{"a": ["x", "y"], "b": ["1", "2", "3"]}, {"a": ["only"]}, {}])
@@ -323,10 +328,10 @@ def test_every_view_is_drawn_whatever_is_unknown(
 ) -> None:
     for metrics in ({"m": "higher", "n": "lower"}, {}):
         file = tmp_path / "report.html"
-        file.write_text(page.render(evidence(vary, metrics, scored=scored)), "utf-8")
-        shown = look(file.as_uri())
-        shown.locator("#origins").wait_for()
-        text = shown.locator("main").inner_text()
+        file.write_text(report_files.render(evidence(vary, metrics, scored=scored)), "utf-8")
+        view = look(file.as_uri())
+        view.locator("#origins").wait_for()
+        text = view.locator("main").inner_text()
         assert not re.search(r"\b(undefined|NaN|null|Infinity)\b", text)
         assert "[object" not in text
 
@@ -348,8 +353,8 @@ def test_effects_are_shown_by_factor_with_nested_ones_pairs_and_single_changes(l
         "cases": 9,
     }
     file = tmp_path / "report.html"
-    file.write_text(page.render(document), "utf-8")
-    shown = " ".join(look(file.as_uri()).locator("#effects").inner_text().split())
+    file.write_text(report_files.render(document), "utf-8")
+    effects_text = " ".join(look(file.as_uri()).locator("#effects").inner_text().split())
     for text in (
         "a.model only in 2 variants of a",
         "40%",
@@ -357,7 +362,7 @@ def test_effects_are_shown_by_factor_with_nested_ones_pairs_and_single_changes(l
         "chatty → terse b=on",
         "Over 9 cases.",
     ):
-        assert text in shown
+        assert text in effects_text
 
 
 def test_a_sweep_without_a_baseline_has_a_history(look: Look, tmp_path: Path) -> None:
@@ -370,7 +375,7 @@ def test_a_sweep_without_a_baseline_has_a_history(look: Look, tmp_path: Path) ->
     metric = {"better": "higher", "series": series, "reference": reference}
     document["history"] = {"sweeps": sweeps, "metrics": {"m": metric}, "left_out": 2, "because": None}
     file = tmp_path / "report.html"
-    file.write_text(page.render(document), "utf-8")
+    file.write_text(report_files.render(document), "utf-8")
     drawn = look(file.as_uri()).locator("#history")
     assert drawn.locator(".night circle").count() == 3
     assert drawn.locator("line.fixed").count() == 1
@@ -382,7 +387,7 @@ def test_notebooks_obey_no_text_of_a_users() -> None:
     about = {"id": HOSTILE, "sweep": {"name": HOSTILE}, "status": HOSTILE, "reason": HOSTILE, "error": HOSTILE}
     step = {"step": 1, "node": HOSTILE, "variant": HOSTILE, "status": HOSTILE, "attempts": 1, "duration_s": 1.0}
     execution = {"execution": about, "path": [step], "state": {HOSTILE: HOSTILE}}
-    for shown in (notebook.matrix(matrix), notebook.execution(execution)):
-        assert "alert" in Parsed(shown).text
-        assert "<script" not in shown
-        assert "\x1b" not in shown
+    for html in (notebook.matrix(matrix), notebook.execution(execution)):
+        assert "alert" in Parsed(html).text
+        assert "<script" not in html
+        assert "\x1b" not in html

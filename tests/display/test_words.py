@@ -1,4 +1,4 @@
-"""What people read: events in words, values on one line, tables that fit."""
+"""Text in a terminal: events as sentences, values on one line, tables that fit."""
 
 import time
 from datetime import UTC, datetime
@@ -11,15 +11,15 @@ from rich.cells import cell_len
 
 from tests.support.prose import sentence
 from wtb.core import texts
-from wtb.core.documents.events.texts import event_text
+from wtb.core.documents.event_texts import event_text
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable
 from wtb.display.tables import facts, grid, wrapped
-from wtb.display.text.inspect import events, graphs
+from wtb.display.text import executions, graphs
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "text"),
+    ("kind", "details", "text"),
     [
         (
             "sweep.submitted",
@@ -69,8 +69,8 @@ from wtb.display.text.inspect import events, graphs
         ("node_run.succeeded", {}, "node_run.succeeded"),
     ],
 )
-def test_an_event_says_what_happened(kind: str, data: dict[str, Any], text: str) -> None:
-    assert event_text(kind, data, {"a": "b"} if data.get("combination") == 0 else None) == text
+def test_an_event_says_what_happened(kind: str, details: dict[str, Any], text: str) -> None:
+    assert event_text(kind, details, {"a": "b"} if details.get("combination") == 0 else None) == text
 
 
 def test_an_event_stays_on_one_line_and_obeys_no_terminal() -> None:
@@ -82,22 +82,22 @@ def test_an_event_stays_on_one_line_and_obeys_no_terminal() -> None:
 
 def test_the_log_says_the_date_where_it_changes_and_wraps_below_the_words() -> None:
     first = datetime(2026, 1, 1, 23, 59, 59).timestamp()
-    said = [
+    log = [
         {"at": first, "severity": "info", "kind": "sweep.completed", "data": {}, "case": None},
         {"at": first + 2, "severity": "error", "kind": "cell.failed", "case": "q1"}
         | {"data": {"combination": 0, "error": "many words " * 12}},
     ]
-    found = list(events.lines(said, 60))
-    assert found[0] == "2026-01-01"
-    assert found[1] == "23:59:59.000  info     sweep completed"
-    assert found[2] == "2026-01-02"
-    assert found[3].startswith("00:00:01.000  error    q1: cell 0 failed: many words")
-    assert all(line.startswith(" " * 23) for line in found[4:])
-    assert all(len(line) <= 60 for line in found)
+    lines = list(executions.lines(log, 60))
+    assert lines[0] == "2026-01-01"
+    assert lines[1] == "23:59:59.000  info     sweep completed"
+    assert lines[2] == "2026-01-02"
+    assert lines[3].startswith("00:00:01.000  error    q1: cell 0 failed: many words")
+    assert all(line.startswith(" " * 23) for line in lines[4:])
+    assert all(len(line) <= 60 for line in lines)
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "expected"),
     [
         ((1, 2), [1, 2]),
         ({"b", "a"}, ["a", "b"]),
@@ -112,8 +112,8 @@ def test_the_log_says_the_date_where_it_changes_and_wraps_below_the_words() -> N
         ({"deep": [{"x": (1,)}]}, {"deep": [{"x": [1]}]}),
     ],
 )
-def test_stored_values_are_read_as_plain_json(value: object, shown: object) -> None:
-    assert readable(encode(value)) == shown
+def test_stored_values_are_read_as_plain_json(value: object, expected: object) -> None:
+    assert readable(encode(value)) == expected
 
 
 def test_a_class_that_is_gone_does_not_hinder_reading() -> None:

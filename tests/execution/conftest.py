@@ -11,15 +11,15 @@ from tests.support.flows import Flows
 
 @pytest.fixture
 def flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flows]:
-    made = Flows(tmp_path)
-    monkeypatch.syspath_prepend(str(made.code))
+    workflows = Flows(tmp_path)
+    monkeypatch.syspath_prepend(str(workflows.code))
     # Python takes a source of the same size and second as its compiled one.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    yield made
-    for bench in made.made:
+    yield workflows
+    for bench in workflows.benches:
         bench.database.close()
     for name in [name for name in sys.modules if name.startswith("process_flow_")]:
         del sys.modules[name]
-    sessions = made.files / "sessions"
+    sessions = workflows.files / "sessions"
     assert not sessions.exists() or not list(sessions.iterdir())  # no run leaves a directory behind

@@ -1,4 +1,4 @@
-"""The workflows that the contract of the engine port is tested with: the same shapes, made for each engine."""
+"""Build the workflows with which the contract of the engine port is tested: the same shapes for each engine."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import RetryPolicy, Send
 
 from tests.execution.fanning import FanEngine
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.authoring.context.surroundings import Surroundings
-from wtb.authoring.edges import END
 from wtb.authoring.nodes import Backoff
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.serialization.codec import decode
 from wtb.core.values import Value
 from wtb.execution.engine.protocol import Result, Task
-from wtb.integrations.langgraph.authoring.nodes import GraphVariant
-from wtb.integrations.langgraph.authoring.workflow import GraphWorkflow
+from wtb.integrations.langgraph.nodes import GraphVariant
+from wtb.integrations.langgraph.workflow import GraphWorkflow
 
 Fn = Callable[[Any], Any]
 
@@ -49,19 +49,19 @@ class Subject(Protocol):
         """a -> {b, c} -> d, which waits for both."""
 
     def branch(self, a: Fn, by: Callable[[Any], str], b: Fn, c: Fn) -> Workflow:
-        """a -> b or c, as `by` says ("b" or "c") of the state after a."""
+        """a -> b or c: `by` returns "b" or "c" for the state after a."""
 
-    def loop(self, a: Fn, again: Callable[[Any], bool]) -> Workflow:
-        """a -> a, while `again` says so of the state after it."""
+    def loop(self, a: Fn, continues: Callable[[Any], bool]) -> Workflow:
+        """a -> a, as long as `continues` is true for the state after it."""
 
     def retried(self, a: Fn, attempts: int) -> Workflow:
-        """a alone, which is tried so often."""
+        """a alone, with at most this many attempts."""
 
     def add_variant(self, workflow: Workflow, node: str, name: str, fn: Fn) -> None: ...
 
 
 class Sender(Protocol):
-    """Makes the shape that an engine which fans out has besides."""
+    """Makes the additional shape of an engine that fans out."""
 
     @property
     def name(self) -> str: ...
@@ -97,9 +97,9 @@ class Native:
         wf.edge("c", END)
         return wf
 
-    def loop(self, a: Fn, again: Callable[[Any], bool]) -> Workflow:
+    def loop(self, a: Fn, continues: Callable[[Any], bool]) -> Workflow:
         wf = self._of(a)
-        wf.edge("a", "a", when=again)
+        wf.edge("a", "a", when=continues)
         wf.edge("a", END, default=True)
         return wf
 
@@ -126,8 +126,8 @@ class SendEngine(FanEngine):
     def run(self, task: Task, surroundings: Surroundings) -> Result:
         if task.node != "work":
             return super().run(task, surroundings)
-        item = Value.of(decode(task.state["items"].data)[task.number])
-        return super().run(replace(task, state={**task.state, "x": item}), surroundings)
+        number = Value.of(decode(task.state["items"].data)[task.number])
+        return super().run(replace(task, state={**task.state, "x": number}), surroundings)
 
 
 class Sending(Workflow):
@@ -174,9 +174,9 @@ class LangGraph:
         graph.add_conditional_edges("a", by, ["b", "c"])
         return as_workflow(graph, "shape")
 
-    def loop(self, a: Fn, again: Callable[[Any], bool]) -> Workflow:
+    def loop(self, a: Fn, continues: Callable[[Any], bool]) -> Workflow:
         graph = self._of(a)
-        graph.add_conditional_edges("a", again, {True: "a", False: END})
+        graph.add_conditional_edges("a", continues, {True: "a", False: END})
         return as_workflow(graph, "shape")
 
     def sends(self, a: Fn, work: Fn, d: Fn) -> Workflow:
@@ -184,7 +184,9 @@ class LangGraph:
         for name, fn in (("a", a), ("work", work), ("d", d)):
             graph.add_node(name, fn)
         graph.add_edge(START, "a")
-        graph.add_conditional_edges("a", lambda state: [Send("work", {"x": item}) for item in state["items"]], ["work"])
+        graph.add_conditional_edges(
+            "a", lambda state: [Send("work", {"x": number}) for number in state["items"]], ["work"]
+        )
         graph.add_edge("work", "d")
         return as_workflow(graph, "sends")
 

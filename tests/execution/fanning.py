@@ -27,13 +27,13 @@ class FanEngine(NativeEngine):
     def begin(self, state: Values, root: Root) -> Joined:
         if Path(root.params.get("refuse", "/nowhere")).exists():
             raise RuntimeError(f"case {root.case.id} cannot begin")
-        begun = super().begin(state, root)
-        return replace(begun, changed={"~steps": Value.of(0)}, dropped=("scrap",))
+        start = super().begin(state, root)
+        return replace(start, changed={"~steps": Value.of(0)}, dropped=("scrap",))
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
         joined = super().join(state, position, [(key.partition("|")[0], update) for key, update in writes], root)
-        items = len(decode(joined.after(state, joined.changed)["items"].data))
-        fan_out = {"work": items} if "work" in joined.position.next else {}
+        count = len(decode(joined.after(state, joined.changed)["items"].data))
+        fan_out = {"work": count} if "work" in joined.position.next else {}
         changed = {**joined.changed, "~steps": Value.of(position.step + 1)}
         following = replace(joined.position, fan_out=fan_out, engine={"ran": [key for key, _ in writes]})
         return replace(joined, changed=changed, position=following)
@@ -53,17 +53,17 @@ class State(TypedDict, total=False):
 
 
 def number_of(ctx: Any) -> int:
-    """Which item the task is for."""
+    """Return the number of the task's item."""
     return int(ctx.task.partition("|")[2])
 
 
 def take(state: Any, ctx: Any, *, k: int = 0) -> dict[str, Any]:
-    item = state["items"][number_of(ctx)]
-    return {"found": [item + k]}
+    number = state["items"][number_of(ctx)]
+    return {"found": [number + k]}
 
 
 def fan(work: Callable[..., Any] = take, **rules: Any) -> Workflow:
-    """Two variants of work, beside and gather, the other of which adds 100, 10 and 1."""
+    """Build the workflow; the other variants of work, beside and gather add 100, 10 and 1."""
     wf = Fanning("fan", state=State)
     wf.node(lambda state: {"planned": True}, name="plan")
     wf.node(work, name="work", **rules).variant("other", k=100)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.support.bench import Bench, in_memory
-from tests.support.flows import Flows, failures, said
+from tests.support.flows import Flows, events_of, failures
 from wtb.operations.context import Context
-from wtb.operations.policy.engine import find_policies
-from wtb.operations.policy.signing import signed
+from wtb.operations.policy_rules import find_policies
+from wtb.operations.running.local import signed
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 
@@ -29,7 +29,7 @@ Run = Callable[..., Bench]
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port of this machine that somebody listens on."""
+    """A local port with a listener."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield server.getsockname()[1]
 
@@ -39,22 +39,22 @@ def run(flows: Flows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     folder = tmp_path / "policy"
     folder.mkdir()
     monkeypatch.setenv("WTB_POLICY", str(folder))
-    monkeypatch.setattr("wtb.operations.policy.engine.KEEP_S", -1.0)
+    monkeypatch.setattr("wtb.operations.policy_rules.KEEP_S", -1.0)
 
     def run(text: str, *, policies: str = POLICIES, pool: str = "process", **input: Any) -> Bench:
         (folder / "house.cedar").write_text(policies, "utf-8")
         flows.write(text)
-        data = {
+        document = {
             "workflow": f"{flows.name}:wf",
             "cases": [{"id": "one", "input": {"out": str(tmp_path), **input}}],
             "vary": {"a": "all"},
             "run": {"pool": pool},
         }
         database = in_memory()
-        made = Bench(database, signed(Context(database, by="ana"), prepare(parse_spec(data))), flows.files)
-        flows.made.append(made)
-        made.run()
-        return made
+        sweep = Bench(database, signed(Context(database, by="ana"), prepare(parse_spec(document))), flows.files)
+        flows.benches.append(sweep)
+        sweep.run()
+        return sweep
 
     return run
 
@@ -100,12 +100,12 @@ def a(state, ctx):
     assert cell.state["files"] == ["mine"]
     assert {path.name for path in tmp_path.glob("*")} >= {"notes.txt", "policy"}
     assert not list(tmp_path.glob("other*"))
-    decisions = said(bench, "policy.decided")
-    assert {(one["operation"], one["allowed"], *one["rules"]) for one in decisions} == {
+    decisions = events_of(bench, "policy.decided")
+    assert {(decision["operation"], decision["allowed"], *decision["rules"]) for decision in decisions} == {
         ("write file", True, "house.cedar #1"),
         ("write file", False, "only-notes"),
     }
-    assert str(tmp_path / "other.txt") in [one["on"] for one in decisions]
+    assert str(tmp_path / "other.txt") in [decision["on"] for decision in decisions]
 
 
 def test_an_act_that_is_denied_fails_the_node_at_once(run: Run) -> None:
@@ -123,7 +123,7 @@ def a(state, ctx):
 
 
 def test_hosts(run: Run, port: int) -> None:
-    """By the name by which they were looked up; clients of providers do not take it for a failure of the network."""
+    """Policies match the name that was looked up; clients of providers do not treat a denial as a network failure."""
     bench = run(
         """
 import asyncio
@@ -162,7 +162,7 @@ def client(state, ctx):
 
 
 def test_programs_and_what_they_do(run: Run, tmp_path: Path) -> None:
-    """The hook sees that a program starts, and not what it does."""
+    """The hook sees only that a program starts."""
     bench = run(
         """
 @wf.node
@@ -213,7 +213,7 @@ def a(state, ctx):
 
 
 def test_policies_of_other_actions_watch_nothing(run: Run, tmp_path: Path) -> None:
-    """So that they cost nothing."""
+    """Without such policies, the hook costs nothing."""
     bench = run(
         """
 from wtb.authoring.context import audit_hook

@@ -1,10 +1,9 @@
-"""What people are told while a sweep runs: nodes that fall silent, and how it ends."""
+"""Notifications during a sweep: silent nodes, and the end of the sweep."""
 
 from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench
 from tests.support.prose import sentence
-from wtb.authoring.edges import END
+from tests.support.waiting import until
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
 from wtb.execution.runtime.alerts import Alerts
 from wtb.planning.prepare import prepare
@@ -27,24 +27,16 @@ Make = Callable[..., Bench]
 PATIENCE_S = 60.0
 
 
-def until(there: Callable[[], Any]) -> Any:
-    ends = time.monotonic() + PATIENCE_S
-    while not (found := there()):
-        assert time.monotonic() < ends, "it did not come"
-        time.sleep(0.02)
-    return found
-
-
 @pytest.fixture
 def teller(tmp_path: Path) -> Path:
-    """A program that notes what it is told, one message a line."""
-    made = tmp_path / "tell.sh"
-    made.write_text(f"#!/bin/sh\ncat >> {tmp_path}/told; echo >> {tmp_path}/told\n")
-    made.chmod(0o755)
-    return made
+    """A program that writes each message that it gets to a line."""
+    script = tmp_path / "tell.sh"
+    script.write_text(f"#!/bin/sh\ncat >> {tmp_path}/told; echo >> {tmp_path}/told\n")
+    script.chmod(0o755)
+    return script
 
 
-def told(teller: Path) -> list[dict[str, Any]]:
+def read_messages(teller: Path) -> list[dict[str, Any]]:
     path = teller.parent / "told"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -64,35 +56,37 @@ def test_a_node_that_falls_silent_is_told_of_until_it_speaks_again(bench: Make, 
         ctx.progress(1, 2)
         assert end.wait(PATIENCE_S)
 
-    made = bench(simple(a), run={"stall": "200ms"}, notify=[{"to": str(teller), "on": ["stalled"]}])
-    run = made.start()
+    sweep = bench(simple(a), run={"stall": "200ms"}, notify=[{"to": str(teller), "on": ["stalled"]}])
+    run = sweep.start()
 
     def since() -> Any:
-        return made.rows(executions)[0]["stalled_at"]
+        return sweep.rows(executions)[0]["stalled_at"]
 
     until(since)
-    (message,) = until(lambda: told(teller))
+    (message,) = until(lambda: read_messages(teller))
     speak.set()
-    until(lambda: since() is None or len(told(teller)) > 1)
+    until(lambda: since() is None or len(read_messages(teller)) > 1)
     end.set()
     assert run.wait(PATIENCE_S)
     run.finish()
 
     assert (message["event"], message["data"]["node"]) == ("execution.stalled", "a")
-    assert message["sweep"]["id"] == made.sweep_id
-    kinds = [row["kind"] for row in made.events if "stalled" in row["kind"]]
+    assert message["sweep"]["id"] == sweep.sweep_id
+    kinds = [row["kind"] for row in sweep.events if "stalled" in row["kind"]]
     assert kinds[:2] == ["execution.stalled", "execution.unstalled"]
-    assert kinds.count("execution.stalled") == kinds.count("execution.unstalled") == len(told(teller))
+    assert kinds.count("execution.stalled") == kinds.count("execution.unstalled") == len(read_messages(teller))
     assert since() is None
 
 
 def test_each_target_is_told_of_what_it_asked_for_and_once(run_sweep: Make, teller: Path) -> None:
-    made = run_sweep(simple(lambda state: None), notify=[{"to": str(teller), "on": ["failed"]}, str(teller)])
+    sweep = run_sweep(simple(lambda state: None), notify=[{"to": str(teller), "on": ["failed"]}, str(teller)])
 
-    assert [(one["event"], one["key"].rpartition("-")[2]) for one in told(teller)] == [("sweep.completed", "1")]
-    Alerts(made.database, made.sweep_id).finish(PATIENCE_S)
-    assert len(told(teller)) == 1
-    assert store.undelivered(made.database, made.sweep_id) == []
+    assert [(message["event"], message["key"].rpartition("-")[2]) for message in read_messages(teller)] == [
+        ("sweep.completed", "1")
+    ]
+    Alerts(sweep.database, sweep.sweep_id).finish(PATIENCE_S)
+    assert len(read_messages(teller)) == 1
+    assert store.undelivered(sweep.database, sweep.sweep_id) == []
 
 
 def test_one_that_cannot_be_told_is_tried_again_later(run_sweep: Make, tmp_path: Path) -> None:
@@ -100,31 +94,31 @@ def test_one_that_cannot_be_told_is_tried_again_later(run_sweep: Make, tmp_path:
     broken.write_text("#!/bin/sh\necho no such channel\nexit 3\n")
     broken.chmod(0o755)
 
-    made = run_sweep(simple(lambda state: None), notify=[str(broken)])
+    sweep = run_sweep(simple(lambda state: None), notify=[str(broken)])
 
-    (left,) = store.undelivered(made.database, made.sweep_id)
-    assert (left.tries, "exit code 3: no such channel" in left.error) == (1, True)
-    assert made.status == "completed"
-    with made.database.write() as connection:
+    (undelivered,) = store.undelivered(sweep.database, sweep.sweep_id)
+    assert (undelivered.tries, "exit code 3: no such channel" in undelivered.error) == (1, True)
+    assert sweep.status == "completed"
+    with sweep.database.write() as connection:
         connection.execute(sa.update(alerts).values(lease_until=0))
-    Alerts(made.database).finish(PATIENCE_S)
-    assert store.undelivered(made.database, made.sweep_id)[0].tries == 2
+    Alerts(sweep.database).finish(PATIENCE_S)
+    assert store.undelivered(sweep.database, sweep.sweep_id)[0].tries == 2
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_whoever_stumbled_while_telling_is_followed_by_another(run_sweep: Make, teller: Path) -> None:
-    made = run_sweep(simple(lambda state: None))
-    looks = Alerts(made.database)
+    sweep = run_sweep(simple(lambda state: None))
+    looks = Alerts(sweep.database)
 
     def notify(targets: list[dict[str, Any]]) -> None:
-        with made.database.write() as connection:
+        with sweep.database.write() as connection:
             connection.execute(sa.update(sweeps).values(notify=targets))
         looks.finish(PATIENCE_S)
 
     notify([{"command": [str(teller)]}])  # it does not say what of
-    assert told(teller) == []
+    assert read_messages(teller) == []
     notify([{"command": [str(teller)], "on": ["completed"]}])
-    assert [one["event"] for one in told(teller)] == ["sweep.completed"]
+    assert [message["event"] for message in read_messages(teller)] == ["sweep.completed"]
 
 
 @pytest.mark.parametrize(
@@ -144,17 +138,17 @@ def test_whoever_stumbled_while_telling_is_followed_by_another(run_sweep: Make, 
     ],
 )
 def test_whom_nobody_can_tell_is_refused_before_anything_is_submitted(notify: Any, words: str) -> None:
-    data = {"workflow": "tests:wf", "cases": [{"id": "c", "input": {}}], "vary": {"a": "all"}, "notify": notify}
+    document = {"workflow": "tests:wf", "cases": [{"id": "c", "input": {}}], "vary": {"a": "all"}, "notify": notify}
 
     with pytest.raises(InputError) as refused:
-        prepare(parse_spec(data), workflow=simple(lambda state: None))
+        prepare(parse_spec(document), workflow=simple(lambda state: None))
 
     assert words in str(refused.value)
     assert "notify" in str(refused.value)
 
 
 def test_a_url_is_not_kept_where_a_report_would_show_it(bench: Make) -> None:
-    made = bench(simple(lambda state: None), notify=[{"to": "http://127.0.0.1:1/secret", "allow_private": True}])
+    sweep = bench(simple(lambda state: None), notify=[{"to": "http://127.0.0.1:1/secret", "allow_private": True}])
 
-    assert "secret" not in json.dumps(made.row.spec)
-    assert made.row.notify[0]["url"] == "http://127.0.0.1:1/secret"
+    assert "secret" not in json.dumps(sweep.row.spec)
+    assert sweep.row.notify[0]["url"] == "http://127.0.0.1:1/secret"

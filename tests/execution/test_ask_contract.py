@@ -1,4 +1,4 @@
-"""What every engine promises to nodes that ask: each question once for each visit, whatever else the node does."""
+"""Every engine asks each question of a node once a visit, whatever else the node does."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.execution.engine_subjects import Fanned, LangGraph, Native, Sender, S
 from tests.support.bench import Bench
 from tests.support.prose import sentence
 from wtb import current_context
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.authoring.context.node_context import Context as NodeContext
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import Rejected
 from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
 from wtb.operations.control.rollback import rollback
-from wtb.store.control import executions, questions
+from wtb.store.control import approvals, executions
 
 Ask = Callable[[str], str]
 QUICK = RetryPolicy(max_attempts=3, initial_interval=0.0, jitter=False)
@@ -46,7 +46,7 @@ def by_interrupt(text: str) -> str:
 
 
 def by_both(text: str) -> str:
-    """Every other letter by `interrupt`, so that the two take turns."""
+    """Ask every other letter by `interrupt`, so that the two ways take turns."""
     return by_interrupt(text) if ord(text[0]) % 2 else by_context(text)
 
 
@@ -79,27 +79,27 @@ class Desk:
     """Runs a sweep of one workflow, and answers its questions: "Which?" by "Which! 1", then "Which! 2"."""
 
     bench: Bench
-    asked: list[str] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
 
-    def run(self, most: int = 20) -> Any:
+    def run(self, limit: int = 20) -> Any:
         """Run to the end, one answer at a time. Returns the final state of the first cell."""
-        for _ in range(most):
+        for _ in range(limit):
             self.bench.run()
             if not self.answer():
                 return self.bench.cells()[0].state
-        raise AssertionError(f"still asking after {most} answers: {self.asked}")
+        raise AssertionError(f"still asking after {limit} answers: {self.questions}")
 
     def answer(self, action: str = "approve", **more: Any) -> bool:
-        open_rows = questions.approval_rows(self.bench.database, sweep_id=self.bench.sweep_id)
+        open_rows = approvals.approval_rows(self.bench.database, sweep_id=self.bench.sweep_id)
         for row in open_rows[:1]:
-            self.asked.append(row.question)
-            said = f"{row.question[:-1]}! {self.asked.count(row.question)}"
+            self.questions.append(row.question)
+            feedback = f"{row.question[:-1]}! {self.questions.count(row.question)}"
             context = Context(self.bench.database, by="ada")
-            answer(context, row.id, action, bound=self.bench.prepared.bound, **{"feedback": said, **more})
+            answer(context, row.id, action, bound=self.bench.prepared.bound, **{"feedback": feedback, **more})
         return bool(open_rows)
 
     def roll_back(self, node: str) -> None:
-        """Roll its only execution back to what a node wrote, and let it run again from there."""
+        """Roll the only execution back to the writes of a node, and run it again from there."""
         (execution,) = self.bench.executions
         rollback(Context(self.bench.database, by="ada"), execution.id, node, bound=self.bench.prepared.bound)
         executions.resume(self.bench.database, execution.id, by="ada")
@@ -109,13 +109,13 @@ class Desk:
 def desk(memory_bench: Any) -> Iterator[Callable[..., Desk]]:
     desks: list[Desk] = []
 
-    def make(workflow: Workflow, vary: Any = None, **given: Any) -> Desk:
-        desks.append(Desk(memory_bench(workflow, [{"id": "one", "input": given}], vary)))
+    def make(workflow: Workflow, vary: Any = None, **case_input: Any) -> Desk:
+        desks.append(Desk(memory_bench(workflow, [{"id": "one", "input": case_input}], vary)))
         return desks[-1]
 
     yield make
-    for made in desks:
-        made.bench.database.close()
+    for open_desk in desks:
+        open_desk.bench.database.close()
 
 
 Make = Callable[..., Desk]
@@ -125,44 +125,44 @@ def test_several_questions_of_one_node_are_each_asked_once(way: Way, desk: Make)
     def a(state: State) -> dict[str, Any]:
         return {"words": [way.ask(text) for text in ("A?", "B?", "A?", "C?", "D?", "A?")]}
 
-    made = desk(way.subject.line(a))
+    dialog = desk(way.subject.line(a))
 
-    assert made.run()["words"] == ["A! 1", "B! 1", "A! 2", "C! 1", "D! 1", "A! 3"]
-    assert made.asked == ["A?", "B?", "A?", "C?", "D?", "A?"]
-    assert made.bench.executed == 1
+    assert dialog.run()["words"] == ["A! 1", "B! 1", "A! 2", "C! 1", "D! 1", "A! 3"]
+    assert dialog.questions == ["A?", "B?", "A?", "C?", "D?", "A?"]
+    assert dialog.bench.executed == 1
 
 
 def test_nodes_that_follow_each_other_and_visits_of_one_node_each_ask(way: Way, desk: Make) -> None:
     def a(state: State) -> dict[str, Any]:
         return {"words": [way.ask("A?"), way.ask("B?")], "x": state["x"] + 1}
 
-    made = desk(way.subject.loop(a, lambda state: bool(state["x"] < 2)), x=0)
+    dialog = desk(way.subject.loop(a, lambda state: bool(state["x"] < 2)), x=0)
 
-    assert made.run()["words"] == ["A! 1", "B! 1", "A! 2", "B! 2"]
-    assert made.asked == ["A?", "B?", "A?", "B?"]
+    assert dialog.run()["words"] == ["A! 1", "B! 1", "A! 2", "B! 2"]
+    assert dialog.questions == ["A?", "B?", "A?", "B?"]
 
 
 def test_nodes_of_one_step_that_ask_the_same_each_ask(way: Way, desk: Make) -> None:
     def asks(state: State) -> dict[str, Any]:
         return {"words": [way.ask("A?"), way.ask("B?")]}
 
-    made = desk(way.subject.diamond(lambda state: {}, asks, asks, lambda state: {}))
+    dialog = desk(way.subject.diamond(lambda state: {}, asks, asks, lambda state: {}))
 
-    words = made.run()["words"]
+    words = dialog.run()["words"]
     assert sorted(words) == ["A! 1", "A! 2", "B! 1", "B! 2"]
-    assert sorted(made.asked) == ["A?", "A?", "B?", "B?"]
+    assert sorted(dialog.questions) == ["A?", "A?", "B?", "B?"]
 
 
 def test_tasks_of_one_node_that_ask_the_same_each_ask(way: Way, desk: Make) -> None:
     def work(state: State) -> dict[str, Any]:
         return {"words": [f"{state['x']} {way.ask('A?')} {way.ask('B?')}"]}
 
-    made = desk(way.sender.sends(lambda state: {}, work, lambda state: {}), items=[7, 8, 9])
+    dialog = desk(way.sender.sends(lambda state: {}, work, lambda state: {}), items=[7, 8, 9])
 
-    words = [word.split(" ", 1) for word in made.run()["words"]]
-    assert [item for item, _ in words] == ["7", "8", "9"]
-    assert sorted(said for _, said in words) == [f"A! {number} B! {number}" for number in (1, 2, 3)]
-    assert sorted(made.asked) == ["A?"] * 3 + ["B?"] * 3
+    words = [word.split(" ", 1) for word in dialog.run()["words"]]
+    assert [number for number, _ in words] == ["7", "8", "9"]
+    assert sorted(rest for _, rest in words) == [f"A! {number} B! {number}" for number in (1, 2, 3)]
+    assert sorted(dialog.questions) == ["A?"] * 3 + ["B?"] * 3
 
 
 def test_an_attempt_after_a_failure_asks_only_what_was_not_answered(way: Way, desk: Make) -> None:
@@ -177,50 +177,50 @@ def test_an_attempt_after_a_failure_asks_only_what_was_not_answered(way: Way, de
             raise failures.pop()
         return {"words": [*words, way.ask("C?")]}
 
-    made = desk(way.subject.retried(a, 3))
+    dialog = desk(way.subject.retried(a, 3))
 
-    assert made.run()["words"] == ["A! 1", "B! 1", "C! 1"]
-    assert made.asked == ["A?", "B?", "C?"]
+    assert dialog.run()["words"] == ["A! 1", "B! 1", "C! 1"]
+    assert dialog.questions == ["A?", "B?", "C?"]
 
 
 def test_a_node_that_is_rolled_back_asks_anew(way: Way, desk: Make) -> None:
     def b(state: State) -> dict[str, Any]:
         return {"words": [way.ask("A?"), way.ask("B?")]}
 
-    made = desk(way.subject.line(lambda state: {"x": 1}, b, lambda state: {"y": 2}))
-    assert made.run()["words"] == ["A! 1", "B! 1"]
+    dialog = desk(way.subject.line(lambda state: {"x": 1}, b, lambda state: {"y": 2}))
+    assert dialog.run()["words"] == ["A! 1", "B! 1"]
 
-    made.roll_back("a")
+    dialog.roll_back("a")
 
-    assert made.run()["words"] == ["A! 2", "B! 2"]
-    assert made.asked == ["A?", "B?", "A?", "B?"]
+    assert dialog.run()["words"] == ["A! 2", "B! 2"]
+    assert dialog.questions == ["A?", "B?", "A?", "B?"]
 
 
 def test_a_node_that_is_rolled_back_between_two_of_its_questions_asks_both_anew(way: Way, desk: Make) -> None:
     def b(state: State) -> dict[str, Any]:
         return {"words": [way.ask("A?"), way.ask("B?")]}
 
-    made = desk(way.subject.line(lambda state: {"x": 1}, b))
-    made.bench.run()
-    assert made.answer()
-    made.bench.run()
+    dialog = desk(way.subject.line(lambda state: {"x": 1}, b))
+    dialog.bench.run()
+    assert dialog.answer()
+    dialog.bench.run()
 
-    made.roll_back("a")
+    dialog.roll_back("a")
 
-    assert made.run()["words"] == ["A! 2", "B! 1"]
-    assert made.asked == ["A?", "A?", "B?"]
+    assert dialog.run()["words"] == ["A! 2", "B! 1"]
+    assert dialog.questions == ["A?", "A?", "B?"]
 
 
 def test_an_answer_that_changes_the_state_is_found_by_the_place_of_its_question(way: Way, desk: Make) -> None:
     def a(state: State) -> dict[str, Any]:
         return {"words": [way.ask(f"A{state['x']}?"), way.ask(f"B{state['x']}?"), way.ask("C?")]}
 
-    made = desk(way.subject.line(a), x=1)
-    made.bench.run()
-    assert made.answer("modify", set={"x": 2})
+    dialog = desk(way.subject.line(a), x=1)
+    dialog.bench.run()
+    assert dialog.answer("modify", set={"x": 2})
 
-    assert made.run()["words"] == ["A1! 1", "B2! 1", "C! 1"]
-    assert made.asked == ["A1?", "B2?", "C?"]
+    assert dialog.run()["words"] == ["A1! 1", "B2! 1", "C! 1"]
+    assert dialog.questions == ["A1?", "B2?", "C?"]
 
 
 @pytest.mark.parametrize("first", ["A?", "B?"])
@@ -228,13 +228,13 @@ def test_a_rejection_ends_the_cell_and_nothing_more_is_asked(way: Way, desk: Mak
     def a(state: State) -> dict[str, Any]:
         return {"words": [way.ask(first), way.ask("C?")]}
 
-    made = desk(way.subject.line(a))
-    made.bench.run()
-    assert made.answer("reject", feedback="too early")
-    made.run()
+    dialog = desk(way.subject.line(a))
+    dialog.bench.run()
+    assert dialog.answer("reject", feedback="too early")
+    dialog.run()
 
-    assert made.asked == [first]
-    assert [(cell.status, cell.error) for cell in made.bench.cells()] == [
+    assert dialog.questions == [first]
+    assert [(cell.status, cell.error) for cell in dialog.bench.cells()] == [
         ("cancelled", "node 'a': Rejected: rejected by ada: too early")
     ]
 
@@ -249,12 +249,12 @@ def test_async_nodes_ask_like_others(way: Way, desk: Make) -> None:
 def test_variants_share_the_answers_to_what_both_ask(way: Way, desk: Make) -> None:
     workflow = way.subject.line(lambda state: {"words": [way.ask("A?"), way.ask("B?")]})
     way.subject.add_variant(workflow, "a", "other", lambda state: {"words": [way.ask("A?"), way.ask("C?")]})
-    made = desk(workflow, vary={"a": ["default", "other"]})
+    dialog = desk(workflow, vary={"a": ["default", "other"]})
 
-    made.run()
+    dialog.run()
 
-    assert sorted(made.asked) == ["A?", "B?", "C?"]
-    assert [cell.state["words"] for cell in made.bench.cells()] == [["A! 1", "B! 1"], ["A! 1", "C! 1"]]
+    assert sorted(dialog.questions) == ["A?", "B?", "C?"]
+    assert [cell.state["words"] for cell in dialog.bench.cells()] == [["A! 1", "B! 1"], ["A! 1", "C! 1"]]
 
 
 # What only questions by the context promise
@@ -284,10 +284,10 @@ def test_threads_of_a_node_may_ask_in_another_order_after_an_answer(way: Way, de
             waiting = [threads.submit(copy_context().run, asks, text) for text in turns]
         return {"words": [future.result() for future in waiting]}
 
-    made = desk(way.subject.line(a))
+    dialog = desk(way.subject.line(a))
 
-    assert made.run()["words"] == ["A! 1", "B! 1"]
-    assert sorted(made.asked) == ["A?", "B?"]
+    assert dialog.run()["words"] == ["A! 1", "B! 1"]
+    assert sorted(dialog.questions) == ["A?", "B?"]
 
 
 @pytest.mark.parametrize("way", CONTEXT, ids=[way.name for way in CONTEXT])
@@ -301,18 +301,18 @@ def test_a_node_may_handle_a_rejection_but_no_question_without_an_answer(way: Wa
             first = "swallowed"
         return {"words": [first, way.ask("B?")]}
 
-    made = desk(way.subject.line(a))
-    made.bench.run()
-    assert made.answer("reject")
+    dialog = desk(way.subject.line(a))
+    dialog.bench.run()
+    assert dialog.answer("reject")
 
-    assert made.run()["words"] == [sentence("rejected by {}", "ada: A! 1"), "B! 1"]
+    assert dialog.run()["words"] == [sentence("rejected by {}", "ada: A! 1"), "B! 1"]
 
 
 # Graphs within graphs, and what a node of a graph calls
 
 
 def parts() -> dict[str, Callable[[Ask], Any]]:
-    """Graphs whose node `a` asks A?, B? and C? by way of other parts of LangGraph."""
+    """Build graphs whose node `a` asks A?, B? and C? through other parts of LangGraph."""
 
     def asks(ask: Ask) -> Callable[[State], dict[str, Any]]:
         return lambda state: {"words": [ask("A?"), ask("B?"), ask("C?")]}
@@ -344,14 +344,14 @@ def parts() -> dict[str, Callable[[Ask], Any]]:
 @pytest.mark.parametrize("ask", [by_context, by_both, by_interrupt])
 @pytest.mark.parametrize("part", parts())
 def test_parts_of_graphs_ask_like_nodes(part: str, ask: Ask, desk: Make) -> None:
-    made = desk(as_workflow(parts()[part](ask), "shape"))
+    dialog = desk(as_workflow(parts()[part](ask), "shape"))
 
-    assert made.run()["words"] == ["A! 1", "B! 1", "C! 1"]
-    assert made.asked == ["A?", "B?", "C?"]
+    assert dialog.run()["words"] == ["A! 1", "B! 1", "C! 1"]
+    assert dialog.questions == ["A?", "B?", "C?"]
 
 
 def test_an_interrupt_takes_no_answer_of_the_context(desk: Make) -> None:
-    """A node that goes another way after an answer: what it asks then is another question."""
+    """If a node takes another path after an answer, its next question is another question."""
     passes: list[int] = []
 
     def a(state: State) -> dict[str, Any]:
@@ -359,7 +359,7 @@ def test_an_interrupt_takes_no_answer_of_the_context(desk: Make) -> None:
         asks = [(by_context, "A?"), (by_interrupt, "B?")]
         return {"words": [ask(text) for ask, text in (asks if len(passes) == 1 else reversed(asks))]}
 
-    made = desk(LangGraph().line(a))
+    dialog = desk(LangGraph().line(a))
 
-    assert made.run()["words"] == ["B! 1", "A! 1"]
-    assert made.asked == ["A?", "B?"]
+    assert dialog.run()["words"] == ["B! 1", "A! 1"]
+    assert dialog.questions == ["A?", "B?"]

@@ -1,4 +1,4 @@
-"""Checkpoints inside a node: what it saved and its files are there when it starts again in the same visit."""
+"""Checkpoints inside a node: saved values and files are there when it starts again in the same visit."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from typing import Any
 import pytest
 
 from tests.support.bench import Bench
-from tests.support.flows import Flows, said, tried, until
+from tests.support.flows import Flows, attempts_of, events_of
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb.authoring.context.attempt_record import Record
-from wtb.authoring.context.checkpoints import CheckpointTaker
-from wtb.authoring.edges import END
+from wtb.authoring.context.surroundings import CheckpointTaker
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.config.run_options import Run
 from wtb.core.errors import InputError, StateError
-from wtb.execution.engine.timed_checkpoints import timed_checkpoints
+from wtb.execution.engine.attempt import timed_checkpoints
 from wtb.operations.context import Context
 from wtb.operations.control.rollback import rollback
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.control import executions as steering
+from wtb.store.control.forks import retry
 from wtb.store.files.workspaces import Snapshot
-from wtb.store.growth.retry import retry
 from wtb.store.tables.schema import checkpoints, executions
 
 Make = Callable[..., Bench]
 
 
 def inside(bench: Bench) -> list[dict[str, Any]]:
-    taken = [row for row in bench.rows(checkpoints) if row["inside"] is not None]
-    return sorted(taken, key=lambda row: float(row["created_at"]))
+    rows = [row for row in bench.rows(checkpoints) if row["inside"] is not None]
+    return sorted(rows, key=lambda row: float(row["created_at"]))
 
 
-def test_an_attempt_goes_on_from_what_the_one_before_it_saved(run_sweep: Make) -> None:
+def test_an_attempt_continues_from_what_the_one_before_it_saved(run_sweep: Make) -> None:
     wf = Workflow("long")
 
     @wf.node(retries=1, backoff=0.01)
     def a(state: Any, ctx: Any) -> dict[str, Any]:
         done = ctx.saved.get("done", 0)
-        left = sorted(path.name for path in ctx.workspace.iterdir())
+        leftovers = sorted(path.name for path in ctx.workspace.iterdir())
         (ctx.workspace / "first").write_text("1")
         ctx.checkpoint("halfway", done=done + 10)
         ctx.saved["done"] = "changed"
         (ctx.workspace / "after").write_text("lost")
         if ctx.attempt == 1:
             raise ValueError("after the checkpoint")
-        return {"done": done, "left": left}
+        return {"done": done, "left": leftovers}
 
     wf.entry(a)
     wf.edge(a, END)
@@ -87,7 +88,7 @@ def a(state, ctx):
     retry(bench.database, bench.sweep_id, ("set_aside",))
     bench.run()
 
-    assert flows.said("seen") == ["0", "1", "2", "3"]
+    assert flows.lines_of("seen") == ["0", "1", "2", "3"]
     assert bench.cells()[0].state["files"] == ["file-1", "file-2", "file-3", "file-4"]
 
 
@@ -143,18 +144,18 @@ def test_a_node_that_is_skipped_leaves_no_files_of_its_checkpoints(run_sweep: Ma
     assert run_sweep(wf).cells()[0].state["files"] == []
 
 
-def test_a_rollback_to_a_checkpoint_inside_a_node_goes_on_from_there(run_sweep: Make) -> None:
+def test_a_rollback_to_a_checkpoint_inside_a_node_continues_from_there(run_sweep: Make) -> None:
     wf = Workflow("long")
-    made: list[str] = []
+    effects: list[str] = []
 
     @wf.tool
     def note(*, text: str) -> str:
-        made.append(text)
+        effects.append(text)
         return text.upper()
 
     @note.reversed_by
     def erase(result: str, *, text: str) -> None:
-        made.append(f"un{text}")
+        effects.append(f"un{text}")
 
     @wf.node
     def a(state: Any, ctx: Any) -> dict[str, Any]:
@@ -167,16 +168,16 @@ def test_a_rollback_to_a_checkpoint_inside_a_node_goes_on_from_there(run_sweep: 
     wf.edge(a, END)
     bench = run_sweep(wf)
     assert bench.cells()[0].state["got"] == ["FIRST", "SECOND", "none"]
-    (taken,) = inside(bench)
+    (checkpoint,) = inside(bench)
 
     (row,) = bench.rows(executions)
-    rollback(Context(bench.database), row["id"], taken["id"], bound=bench.prepared.bound)
+    rollback(Context(bench.database), row["id"], checkpoint["id"], bound=bench.prepared.bound)
     (row,) = bench.rows(executions)
-    assert (row["status"], row["head_id"] == taken["id"]) == ("paused", False)
+    assert (row["status"], row["head_id"] == checkpoint["id"]) == ("paused", False)
     steering.resume(bench.database, row["id"], by="ada")
     bench.run()
 
-    assert made == ["first", "second", "unsecond", "second"]
+    assert effects == ["first", "second", "unsecond", "second"]
     assert bench.cells()[0].state["got"] == ["FIRST", "SECOND", "saved"]
 
 
@@ -186,13 +187,13 @@ def test_a_rollback_to_a_checkpoint_inside_a_node_goes_on_from_there(run_sweep: 
 SILENT = """
 @wf.node
 {word} a(state, ctx):
-    found = sorted(os.listdir(ctx.workspace))
+    files = sorted(os.listdir(ctx.workspace))
     if ctx.attempt == 1:
         (ctx.workspace / "model.bin").write_text("half")
         {save}
         say("pid", os.getpid())
         {wait}
-    return {{"files": found, "saved": ctx.saved}}
+    return {{"files": files, "saved": ctx.saved}}
 """
 WAITING = {"def": "until((HERE / 'go').exists)", "async def": "await asyncio.to_thread(until, (HERE / 'go').exists)"}
 
@@ -208,7 +209,7 @@ def test_a_killed_node_that_takes_no_checkpoints_resumes_with_its_files(flows: F
     bench = flows.bench(text, run={"checkpoints": {"every": "50ms"}})
     run = bench.start()
     (checkpoint, *_) = until(lambda: taken_by_time(bench), "a checkpoint by time")
-    os.kill(int(flows.said("pid")[0]), signal.SIGKILL)
+    os.kill(int(flows.lines_of("pid")[0]), signal.SIGKILL)
     while not run.wait(30):
         pass
     run.finish()
@@ -217,14 +218,14 @@ def test_a_killed_node_that_takes_no_checkpoints_resumes_with_its_files(flows: F
     assert cell.state["files"] == (["later", "model.bin"] if by_hand else ["model.bin"])
     assert cell.state["saved"] == ({"epoch": 3} if by_hand else {})
     assert checkpoint["name"] is None
-    assert [one["failure"]["kind"] for one in tried(bench) if one["failure"]] == ["killed"]
+    assert [attempt["failure"]["kind"] for attempt in attempts_of(bench) if attempt["failure"]] == ["killed"]
 
 
 def test_an_attempt_that_changes_nothing_leaves_one_checkpoint_and_ends_as_without(flows: Flows) -> None:
     text = SILENT.format(save="pass", word="def", wait=WAITING["def"])
     bench = flows.bench(text, run={"checkpoints": {"every": "20ms"}, "stall": "100ms"})
     run = bench.start()
-    until(lambda: said(bench, "execution.stalled"), "a stall, which checkpoints by time do not hide")
+    until(lambda: events_of(bench, "execution.stalled"), "a stall, which checkpoints by time do not hide")
     (flows.code / "go").touch()
     while not run.wait(30):
         pass
@@ -234,7 +235,7 @@ def test_an_attempt_that_changes_nothing_leaves_one_checkpoint_and_ends_as_witho
 
 
 class Changing:
-    """A workspace whose snapshots are given in turn; the last one stays."""
+    """A workspace that returns prepared snapshots in turn, and then the last one again."""
 
     def __init__(self, *snapshots: str | Exception) -> None:
         self.snapshots = list(snapshots)
@@ -252,23 +253,25 @@ class Changing:
 def test_what_cannot_be_taken_is_logged_once_and_tried_again() -> None:
     broken = StateError("'model.bin' is still being written to")
     workspace, reported = Changing(broken, broken, "a" * 64, "a" * 64, "b" * 64, "b" * 64, "b" * 64), []
-    record = Record(on_event=lambda kind, data: reported.append((kind, data)))
+    record = Record(on_event=lambda kind, details: reported.append((kind, details)))
     taker = CheckpointTaker(workspace, record, None, {})  # type: ignore[arg-type]
     with timed_checkpoints(taker, 0.001, record):
         assert workspace.all_taken.wait(30)
-    logged = [data for kind, data in reported if kind == "event"]
-    assert [data[2]["level"] for data in logged] == ["warning"]
+    logged = [details for kind, details in reported if kind == "event"]
+    assert [details[2]["level"] for details in logged] == ["warning"]
     assert (
         sentence("no checkpoint was taken by time: ") + sentence("{} is still being written to", "'model.bin'")
         in logged[0][2]["message"]
     )
-    assert [data["workspace"] for kind, data in reported if kind == "checkpoint"] == ["a" * 64, "b" * 64]
+    assert [details["workspace"] for kind, details in reported if kind == "checkpoint"] == ["a" * 64, "b" * 64]
 
 
-@pytest.mark.parametrize("given", ["often", {"every": 0}, {"every": "10m", "each": 1}, {"tools": True}, ["fine"]])
-def test_checkpoints_that_are_none_are_rejected_with_their_place(given: Any) -> None:
+@pytest.mark.parametrize(
+    "checkpoint_setting", ["often", {"every": 0}, {"every": "10m", "each": 1}, {"tools": True}, ["fine"]]
+)
+def test_checkpoints_that_are_none_are_rejected_with_their_place(checkpoint_setting: Any) -> None:
     with pytest.raises(InputError, match=r"run\.checkpoints"):
-        parse_spec({"workflow": "a:b", "cases": "c", "vary": {"a": "all"}, "run": {"checkpoints": given}})
+        parse_spec({"workflow": "a:b", "cases": "c", "vary": {"a": "all"}, "run": {"checkpoints": checkpoint_setting}})
 
 
 def test_checkpoints_by_time_may_be_after_tool_calls_too() -> None:

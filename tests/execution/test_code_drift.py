@@ -1,4 +1,4 @@
-"""Files that nodes write, as runners hear of them from each other."""
+"""Runners learn from each other which files nodes write."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_runner_waits_for_what_another_one_is_about_to_record(
     database: Database, submitted: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = submitted("first")
-    here, elsewhere = WrittenFiles(database, row), WrittenFiles(database, row)
+    first, second = WrittenFiles(database, row), WrittenFiles(database, row)
     looks = threading.Event()
     read = leases.written_files
 
@@ -92,11 +92,11 @@ def test_a_runner_waits_for_what_another_one_is_about_to_record(
     monkeypatch.setattr(leases, "written_files", reading)
     monkeypatch.setattr(code_drift, "LATE_S", 60.0)
     covered: list[bool] = []
-    waiting = threading.Thread(target=lambda: covered.append(here.cover({"file cache.json"})))
+    waiting = threading.Thread(target=lambda: covered.append(first.cover({"file cache.json"})))
     waiting.start()
     assert looks.wait(60)
 
-    elsewhere.note("file cache.json", "answer")
+    second.note("file cache.json", "answer")
 
     waiting.join(60)
     assert covered == [True]

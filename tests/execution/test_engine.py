@@ -15,8 +15,8 @@ import pytest
 from tests.support.prose import sentence
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.attempt_record import CaseView, Previous
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import FinalError, InputError, RoutingError, StateError
 from wtb.core.failures import Failure
 from wtb.core.serialization.codec import decode
@@ -52,7 +52,7 @@ def run(surroundings: Surroundings) -> Run:
 
     def attempt(
         fn: Callable[..., Any],
-        given: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
         *,
         schema: type | None = State,
         name: str = "a",
@@ -69,7 +69,7 @@ def run(surroundings: Surroundings) -> Run:
         case = CaseView("case-1", ("t",), {"x": Value.of(1).data})
         of_root = {field: task.pop(field) for field in ("case", "repeat", "params", "seed") if field in task}
         root = Root(**{"case": case, **of_root})
-        return NativeEngine(wf).run(Task(name, variant, encoded(given or {}), position, root, **task), surroundings)
+        return NativeEngine(wf).run(Task(name, variant, encoded(inputs or {}), position, root, **task), surroundings)
 
     return attempt
 
@@ -83,21 +83,21 @@ def decoded(values: Mapping[str, Value] | None) -> dict[str, Any]:
     return {name: decode(value.data) for name, value in values.items()}
 
 
-def failure(result: Result) -> Failure:
-    assert result.writes is None
-    assert result.failure is not None
-    return result.failure
+def failure(node_result: Result) -> Failure:
+    assert node_result.writes is None
+    assert node_result.failure is not None
+    return node_result.failure
 
 
 # Running a node
 
 
 def test_a_node_gets_the_state_and_its_writes_are_encoded(run: Run) -> None:
-    result = run(lambda state: {"y": state["x"] + 1}, {"x": 1})
+    node_result = run(lambda state: {"y": state["x"] + 1}, {"x": 1})
 
-    assert decoded(result.writes) == {"y": 2}
-    assert result.failure is None
-    assert result.duration_s >= 0
+    assert decoded(node_result.writes) == {"y": 2}
+    assert node_result.failure is None
+    assert node_result.duration_s >= 0
 
 
 def test_a_node_that_returns_nothing_writes_nothing(run: Run) -> None:
@@ -129,19 +129,19 @@ def test_every_run_gets_a_copy_of_the_state_of_its_own(surroundings: Surrounding
         seen.append(list(state["words"]))
         state["words"].append("spoilt")
 
-    given = encoded({"words": ["a"]})
+    inputs = encoded({"words": ["a"]})
     wf = Workflow("one", state=State)
     wf.node(spoil, name="a")
-    engine, task = NativeEngine(wf), Task("a", "default", given, Position(0, ("a",)), Root(CaseView("c")))
+    engine, task = NativeEngine(wf), Task("a", "default", inputs, Position(0, ("a",)), Root(CaseView("c")))
     engine.run(task, surroundings)
     engine.run(task, surroundings)
 
     assert seen == [["a"], ["a"]]
-    assert decoded(given) == {"words": ["a"]}
+    assert decoded(inputs) == {"words": ["a"]}
 
 
 def test_what_a_node_does_not_read_is_not_decoded(surroundings: Surroundings) -> None:
-    """So a value that cannot be decoded fails the nodes alone that read it."""
+    """A value that cannot be decoded fails only the nodes that read it."""
     wf = Workflow("one", state=State)
     wf.node(lambda state: {"y": state["x"]}, name="reads x")
     wf.node(lambda state: {"y": len(state["words"])}, name="reads words")
@@ -163,10 +163,10 @@ def test_a_node_that_returns_its_state_writes_what_is_stored(run: Run) -> None:
         state["words"].append("b")
         return state
 
-    given = {"x": 1, "words": ["a"]}
+    inputs = {"x": 1, "words": ["a"]}
 
-    assert run(lambda state: state, given).writes == encoded(given)
-    assert decoded(run(changes_one, given).writes) == {"x": 1, "words": ["a", "b"]}
+    assert run(lambda state: state, inputs).writes == encoded(inputs)
+    assert decoded(run(changes_one, inputs).writes) == {"x": 1, "words": ["a", "b"]}
 
 
 def test_a_node_sees_what_surrounds_it(run: Run) -> None:
@@ -204,13 +204,13 @@ def test_a_node_past_its_deadline_fails_with_a_timeout(run: Run) -> None:
 
 
 def drawn(run: Run, **task: Any) -> float:
-    found: list[float] = []
+    draws: list[float] = []
 
     def draw(state: State, ctx: Any) -> None:
-        found.append(ctx.rng.random())
+        draws.append(ctx.rng.random())
 
     assert run(draw, **task).failure is None
-    return found[0]
+    return draws[0]
 
 
 def test_random_numbers_are_the_same_for_every_variant_and_every_time(run: Run) -> None:
@@ -438,11 +438,11 @@ def test_a_node_that_runs_alone_is_joined_at_once_where_that_is_asked_for(surrou
     wf.entry("a")
     task = Task("a", "default", encoded({"words": ["a"]}), Position(0, ("a",)), Root(CaseView("c")), join=True)
 
-    result = NativeEngine(wf).run(task, surroundings)
+    node_result = NativeEngine(wf).run(task, surroundings)
 
-    assert isinstance(result.joined, Joined)
-    assert decoded(result.joined.changed) == {"words": ["a", "b"]}
-    assert decoded(result.writes) == {"words": ["b"]}
+    assert isinstance(node_result.joined, Joined)
+    assert decoded(node_result.joined.changed) == {"words": ["a", "b"]}
+    assert decoded(node_result.writes) == {"words": ["b"]}
 
 
 def test_a_join_that_fails_leaves_the_node_run_accepted(surroundings: Surroundings) -> None:
@@ -452,11 +452,11 @@ def test_a_join_that_fails_leaves_the_node_run_accepted(surroundings: Surroundin
     wf.branch("a", {"x": END}, by=lambda state: state["nope"])
     task = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c")), join=True)
 
-    result = NativeEngine(wf).run(task, surroundings)
+    node_result = NativeEngine(wf).run(task, surroundings)
 
-    assert result.failure is None
-    assert isinstance(result.joined, Failure)
-    assert result.joined.type == "KeyError"
+    assert node_result.failure is None
+    assert isinstance(node_result.joined, Failure)
+    assert node_result.joined.type == "KeyError"
 
 
 def test_a_loop_that_does_not_end_is_stopped_at_the_step_limit() -> None:

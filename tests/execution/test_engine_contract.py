@@ -1,4 +1,4 @@
-"""What every engine does that the runner can drive: one suite, run over the workflows of each of them."""
+"""One suite for every engine that the runner can drive, run over the workflows of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.failures import Failure
 from wtb.core.questions import Answer
 from wtb.core.serialization.codec import decode
-from wtb.core.tree.checkpoints import NodeTask, Position, shown
+from wtb.core.tree.checkpoints import NodeTask, Position, visible_state
 from wtb.core.values import Value
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Engine, Joined, Result, Root, Task, begin, engine_of, join
@@ -28,16 +28,16 @@ from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
 
 
-@pytest.fixture(params=SUBJECTS, ids=[one.name for one in SUBJECTS])
+@pytest.fixture(params=SUBJECTS, ids=[choice.name for choice in SUBJECTS])
 def subject(request: pytest.FixtureRequest) -> Subject:
-    made: Subject = request.param
-    return made
+    parameter: Subject = request.param
+    return parameter
 
 
-@pytest.fixture(params=SENDERS, ids=[one.name for one in SENDERS])
+@pytest.fixture(params=SENDERS, ids=[choice.name for choice in SENDERS])
 def sender(request: pytest.FixtureRequest) -> Sender:
-    made: Sender = request.param
-    return made
+    parameter: Sender = request.param
+    return parameter
 
 
 @pytest.fixture
@@ -52,22 +52,22 @@ def encoded(state: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def plain(values: Mapping[str, Value]) -> dict[str, Any]:
-    """What people see of a state."""
-    return {name: decode(value.data) for name, value in shown(values).items()}
+    """Return the part of a state that users see."""
+    return {name: decode(value.data) for name, value in visible_state(values).items()}
 
 
 class Drive:
     """Drives an engine by hand, as the runner does: begins, runs tasks, joins steps."""
 
-    def __init__(self, workflow: Workflow, surroundings: Surroundings, **given: Any) -> None:
+    def __init__(self, workflow: Workflow, surroundings: Surroundings, **inputs: Any) -> None:
         self.engine: Engine = engine_of(workflow)
         self.surroundings = surroundings
-        self.case = CaseView("case-1", ("t",), {name: value.data for name, value in encoded(given).items()})
-        self.state: dict[str, Value] = encoded(given)
+        self.case = CaseView("case-1", ("t",), {name: value.data for name, value in encoded(inputs).items()})
+        self.state: dict[str, Value] = encoded(inputs)
         self.position = Position(0, ())
         self.ran: list[list[str]] = []
-        begun = begin(self.engine, self.state, self.task(NodeTask.of("")).root)
-        self.take(begun)
+        start = begin(self.engine, self.state, self.task(NodeTask.of("")).root)
+        self.take(start)
 
     def take(self, joined: Joined | Failure) -> None:
         assert isinstance(joined, Joined), str(joined)
@@ -86,12 +86,12 @@ class Drive:
 
     def writes(self, **more: Any) -> list[tuple[str, Mapping[str, Value]]]:
         """Run all tasks of the next step."""
-        found: list[tuple[str, Mapping[str, Value]]] = []
+        updates: list[tuple[str, Mapping[str, Value]]] = []
         for number, task in enumerate(self.position.tasks):
-            result = self.run(number, **more)
-            assert result.writes is not None, str(result.failure or result.question)
-            found.append((task.key, result.writes))
-        return found
+            node_result = self.run(number, **more)
+            assert node_result.writes is not None, str(node_result.failure or node_result.question)
+            updates.append((task.key, node_result.writes))
+        return updates
 
     def joined(self, writes: list[tuple[str, Mapping[str, Value]]]) -> Joined | Failure:
         return join(self.engine, self.state, self.position, writes, self.task(NodeTask.of("")).root)
@@ -100,12 +100,12 @@ class Drive:
         self.ran.append([task.node for task in self.position.tasks])
         self.take(self.joined(self.writes(**more)))
 
-    def to_end(self, most: int = 20) -> dict[str, Any]:
-        for _ in range(most):
+    def to_end(self, limit: int = 20) -> dict[str, Any]:
+        for _ in range(limit):
             if not self.position.next:
                 return plain(self.state)
             self.step()
-        raise AssertionError(f"still going after {most} steps")
+        raise AssertionError(f"still going after {limit} steps")
 
 
 Make = Callable[..., Drive]
@@ -113,13 +113,13 @@ Make = Callable[..., Drive]
 
 @pytest.fixture
 def drive(surroundings: Surroundings) -> Make:
-    return lambda workflow, **given: Drive(workflow, surroundings, **given)
+    return lambda workflow, **inputs: Drive(workflow, surroundings, **inputs)
 
 
 def ctx() -> Context:
-    found = current_context()
-    assert found is not None, "a node finds its context"
-    return found
+    context = current_context()
+    assert context is not None, "a node finds its context"
+    return context
 
 
 def say(word: str) -> Callable[[State], dict[str, Any]]:
@@ -134,30 +134,30 @@ def nothing(state: State) -> dict[str, Any]:
 
 
 def test_it_begins_at_step_0_before_the_first_node_with_the_input_in_the_state(subject: Subject, drive: Make) -> None:
-    made = drive(subject.line(say("a"), say("b")), x=1)
+    driver = drive(subject.line(say("a"), say("b")), x=1)
 
-    assert (made.position.step, made.position.next) == (0, ("a",))
-    assert plain(made.state)["x"] == 1
-    assert made.position.visits.get("a", 0) == 0
+    assert (driver.position.step, driver.position.next) == (0, ("a",))
+    assert plain(driver.state)["x"] == 1
+    assert driver.position.visits.get("a", 0) == 0
 
 
 def test_it_begins_the_same_each_time(subject: Subject, drive: Make) -> None:
     workflow = subject.diamond(nothing, say("b"), say("c"), nothing)
 
-    one, other = drive(workflow, x=1), drive(workflow, x=1)
+    first, other = drive(workflow, x=1), drive(workflow, x=1)
 
-    assert (one.position, one.state) == (other.position, other.state)
+    assert (first.position, first.state) == (other.position, other.state)
 
 
 def test_it_may_start_from_a_node_in_the_middle_at_a_position_that_no_engine_made(
     subject: Subject, drive: Make
 ) -> None:
-    made = drive(subject.line(say("a"), lambda state: {"y": state["x"] + 1}, say("c")), x=1)
-    made.position = Position(0, ("b",))
+    driver = drive(subject.line(say("a"), lambda state: {"y": state["x"] + 1}, say("c")), x=1)
+    driver.position = Position(0, ("b",))
 
-    state = made.to_end()
+    state = driver.to_end()
 
-    assert made.ran == [["b"], ["c"]]
+    assert driver.ran == [["b"], ["c"]]
     assert (state["y"], state["words"]) == (2, ["c"])
 
 
@@ -165,21 +165,21 @@ def test_it_may_start_from_a_node_in_the_middle_at_a_position_that_no_engine_mad
 
 
 def test_a_line_runs_one_node_after_the_other_each_on_what_the_one_before_wrote(subject: Subject, drive: Make) -> None:
-    made = drive(subject.line(lambda state: {"y": state["x"] + 1}, lambda state: {"x": state["y"] * 10}), x=1)
+    driver = drive(subject.line(lambda state: {"y": state["x"] + 1}, lambda state: {"x": state["y"] * 10}), x=1)
 
-    state = made.to_end()
+    state = driver.to_end()
 
-    assert made.ran == [["a"], ["b"]]
+    assert driver.ran == [["a"], ["b"]]
     assert (state["x"], state["y"]) == (20, 2)
-    assert made.position.step == 2
+    assert driver.position.step == 2
 
 
 def test_what_comes_next_in_one_step_is_in_the_order_of_declaration(subject: Subject, drive: Make) -> None:
-    made = drive(subject.diamond(nothing, say("b"), say("c"), say("d")))
+    driver = drive(subject.diamond(nothing, say("b"), say("c"), say("d")))
 
-    state = made.to_end()
+    state = driver.to_end()
 
-    assert made.ran == [["a"], ["b", "c"], ["d"]]
+    assert driver.ran == [["a"], ["b", "c"], ["d"]]
     assert state["words"] == ["b", "c", "d"]
 
 
@@ -204,10 +204,10 @@ def test_nodes_of_one_step_do_not_see_what_the_others_write(subject: Subject, dr
 def test_a_branch_follows_the_state_after_the_node(subject: Subject, drive: Make, to: str) -> None:
     workflow = subject.branch(lambda state: {"any": to}, lambda state: str(state["any"]), say("b"), say("c"))
 
-    made = drive(workflow, any="neither")
+    driver = drive(workflow, any="neither")
 
-    assert made.to_end()["words"] == [to]
-    assert made.ran == [["a"], [to]]
+    assert driver.to_end()["words"] == [to]
+    assert driver.ran == [["a"], [to]]
 
 
 def test_a_loop_is_left_when_the_state_says_so_and_each_pass_is_a_visit(subject: Subject, drive: Make) -> None:
@@ -217,11 +217,11 @@ def test_a_loop_is_left_when_the_state_says_so_and_each_pass_is_a_visit(subject:
         visits.append(ctx().visit)
         return {"x": state["x"] + 1}
 
-    made = drive(subject.loop(a, lambda state: bool(state["x"] < 3)), x=0)
+    driver = drive(subject.loop(a, lambda state: bool(state["x"] < 3)), x=0)
 
-    assert made.to_end()["x"] == 3
+    assert driver.to_end()["x"] == 3
     assert visits == [0, 1, 2]
-    assert made.position.visits["a"] == 3
+    assert driver.position.visits["a"] == 3
 
 
 def test_a_reducer_adds_to_what_is_there(subject: Subject, drive: Make) -> None:
@@ -229,10 +229,10 @@ def test_a_reducer_adds_to_what_is_there(subject: Subject, drive: Make) -> None:
 
 
 def test_two_writes_of_a_key_without_a_reducer_cannot_be_joined(subject: Subject, drive: Make) -> None:
-    made = drive(subject.diamond(nothing, lambda state: {"x": 1}, lambda state: {"x": 2}, nothing))
-    made.step()
+    driver = drive(subject.diamond(nothing, lambda state: {"x": 1}, lambda state: {"x": 2}, nothing))
+    driver.step()
 
-    failed = made.joined(made.writes())
+    failed = driver.joined(driver.writes())
 
     assert isinstance(failed, Failure)
     assert "x" in failed.message
@@ -242,79 +242,79 @@ def test_a_branch_that_raises_fails_the_node_or_the_step_whichever_it_belongs_to
     def by(state: State) -> str:
         raise KeyError("no way")
 
-    made = drive(subject.branch(say("a"), by, nothing, nothing))
+    driver = drive(subject.branch(say("a"), by, nothing, nothing))
 
-    result = made.run()
-    failed = result.failure if result.writes is None else made.joined([("a", result.writes)])
+    node_result = driver.run()
+    failed = node_result.failure if node_result.writes is None else driver.joined([("a", node_result.writes)])
 
     assert isinstance(failed, Failure)
     assert (failed.type, failed.message) == ("KeyError", "'no way'")
 
 
 def test_a_node_alone_in_its_step_can_be_joined_at_once(subject: Subject, drive: Make) -> None:
-    made = drive(subject.line(say("a"), say("b")), words=["given"])
+    driver = drive(subject.line(say("a"), say("b")), words=["given"])
 
-    result = made.run(join=True)
+    node_result = driver.run(join=True)
 
-    assert result.writes is not None
-    assert result.joined == made.joined([("a", result.writes)])
+    assert node_result.writes is not None
+    assert node_result.joined == driver.joined([("a", node_result.writes)])
 
 
 # Positions and writes
 
 
-def test_a_position_goes_through_json_and_it_goes_on_from_there(subject: Subject, drive: Make) -> None:
+def test_a_position_goes_through_json_and_it_continues_from_there(subject: Subject, drive: Make) -> None:
     workflow = subject.diamond(say("a"), say("b"), say("c"), say("d"))
     straight = drive(workflow).to_end()
-    made = drive(workflow)
+    driver = drive(workflow)
     for _ in range(3):
-        again = Position.read(orjson.loads(orjson.dumps(made.position.document())))
-        assert again == made.position
-        made.position = again
-        made.engine = engine_of(workflow)  # as in another process
-        made.step()
+        restored = Position.read(orjson.loads(orjson.dumps(driver.position.document())))
+        assert restored == driver.position
+        driver.position = restored
+        driver.engine = engine_of(workflow)  # as in another process
+        driver.step()
 
-    assert made.position.next == ()
-    assert plain(made.state) == straight
+    assert driver.position.next == ()
+    assert plain(driver.state) == straight
 
 
 def test_the_same_state_gives_the_same_writes_and_the_same_step(subject: Subject, drive: Make) -> None:
-    made = drive(subject.diamond(nothing, say("b"), lambda state: {"any": [{1: (2,)}]}, nothing))
-    made.step()
+    driver = drive(subject.diamond(nothing, say("b"), lambda state: {"any": [{1: (2,)}]}, nothing))
+    driver.step()
 
-    one, other = made.writes(), made.writes()
+    first, other = driver.writes(), driver.writes()
 
-    assert one == other
-    assert made.joined(one) == made.joined(other)
+    assert first == other
+    assert driver.joined(first) == driver.joined(other)
 
 
 def test_a_step_is_joined_from_writes_that_were_stored(subject: Subject, drive: Make) -> None:
-    made = drive(subject.line(lambda state: {"x": 1, "words": ["a"]}, nothing))
-    stored = [(key, {n: Value(v.digest, bytes(v.data)) for n, v in update.items()}) for key, update in made.writes()]
+    driver = drive(subject.line(lambda state: {"x": 1, "words": ["a"]}, nothing))
+    stored = [(key, {n: Value(v.digest, bytes(v.data)) for n, v in update.items()}) for key, update in driver.writes()]
 
-    made.engine = engine_of(subject.line(lambda state: {"x": 1, "words": ["a"]}, nothing))
-    made.take(made.joined(stored))
+    driver.engine = engine_of(subject.line(lambda state: {"x": 1, "words": ["a"]}, nothing))
+    driver.take(driver.joined(stored))
 
-    assert made.position.next == ("b",)
-    assert (plain(made.state)["x"], plain(made.state)["words"]) == (1, ["a"])
+    assert driver.position.next == ("b",)
+    assert (plain(driver.state)["x"], plain(driver.state)["words"]) == (1, ["a"])
 
 
 def test_only_what_has_changed_is_said_to_have_changed(subject: Subject, drive: Make) -> None:
-    made = drive(subject.line(lambda state: {"x": 1, "y": 2}, nothing), x=1)
+    driver = drive(subject.line(lambda state: {"x": 1, "y": 2}, nothing), x=1)
 
-    joined = made.joined(made.writes())
+    joined = driver.joined(driver.writes())
 
     assert isinstance(joined, Joined)
-    assert set(shown(joined.changed)) == {"y"}
+    assert set(visible_state(joined.changed)) == {"y"}
 
 
 def test_a_node_that_returns_nothing_writes_nothing(subject: Subject, drive: Make) -> None:
-    made = drive(subject.line(lambda state: None, nothing), x=1)
-    before = plain(made.state)
-    made.step()
+    driver = drive(subject.line(lambda state: None, nothing), x=1)
+    before = plain(driver.state)
+    driver.step()
 
-    assert plain(made.state) == before
-    assert made.position.next == ("b",)
+    assert plain(driver.state) == before
+    assert driver.position.next == ("b",)
 
 
 # A node run
@@ -328,36 +328,46 @@ def test_each_run_gets_a_copy_of_the_state_of_its_own(subject: Subject, drive: M
         state["words"].append("spoilt")
         return {}
 
-    made = drive(subject.line(spoil, nothing), words=["a"])
+    driver = drive(subject.line(spoil, nothing), words=["a"])
     for _ in range(2):
-        made.run()
+        driver.run()
 
     assert seen == [["a"], ["a"]]
-    assert plain(made.state)["words"] == ["a"]
+    assert plain(driver.state)["words"] == ["a"]
 
 
 def test_a_node_finds_who_it_is(subject: Subject, drive: Make) -> None:
-    found: list[Any] = []
+    seen: list[Any] = []
 
     def a(state: State) -> dict[str, Any]:
-        here = ctx()
-        found.append((here.node, here.task, here.variant, here.case.id, here.attempt, here.seed, here.params["k"]))
+        context = ctx()
+        seen.append(
+            (
+                context.node,
+                context.task,
+                context.variant,
+                context.case.id,
+                context.attempt,
+                context.seed,
+                context.params["k"],
+            )
+        )
         return {}
 
     drive(subject.line(a)).run(attempt=2, params={"k": 5})
 
-    assert found == [("a", "a", "default", "case-1", 2, 7, 5)]
+    assert seen == [("a", "a", "default", "case-1", 2, 7, 5)]
 
 
 def test_the_variant_of_the_task_is_what_runs(subject: Subject, drive: Make) -> None:
     workflow = subject.line(say("first"), say("b"))
     subject.add_variant(workflow, "a", "other", say("second"))
-    made = drive(workflow)
+    driver = drive(workflow)
 
-    made.step(variant="other")
+    driver.step(variant="other")
 
-    assert plain(made.state)["words"] == ["second"]
-    assert made.position.next == ("b",)
+    assert plain(driver.state)["words"] == ["second"]
+    assert driver.position.next == ("b",)
 
 
 def test_an_async_node_is_awaited(subject: Subject, drive: Make) -> None:
@@ -369,11 +379,11 @@ def test_an_async_node_is_awaited(subject: Subject, drive: Make) -> None:
 
 
 def test_random_numbers_are_the_same_for_the_same_attempt(subject: Subject, drive: Make) -> None:
-    made = drive(subject.line(lambda state: {"any": ctx().rng.random()}))
+    driver = drive(subject.line(lambda state: {"any": ctx().rng.random()}))
 
-    one, same, other = (made.run(attempt=attempt).writes for attempt in (1, 1, 2))
+    first, same, other = (driver.run(attempt=attempt).writes for attempt in (1, 1, 2))
 
-    assert one == same != other
+    assert first == same != other
 
 
 def test_what_is_spent_and_said_is_recorded(subject: Subject, drive: Make) -> None:
@@ -382,12 +392,12 @@ def test_what_is_spent_and_said_is_recorded(subject: Subject, drive: Make) -> No
         ctx().log("spent")
         return {}
 
-    heard: list[str] = []
+    kinds: list[str] = []
 
-    result = drive(subject.line(a)).run(on_event=lambda what, said: heard.append(what))
+    node_result = drive(subject.line(a)).run(on_event=lambda what, details: kinds.append(what))
 
-    assert (result.record.usd, result.record.tokens_in, result.record.tokens_out) == (0.25, 10, 2)
-    assert [what for what in heard if what != "written"] == ["spent", "event"]  # modules may be compiled meanwhile
+    assert (node_result.record.usd, node_result.record.tokens_in, node_result.record.tokens_out) == (0.25, 10, 2)
+    assert [what for what in kinds if what != "written"] == ["spent", "event"]  # modules may be compiled meanwhile
 
 
 def test_what_was_spent_before_a_failure_counts(subject: Subject, drive: Make) -> None:
@@ -395,10 +405,10 @@ def test_what_was_spent_before_a_failure_counts(subject: Subject, drive: Make) -
         ctx().cost(usd=0.25)
         raise ValueError("no")
 
-    result = drive(subject.line(a)).run()
+    node_result = drive(subject.line(a)).run()
 
-    assert result.failure is not None
-    assert result.record.usd == 0.25
+    assert node_result.failure is not None
+    assert node_result.record.usd == 0.25
 
 
 def test_the_files_of_a_node_are_in_its_snapshot_and_the_next_one_finds_them(subject: Subject, drive: Make) -> None:
@@ -409,14 +419,14 @@ def test_the_files_of_a_node_are_in_its_snapshot_and_the_next_one_finds_them(sub
     def b(state: State) -> dict[str, Any]:
         return {"any": (ctx().workspace / "note").read_text()}
 
-    made = drive(subject.line(a, b))
-    first = made.run()
+    driver = drive(subject.line(a, b))
+    first = driver.run()
     assert first.writes is not None
-    made.take(made.joined([("a", first.writes)]))
+    driver.take(driver.joined([("a", first.writes)]))
 
-    made.step(workspace=first.workspace)
+    driver.step(workspace=first.workspace)
 
-    assert plain(made.state)["any"] == "from a"
+    assert plain(driver.state)["any"] == "from a"
 
 
 # Failures and questions
@@ -426,11 +436,11 @@ def test_what_a_node_raises_is_a_failure_with_the_users_own_frames(subject: Subj
     def a(state: State) -> dict[str, Any]:
         raise ValueError("nothing to see")
 
-    result = drive(subject.line(a)).run()
+    node_result = drive(subject.line(a)).run()
 
-    failure = result.failure
+    failure = node_result.failure
     assert failure is not None
-    assert result.writes is None
+    assert node_result.writes is None
     assert (failure.kind, failure.type, failure.message) == ("error", "ValueError", "nothing to see")
     assert failure.node == "a"
     assert "test_engine_contract.py" in failure.trace
@@ -438,19 +448,19 @@ def test_what_a_node_raises_is_a_failure_with_the_users_own_frames(subject: Subj
 
 
 def test_what_cannot_be_stored_is_a_failure_that_names_node_and_key(subject: Subject, drive: Make) -> None:
-    result = drive(subject.line(lambda state: {"any": threading.Lock()})).run()
+    node_result = drive(subject.line(lambda state: {"any": threading.Lock()})).run()
 
-    assert result.failure is not None
-    assert result.failure.kind == "state"
-    assert "'a'" in str(result.failure)
-    assert "'any'" in result.failure.message
+    assert node_result.failure is not None
+    assert node_result.failure.kind == "state"
+    assert "'a'" in str(node_result.failure)
+    assert "'any'" in node_result.failure.message
 
 
 def test_a_write_that_is_no_update_is_a_failure(subject: Subject, drive: Make) -> None:
-    result = drive(subject.line(lambda state: 5)).run()
+    node_result = drive(subject.line(lambda state: 5)).run()
 
-    assert result.writes is None
-    assert result.failure is not None
+    assert node_result.writes is None
+    assert node_result.failure is not None
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -465,27 +475,27 @@ def test_a_node_that_takes_too_long_is_given_up(subject: Subject, drive: Make, a
         await asyncio.sleep(30)
         return {}
 
-    result = drive(subject.line(late if asynchronous else a)).run(timeout=0.05)
+    node_result = drive(subject.line(late if asynchronous else a)).run(timeout=0.05)
     released.set()
 
-    assert result.failure is not None
-    assert (result.failure.kind, result.failure.node) == ("timeout", "a")
+    assert node_result.failure is not None
+    assert (node_result.failure.kind, node_result.failure.node) == ("timeout", "a")
 
 
-def test_a_node_that_asks_ends_with_its_question_and_goes_on_with_the_answer(subject: Subject, drive: Make) -> None:
+def test_a_node_that_asks_ends_with_its_question_and_continues_with_the_answer(subject: Subject, drive: Make) -> None:
     def a(state: State) -> dict[str, Any]:
         return {"any": ctx().ask("Which?", options=["one", "two"]).choice}
 
-    made = drive(subject.line(a))
-    asked = made.run()
-    assert asked.writes is None
-    assert asked.failure is None
-    assert asked.question is not None
-    assert (asked.question.text, asked.question.node, asked.question.options) == ("Which?", "a", ("one", "two"))
+    driver = drive(subject.line(a))
+    outcome = driver.run()
+    assert outcome.writes is None
+    assert outcome.failure is None
+    assert outcome.question is not None
+    assert (outcome.question.text, outcome.question.node, outcome.question.options) == ("Which?", "a", ("one", "two"))
 
-    made.step(answers={asked.question.key: Answer("approve", "two", by="ada")}, attempt=2)
+    driver.step(answers={outcome.question.key: Answer("approve", "two", by="ada")}, attempt=2)
 
-    assert plain(made.state)["any"] == "two"
+    assert plain(driver.state)["any"] == "two"
 
 
 def test_a_rejection_is_a_failure_that_trying_again_does_not_help(subject: Subject, drive: Make) -> None:
@@ -493,11 +503,11 @@ def test_a_rejection_is_a_failure_that_trying_again_does_not_help(subject: Subje
         ctx().ask("Really?")
         return {}
 
-    made = drive(subject.line(a))
-    asked = made.run().question
-    assert asked is not None
+    driver = drive(subject.line(a))
+    question = driver.run().question
+    assert question is not None
 
-    failure = made.run(answers={asked.key: Answer("reject", by="ada")}).failure
+    failure = driver.run(answers={question.key: Answer("reject", by="ada")}).failure
 
     assert failure is not None
     assert (failure.kind, failure.final) == ("rejected", True)
@@ -508,75 +518,77 @@ def test_a_failure_leaves_no_snapshot(subject: Subject, drive: Make) -> None:
         (ctx().workspace / "note").write_text("x")
         raise ValueError("no")
 
-    result = drive(subject.line(a)).run()
+    node_result = drive(subject.line(a)).run()
 
-    assert (result.workspace, result.files) == (None, ())
+    assert (node_result.workspace, node_result.files) == (None, ())
 
 
 # Fanning out
 
 
 def sent(state: State) -> dict[str, Any]:
-    """A node that is sent to: it tells its item."""
+    """A node that fan-out tasks run: it writes its item."""
     return {"words": [f"{ctx().task}={state['x']}"]}
 
 
 def test_a_node_that_is_sent_to_several_times_has_a_task_for_each(sender: Sender, drive: Make) -> None:
-    made = drive(sender.sends(nothing, sent, nothing), items=[7, 8, 9])
-    made.step()
-    assert made.position.next == ("work",)
-    assert made.position.tasks == tuple(NodeTask(f"work|{number}", "work", number) for number in range(3))
+    driver = drive(sender.sends(nothing, sent, nothing), items=[7, 8, 9])
+    driver.step()
+    assert driver.position.next == ("work",)
+    assert driver.position.tasks == tuple(NodeTask(f"work|{number}", "work", number) for number in range(3))
 
-    made.step()
+    driver.step()
 
-    assert plain(made.state)["words"] == ["work|0=7", "work|1=8", "work|2=9"]
-    assert made.position.next == ("d",)
-    assert made.position.visits["work"] == 1
+    assert plain(driver.state)["words"] == ["work|0=7", "work|1=8", "work|2=9"]
+    assert driver.position.next == ("d",)
+    assert driver.position.visits["work"] == 1
 
 
 def test_how_often_it_is_sent_to_depends_on_the_state_after_the_node_before(sender: Sender, drive: Make) -> None:
-    made = drive(sender.sends(lambda state: {"items": [5]}, sent, nothing), items=[1, 2, 3])
+    driver = drive(sender.sends(lambda state: {"items": [5]}, sent, nothing), items=[1, 2, 3])
 
-    assert [one.partition("=")[2] for one in made.to_end()["words"]] == ["5"]
+    assert [word.partition("=")[2] for word in driver.to_end()["words"]] == ["5"]
 
 
 def test_tasks_may_end_in_any_order_and_their_writes_keep_theirs(sender: Sender, drive: Make) -> None:
-    made = drive(sender.sends(nothing, sent, nothing), items=[7, 8, 9])
-    made.step()
-    straight = made.joined(made.writes())
+    driver = drive(sender.sends(nothing, sent, nothing), items=[7, 8, 9])
+    driver.step()
+    straight = driver.joined(driver.writes())
 
-    backwards = [(made.position.tasks[number].key, made.run(number).writes or {}) for number in (2, 1, 0)]
+    backwards = [(driver.position.tasks[number].key, driver.run(number).writes or {}) for number in (2, 1, 0)]
 
-    assert made.joined(backwards[::-1]) == straight
+    assert driver.joined(backwards[::-1]) == straight
 
 
 def test_a_position_with_several_tasks_goes_through_json(sender: Sender, drive: Make) -> None:
     workflow = sender.sends(nothing, sent, nothing)
-    made = drive(workflow, items=[7, 8])
-    made.step()
+    driver = drive(workflow, items=[7, 8])
+    driver.step()
 
-    again = Position.read(orjson.loads(orjson.dumps(made.position.document())))
-    assert (again, again.tasks) == (made.position, made.position.tasks)
-    made.position, made.engine = again, engine_of(workflow)
+    restored = Position.read(orjson.loads(orjson.dumps(driver.position.document())))
+    assert (restored, restored.tasks) == (driver.position, driver.position.tasks)
+    driver.position, driver.engine = restored, engine_of(workflow)
 
-    assert [one.partition("=")[2] for one in made.to_end()["words"]] == ["7", "8"]
+    assert [word.partition("=")[2] for word in driver.to_end()["words"]] == ["7", "8"]
 
 
 def test_each_task_draws_and_asks_for_itself(sender: Sender, drive: Make) -> None:
     def ask(state: State) -> dict[str, Any]:
         return {"words": [f"{ctx().rng.random()} {ctx().ask('Which?').feedback}"]}
 
-    made = drive(sender.sends(nothing, ask, nothing), items=[7, 8])
-    made.step()
-    questions = [made.run(number).question for number in range(2)]
-    assert [one.node for one in questions if one is not None] == ["work|0", "work|1"]
-    answers = {one.key: Answer("approve", feedback=str(one.node)) for one in questions if one is not None}
+    driver = drive(sender.sends(nothing, ask, nothing), items=[7, 8])
+    driver.step()
+    questions = [driver.run(number).question for number in range(2)]
+    assert [question.node for question in questions if question is not None] == ["work|0", "work|1"]
+    answers = {
+        question.key: Answer("approve", feedback=str(question.node)) for question in questions if question is not None
+    }
     assert len(answers) == 2
 
-    made.step(answers=answers)
+    driver.step(answers=answers)
 
-    drawn, said = zip(*(one.split() for one in plain(made.state)["words"]), strict=True)
-    assert said == ("work|0", "work|1")
+    drawn, replies = zip(*(word.split() for word in plain(driver.state)["words"]), strict=True)
+    assert replies == ("work|0", "work|1")
     assert drawn[0] != drawn[1]
 
 

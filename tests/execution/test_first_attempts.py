@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench
 from wtb.authoring.workflow import Workflow
-from wtb.store.limits import budgets
+from wtb.store.access import budgets
 from wtb.store.read import costs, queries
 from wtb.store.runs.leases import stop_nodes
 from wtb.store.runs.node_progress import record_first_attempts
@@ -21,7 +21,7 @@ USD, TOKENS = 0.25, (5, 3)
 
 
 def workflow(failures: int) -> Workflow:
-    """One node that spends, and fails so many times at first."""
+    """One node that spends money and fails in its first attempts."""
     wf = Workflow("first")
 
     @wf.node(retries=3, backoff=0.0)

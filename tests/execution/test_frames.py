@@ -1,4 +1,4 @@
-"""Frames: what was packed comes out again, however the bytes arrive."""
+"""Frames are unpacked as they were packed, however the bytes arrive."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ def as_bytes(frame: Frame) -> bytes:
 
 @given(st.lists(frames, max_size=5), st.lists(st.integers(1, 40), min_size=1))
 def test_frames_come_out_as_they_went_in_whatever_the_pieces(sent: list[Frame], sizes: list[int]) -> None:
-    data, inbox, received = b"".join(map(as_bytes, sent)), Inbox(), list[Frame]()
+    stream, inbox, received = b"".join(map(as_bytes, sent)), Inbox(), list[Frame]()
     for size in itertools.cycle(sizes):
-        received += inbox.feed(data[:size])
-        data = data[size:]
-        if not data:
+        received += inbox.feed(stream[:size])
+        stream = stream[size:]
+        if not stream:
             break
     assert received == sent
 
 
 def test_many_frames_in_one_piece_come_out_in_order() -> None:
-    data = b"".join(packed("report", [number, bytes([number % 256])]) for number in range(1000))
-    received = list(Inbox().feed(data))
+    stream = b"".join(packed("report", [number, bytes([number % 256])]) for number in range(1000))
+    received = list(Inbox().feed(stream))
     assert [frame.head for frame in received] == [[number, 0] for number in range(1000)]
     assert [frame.blobs for frame in received[:3]] == [[b"\0"], [b"\1"], [b"\2"]]
 
 
 def test_a_frame_comes_out_only_when_it_is_whole() -> None:
-    data = packed("run", {"node": "a", "state": b"value"})
+    packet = packed("run", {"node": "a", "state": b"value"})
     inbox = Inbox()
-    assert list(inbox.feed(data[:-1])) == []
-    (frame,) = inbox.feed(data[-1:])
+    assert list(inbox.feed(packet[:-1])) == []
+    (frame,) = inbox.feed(packet[-1:])
     assert frame == Frame("run", {"node": "a", "state": 0}, [b"value"])
 
 
@@ -105,9 +105,9 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    made = Pair()
-    yield made
-    for channel in (made.channel, made.other):
+    ends = Pair()
+    yield ends
+    for channel in (ends.channel, ends.other):
         channel._socket.close()
 
 

@@ -1,4 +1,4 @@
-"""Processes of our own collect garbage seldom, and collect it; a user's program is left as it is."""
+"""Our own processes collect garbage seldom; a user's program keeps its settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.support.bench import Bench
 from tests.support.flows import Flows, states
 from tests.support.project import Project
-from wtb.config.garbage import THRESHOLDS
+from wtb.config.distribution import THRESHOLDS
 
 FLOW = f"""
 import gc

@@ -1,4 +1,4 @@
-"""The heartbeat of a runner: when it has ended, nothing of it uses the database any more."""
+"""The heartbeat of a runner stops using the database when it ends."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from tests.support.bench import in_memory
 from wtb.core.errors import StoreError
-from wtb.execution.runtime import heartbeat
-from wtb.execution.runtime.heartbeat import Heartbeat
+from wtb.execution.runtime import upkeep
+from wtb.execution.runtime.upkeep import Heartbeat
 from wtb.store.runs import leases
 
 
 def test_whoever_ends_it_waits_for_a_beat_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "LOOK_S", 0.01)
-    monkeypatch.setattr(heartbeat, "END_S", 60.0)
+    monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
+    monkeypatch.setattr(upkeep, "END_S", 60.0)
     under_way, answered, ended = threading.Event(), threading.Event(), threading.Event()
     order: list[str] = []
 
@@ -40,8 +40,8 @@ def test_whoever_ends_it_waits_for_a_beat_that_is_under_way(monkeypatch: pytest.
 
 
 def test_a_database_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "LOOK_S", 0.01)
-    monkeypatch.setattr(heartbeat, "END_S", 0.01)
+    monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
+    monkeypatch.setattr(upkeep, "END_S", 0.01)
     under_way, answered = threading.Event(), threading.Event()
 
     def look() -> None:
@@ -56,7 +56,7 @@ def test_a_database_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.Mon
 
 
 def test_leases_that_cannot_be_renewed_for_as_long_as_they_last_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "LOOK_S", 0.01)
+    monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
     stopped, renewals = threading.Event(), 0
 
     def fail(*arguments: object) -> None:

@@ -1,4 +1,4 @@
-"""What the dead left behind is removed; what belongs to the living, or may, is not touched."""
+"""Leftovers of dead runners are removed; those of runners that live or may live are not touched."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import until
 from wtb.core.ids import new_id
-from wtb.execution.runtime import cleanup
-from wtb.execution.runtime.cleanup import Cleaned, clean
+from wtb.execution.runtime import upkeep
+from wtb.execution.runtime.upkeep import Cleaned, clean
 from wtb.execution.sandbox.launch.process_tags import RUNNER, kill
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
@@ -59,10 +60,10 @@ def dead(database: Database) -> str:
 
 
 def attempt(root: Path, runner: str, *, session: str = "default", sweep: str = "sweep1") -> Path:
-    made = root / session / sweep / runner / new_id()
-    made.mkdir(parents=True)
-    (made / "draft").write_text("x")
-    return made
+    folder = root / session / sweep / runner / new_id()
+    folder.mkdir(parents=True)
+    (folder / "draft").write_text("x")
+    return folder
 
 
 def age(folder: Path, seconds: float) -> None:
@@ -77,15 +78,15 @@ def age(folder: Path, seconds: float) -> None:
 def test_directories_of_a_dead_runner_go_and_those_of_a_living_one_stay(
     database: Database, root: Path, alive: str, dead: str
 ) -> None:
-    kept, gone = attempt(root, alive), attempt(root, dead)
+    living_folder, dead_folder = attempt(root, alive), attempt(root, dead)
     attempt(root, dead, session="team", sweep="sweep2")
 
     assert clean(database, root, dry=True) == Cleaned(directories=2)
-    assert gone.exists()
+    assert dead_folder.exists()
     assert clean(database, root) == Cleaned(directories=2)
 
-    assert (kept / "draft").exists()
-    assert list(root.rglob("draft")) == [kept / "draft"]
+    assert (living_folder / "draft").exists()
+    assert list(root.rglob("draft")) == [living_folder / "draft"]
     assert not (root / "team").exists()  # empty parents go too
     assert clean(database, root) == Cleaned()
 
@@ -108,16 +109,16 @@ def test_a_runner_of_another_machine_may_live_and_one_before_the_last_start_does
     assert boot_id() != boot
     with database.write() as connection:
         insert_rows(connection, runners, [asdict(runner)])
-    made = attempt(root, runner.id)
+    folder = attempt(root, runner.id)
 
     assert clean(database, root).directories == int(goes)
-    assert made.exists() is not goes
+    assert folder.exists() is not goes
 
 
 def test_directories_of_an_unknown_runner_go_after_an_hour(database: Database, root: Path) -> None:
     old, young, busy = (attempt(root, runner) for runner in ("old", "young", "busy"))
-    age(old.parent, cleanup.UNKNOWN_S + 60)
-    age(busy.parent, cleanup.UNKNOWN_S + 60)
+    age(old.parent, upkeep.UNKNOWN_S + 60)
+    age(busy.parent, upkeep.UNKNOWN_S + 60)
     (busy / "more").write_text("just written")
 
     assert clean(database, root).directories == 1
@@ -131,7 +132,7 @@ def test_what_lies_in_the_old_place_goes_after_a_day(database: Database, root: P
     for name in ("old", "young"):
         (attempts / name).mkdir(parents=True)
         (attempts / name / "draft").write_text("x")
-    age(attempts / "old", cleanup.OLD_LAYOUT_S + 60)
+    age(attempts / "old", upkeep.OLD_LAYOUT_S + 60)
 
     assert clean(database, root).directories == 1
     assert [place.name for place in attempts.iterdir()] == ["young"]
@@ -143,24 +144,24 @@ def test_links_are_not_followed_and_unwritable_directories_are_no_hindrance(
     precious = tmp_path / "precious"
     (precious / "inner").mkdir(parents=True)
     (precious / "inner" / "file").write_text("mine")
-    made = attempt(root, dead)
-    (made / "link").symlink_to(precious)
-    (made / "closed").mkdir()
-    (made / "closed" / "file").write_text("x")
-    (made / "closed").chmod(0o500)
+    folder = attempt(root, dead)
+    (folder / "link").symlink_to(precious)
+    (folder / "closed").mkdir()
+    (folder / "closed" / "file").write_text("x")
+    (folder / "closed").chmod(0o500)
     (root / "default" / "linked").symlink_to(precious)
     (root / "default" / "sweep1" / "linked").symlink_to(precious)
-    made.chmod(0o000)
+    folder.chmod(0o000)
 
     assert clean(database, root) == Cleaned(directories=1)
     assert (precious / "inner" / "file").read_text() == "mine"
-    assert not made.exists()
+    assert not folder.exists()
 
 
 def test_an_empty_directory_that_is_young_stays_for_who_is_about_to_fill_it(database: Database, root: Path) -> None:
     (root / "default" / "young").mkdir(parents=True)
     (root / "default" / "old").mkdir()
-    age(root / "default" / "old", cleanup.EMPTY_S + 10)
+    age(root / "default" / "old", upkeep.EMPTY_S + 10)
 
     clean(database, root)
 
@@ -198,19 +199,16 @@ time.sleep(120)
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Callable[[str | None], int]]:
-    """Start a process as a node's stray grandchild: forked twice, in a session of its own. Gives its pid."""
+    """Start a process like a node's stray grandchild: forked twice, in its own session. Return its pid."""
     started: list[int] = []
 
     def start(runner: str | None) -> int:
-        told = tmp_path / f"pid-{len(started)}"
+        pid_file = tmp_path / f"pid-{len(started)}"
         environment = {name: text for name, text in os.environ.items() if name != RUNNER}
         environment |= {RUNNER: runner} if runner is not None else {}
-        subprocess.run([sys.executable, "-c", DAEMON, str(told)], env=environment, check=True)
-        ends = time.monotonic() + 20
-        while not told.exists():
-            assert time.monotonic() < ends
-            time.sleep(0.01)
-        started.append(int(told.read_text()))
+        subprocess.run([sys.executable, "-c", DAEMON, str(pid_file)], env=environment, check=True)
+        until(pid_file.exists, "the process to write its pid")
+        started.append(int(pid_file.read_text()))
         return started[-1]
 
     yield start
@@ -230,8 +228,8 @@ def test_processes_of_a_dead_runner_are_killed_and_no_others(
     database: Database, root: Path, alive: str, dead: str, daemon: Callable[[str | None], int]
 ) -> None:
     stray, another = daemon(dead), daemon(dead)
-    others = [daemon(alive), daemon("unknown"), daemon(None), daemon(dead + "0")]
-    made = attempt(root, dead)
+    other_pids = [daemon(alive), daemon("unknown"), daemon(None), daemon(dead + "0")]
+    folder = attempt(root, dead)
 
     assert clean(database, root, dry=True) == Cleaned(directories=1, processes=2)
     assert is_alive(stray)
@@ -239,8 +237,8 @@ def test_processes_of_a_dead_runner_are_killed_and_no_others(
 
     assert not is_alive(stray)
     assert not is_alive(another)
-    assert all(map(is_alive, others))
-    assert not made.exists()
+    assert all(map(is_alive, other_pids))
+    assert not folder.exists()
 
 
 def test_processes_of_a_runner_on_another_machine_are_left(
@@ -258,11 +256,11 @@ def test_directories_of_an_unknown_runner_stay_while_a_process_of_it_lives(
     database: Database, root: Path, daemon: Callable[[str | None], int]
 ) -> None:
     daemon("of-another-database")
-    made = attempt(root, "of-another-database")
-    age(made.parent, cleanup.UNKNOWN_S + 60)
+    folder = attempt(root, "of-another-database")
+    age(folder.parent, upkeep.UNKNOWN_S + 60)
 
     assert clean(database, root) == Cleaned()
-    assert made.exists()
+    assert folder.exists()
 
 
 def test_a_number_that_is_another_process_by_now_is_not_killed(
@@ -270,9 +268,9 @@ def test_a_number_that_is_another_process_by_now_is_not_killed(
 ) -> None:
     pid = daemon("another")
     row = replace(identity(), id=dead, process_started_at=0.0)
-    assert kill(pid, partial(cleanup._belongs_to, row)) is None
+    assert kill(pid, partial(upkeep._belongs_to, row)) is None
 
     pid = daemon(dead)
     younger = replace(row, process_started_at=time.time() + 60)
-    assert kill(pid, partial(cleanup._belongs_to, younger)) is None  # it is older than its runner
+    assert kill(pid, partial(upkeep._belongs_to, younger)) is None  # it is older than its runner
     assert is_alive(pid)

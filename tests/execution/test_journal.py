@@ -1,4 +1,4 @@
-"""What a runner did is committed in groups, under its leases: all of an execution's part, or nothing."""
+"""A runner commits in groups under its leases: all records of an execution, or none."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from msgspec import structs
 
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb.core.errors import StoreError, WTBError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
@@ -59,7 +60,7 @@ class Store:
         return self.journals[-1]
 
     def steal(self, execution: str) -> None:
-        """What a reaper and another runner do to an execution whose lease has ended."""
+        """Reclaim an execution whose lease has expired, and claim it by another runner."""
         with self.database.write() as connection:
             connection.execute(
                 executions.update()
@@ -71,8 +72,8 @@ class Store:
         with self.database.read() as connection:
             return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
 
-    def said(self) -> list[tuple[str, str]]:
-        """(execution, kind) of every event of an execution."""
+    def messages(self) -> list[tuple[str, str]]:
+        """Return (execution, kind) for every event of an execution."""
         return [(row["execution_id"], row["kind"]) for row in self.all(events) if row["execution_id"]]
 
     def execution(self, id: str) -> dict[str, Any]:
@@ -82,9 +83,9 @@ class Store:
 
 @pytest.fixture
 def store(database: Database) -> Iterator[Store]:
-    made = Store(database)
-    yield made
-    for journal in made.journals:
+    new_store = Store(database)
+    yield new_store
+    for journal in new_store.journals:
         if journal._broken is None:
             journal.close()
 
@@ -127,20 +128,11 @@ ENDED = {"status": "completed", "owner_id": None, "lease_until": None, "reason":
 FORKED = {**ENDED, "status": "forked"}
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Wait for a state of the database."""
-    patience = threading.Event()
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        patience.wait(0.002)
-
-
 # Leases
 
 
 def test_an_execution_that_lost_its_lease_loses_all_that_it_buffered_and_the_others_commit(store: Store) -> None:
-    lost, kept = store.claimed
+    lost, intact = store.claimed
     journal = store.journal(LONG)
     child, grandchild = new_id(), new_id()
     journal.record(lost.id, lost.token, checkpoints=[checkpoint(lost.id, "c1")], **say("lost", lost.id))
@@ -150,24 +142,24 @@ def test_an_execution_that_lost_its_lease_loses_all_that_it_buffered_and_the_oth
         child, 1, change=FORKED, born=[child_of(structs.replace(lost, id=child), grandchild)], **say("lost", child)
     )
     journal.record(grandchild, 1, change=ENDED, outcomes=[outcome(structs.replace(lost, id=grandchild), 0)])
-    journal.record(kept.id, kept.token, checkpoints=[checkpoint(kept.id, "c2")], **say("kept", kept.id))
-    journal.record(kept.id, kept.token, change=ENDED, outcomes=[outcome(kept, n) for n in range(2)])
+    journal.record(intact.id, intact.token, checkpoints=[checkpoint(intact.id, "c2")], **say("kept", intact.id))
+    journal.record(intact.id, intact.token, change=ENDED, outcomes=[outcome(intact, n) for n in range(2)])
 
     store.steal(lost.id)
-    journal.flush(kept.id, force=True)
+    journal.flush(intact.id, force=True)
 
-    assert store.said() == [(kept.id, "kept")]
+    assert store.messages() == [(intact.id, "kept")]
     assert [row["id"] for row in store.all(checkpoints)] == ["c2"]
     assert store.all(node_runs) == []
-    assert {row["id"] for row in store.all(executions)} == {lost.id, kept.id}
-    assert store.execution(kept.id)["status"] == "completed"
+    assert {row["id"] for row in store.all(executions)} == {lost.id, intact.id}
+    assert store.execution(intact.id)["status"] == "completed"
     theirs = store.execution(lost.id)
     assert (theirs["status"], theirs["owner_id"], theirs["head_id"]) == ("running", "theirs", None)
     outcomes = {(row["case_number"], row["status"]) for row in store.all(cells)}
-    assert outcomes == {(lost.case_number, "pending"), (kept.case_number, "succeeded")}
-    for gone in (lost.id, child, grandchild):
-        with pytest.raises(Lost, match=sentence("taken over by another runner")):
-            journal.record(gone, 1, **say("late", gone))
+    assert outcomes == {(lost.case_number, "pending"), (intact.case_number, "succeeded")}
+    for execution_id in (lost.id, child, grandchild):
+        with pytest.raises(Lost, match=sentence("reclaimed by another runner")):
+            journal.record(execution_id, 1, **say("late", execution_id))
 
 
 def test_a_child_of_an_earlier_batch_has_a_lease_of_its_own(store: Store) -> None:
@@ -182,7 +174,7 @@ def test_a_child_of_an_earlier_batch_has_a_lease_of_its_own(store: Store) -> Non
     journal.flush(child, force=True)
 
     assert store.execution(child)["status"] == "completed"
-    assert store.said() == [(child, "own")]
+    assert store.messages() == [(child, "own")]
 
 
 def test_a_child_that_was_stolen_loses_what_it_did_and_its_parent_keeps_what_it_did(store: Store) -> None:
@@ -198,10 +190,10 @@ def test_a_child_that_was_stolen_loses_what_it_did_and_its_parent_keeps_what_it_
 
     assert store.execution(parent.id)["status"] == "forked"
     assert (store.execution(child)["status"], store.execution(child)["token"]) == ("running", 2)
-    assert store.said() == []
+    assert store.messages() == []
 
 
-def test_an_execution_that_was_given_back_is_not_written_to_any_more(store: Store) -> None:
+def test_an_execution_that_was_released_is_not_written_to_any_more(store: Store) -> None:
     mine, other = store.claimed
     journal = store.journal(LONG)
     leases.release_runners(store.database, "sweep", ["mine"])
@@ -235,7 +227,7 @@ def test_with_a_durability_of_zero_settling_waits_for_the_commit(store: Store) -
     for number in range(5):
         journal.record(mine.id, mine.token, **say(f"step {number}", mine.id))
         journal.flush(mine.id)
-        assert len(store.said()) == number + 1
+        assert len(store.messages()) == number + 1
 
 
 def test_with_a_durability_of_zero_what_nobody_waits_for_is_committed_with_what_follows(
@@ -249,7 +241,7 @@ def test_with_a_durability_of_zero_what_nobody_waits_for_is_committed_with_what_
         journal.record(mine.id, mine.token, **say(kind, mine.id))
     journal.flush(mine.id)
 
-    assert [kind for _, kind in store.said()] == ["started", "ended"]
+    assert [kind for _, kind in store.messages()] == ["started", "ended"]
     assert store.batches == [2]
 
 
@@ -258,11 +250,11 @@ def test_otherwise_settling_does_not_wait_and_everything_is_one_commit(store: St
     for execution in store.claimed * 50:
         journal.record(execution.id, execution.token, **say("step", execution.id))
         journal.flush(execution.id)
-    assert store.said() == []
+    assert store.messages() == []
 
     journal.close()
 
-    assert len(store.said()) == 100
+    assert len(store.messages()) == 100
     assert len(store.batches) == 1
 
 
@@ -272,21 +264,21 @@ def test_what_was_recorded_is_committed_by_a_timer_though_nothing_follows(store:
 
     journal.record(mine.id, mine.token, **say("alone", mine.id))
 
-    until(lambda: store.said() == [(mine.id, "alone")])
+    until(lambda: store.messages() == [(mine.id, "alone")])
 
 
 def test_nothing_is_written_twice(store: Store) -> None:
     mine, _ = store.claimed
     journal = store.journal(0.001)
-    wanted = []
+    expected = []
     for number in range(200):
         journal.record(mine.id, mine.token, **say(f"step {number}", mine.id))
-        wanted.append((mine.id, f"step {number}"))
+        expected.append((mine.id, f"step {number}"))
         if number % 50 == 0:
             journal.flush(mine.id, force=True)
     journal.close()
 
-    assert sorted(store.said()) == sorted(wanted)
+    assert sorted(store.messages()) == sorted(expected)
 
 
 def test_many_threads_lose_nothing(store: Store) -> None:
@@ -304,7 +296,7 @@ def test_many_threads_lose_nothing(store: Store) -> None:
     for thread in threads:
         thread.join(30)
 
-    assert sorted(kind for _, kind in store.said()) == sorted(f"{t}.{n}" for t in range(4) for n in range(20))
+    assert sorted(kind for _, kind in store.messages()) == sorted(f"{t}.{n}" for t in range(4) for n in range(20))
 
 
 def test_a_runner_that_is_far_ahead_of_the_database_waits_for_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,11 +308,11 @@ def test_a_runner_that_is_far_ahead_of_the_database_waits_for_it(store: Store, m
         journal.record(mine.id, mine.token, **say(f"step {number}", mine.id))
     journal.close()
 
-    assert len(store.said()) == 100
+    assert len(store.messages()) == 100
     assert max(store.batches) <= 12
 
 
-def test_while_the_database_commits_a_runner_goes_on_until_it_is_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_the_database_commits_a_runner_continues_until_it_is_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wtb.execution.journal.FULL", 10)
     sizes: list[int] = []
     may_commit = threading.Event()
@@ -350,21 +342,21 @@ def test_slots_wait_for_a_journal_that_is_late_only_if_they_keep_the_interpreter
     monkeypatch: pytest.MonkeyPatch, starved: bool
 ) -> None:
     monkeypatch.setattr("wtb.execution.journal._is_starved", lambda: starved)
-    begun, may_commit = threading.Semaphore(0), threading.Semaphore(0)
+    started, may_commit = threading.Semaphore(0), threading.Semaphore(0)
 
     def write(batch: Batch) -> set[str]:
-        begun.release()
+        started.release()
         assert may_commit.acquire(timeout=20)
         return set()
 
     journal = Journal(write, 0.001)
     with ThreadPoolExecutor(1) as slot:
         journal.record("e", 1, **say("first", "e"))
-        assert begun.acquire(timeout=20)
+        assert started.acquire(timeout=20)
         journal.record("e", 1, **say("second", "e"))
-        time.sleep(0.05)  # the first commit takes so long that the next one is late
+        monkeypatch.setattr("wtb.execution.journal.LATE_S", -1.0)  # the next commit is late, however soon it comes
         may_commit.release()
-        assert begun.acquire(timeout=20)
+        assert started.acquire(timeout=20)
         third = slot.submit(journal.record, "e", 1, **say("third", "e"))
         if starved:
             with pytest.raises(TimeoutError):
@@ -380,7 +372,7 @@ def test_slots_wait_for_a_journal_that_is_late_only_if_they_keep_the_interpreter
 
 
 class Slots:
-    """Slots of a journal that commits at every flush, whose commits are made to last so long on average."""
+    """Slots of a journal that commits at every flush; its commits take this long on average."""
 
     def __init__(self, commit_s: float, write: Callable[[Batch], set[str]] | None = None) -> None:
         self.sizes: list[int] = []
@@ -393,23 +385,23 @@ class Slots:
         return set()
 
     def step(self, name: str) -> Future[None]:
-        """Have a slot take one step, which waits for its commit."""
-        begun = threading.Event()
+        """Let a slot take one step, which waits for its commit."""
+        started = threading.Event()
 
         def work() -> None:
             with self.journal.slot():
-                begun.set()
+                started.set()
                 self.journal.record(name, 1, **say("step", name))
                 self.journal.flush(name)
 
         future = self._pool.submit(work)
-        assert begun.wait(20)
+        assert started.wait(20)
         return future
 
 
 @pytest.fixture
 def long_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have gathering end by what slots do, not by the clock."""
+    """End gathering by the actions of slots, not by the clock."""
     monkeypatch.setattr("wtb.execution.journal.GROUP_S", LONG)
 
 
@@ -431,8 +423,8 @@ def test_given_slots_that_work_then_a_commit_waits_until_all_of_them_wait_for_it
         with pytest.raises(TimeoutError):
             waiting[0].result(0.05)
         slots.journal.flush("c")
-    for one in waiting:
-        one.result(20)
+    for future in waiting:
+        future.result(20)
 
     assert slots.sizes == [3]
 
@@ -490,9 +482,9 @@ def test_given_a_commit_that_fails_then_all_slots_that_share_it_get_the_error(lo
     with slots.journal.slot():
         waiting = [slots.step(name) for name in "abcd"]
 
-    for one in waiting:
+    for future in waiting:
         with pytest.raises(StoreError, match="database gone"):
-            one.result(20)
+            future.result(20)
     assert sizes == [4]
 
 
@@ -522,9 +514,9 @@ def test_where_commits_take_too_long_the_next_ones_take_fewer_records(
     journal.flush(mine, force=True)
     assert store.batches[-1] > 4
     kinds = [row["kind"] for row in sorted(store.all(events), key=lambda row: row["id"]) if "." in row["kind"]]
-    said = [f"{when}.{number}" for when in ("first", "then") for number in range(20)]
-    said += [f"last.{number}" for number in range(100)]
-    assert [kind for kind in kinds if kind in said] == said, "in the order in which they were recorded"
+    recorded = [f"{when}.{number}" for when in ("first", "then") for number in range(20)]
+    recorded += [f"last.{number}" for number in range(100)]
+    assert [kind for kind in kinds if kind in recorded] == recorded, "in the order in which they were recorded"
 
 
 def test_a_value_is_stored_once_whoever_wrote_it_and_when(store: Store) -> None:
@@ -572,9 +564,9 @@ def test_a_child_that_is_born_and_ends_in_one_batch_is_one_row(store: Store) -> 
 
     row = store.execution(child)
     assert (row["status"], row["owner_id"], row["lease_until"], row["head_id"]) == ("completed", None, None, "c9")
-    held = {row["combination"]: (row["status"], row["execution_id"]) for row in store.all(cells)}
+    by_combination = {row["combination"]: (row["status"], row["execution_id"]) for row in store.all(cells)}
     assert [row["status"] for row in store.all(cells)].count("succeeded") == 1
-    assert len(held) == 2
+    assert len(by_combination) == 2
 
 
 # Trouble
@@ -605,7 +597,7 @@ def test_an_error_that_was_not_expected_names_its_kind(store: Store) -> None:
 
     with pytest.raises(WTBError, match=sentence("writing to the database failed: {}", "IntegrityError")):
         journal.flush(mine.id)
-    assert store.said() == []
+    assert store.messages() == []
 
 
 def test_given_a_flush_that_gives_way_in_a_deadlock_then_it_is_made_again(store: Store) -> None:
@@ -618,24 +610,24 @@ def test_given_a_flush_that_gives_way_in_a_deadlock_then_it_is_made_again(store:
 
 
 def _gives_way(store: Store) -> bool:
-    """Flush while somebody holds the locks in the other order. Returns False where it was the other who gave way."""
+    """Flush while another transaction holds the locks in the other order. Return False if that one gave way."""
     low, high = sorted(row.id for row in store.claimed)
     with store.database.write() as connection:  # its row is behind the other in the table now
         connection.execute(executions.update().where(executions.c.id == low).values(kills=0))
     batch = Batch()
     for row in store.claimed:
         batch.add(row.id, row.token, change={"kills": 3})
-    one = sa.select(executions.c.id)
+    query = sa.select(executions.c.id)
     waits = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
     with ThreadPoolExecutor(1) as aside:
         coming = None
         try:
             with store.database.write() as connection:
-                connection.execute(one.where(executions.c.id == low).with_for_update())
+                connection.execute(query.where(executions.c.id == low).with_for_update())
                 coming = aside.submit(flush, store.database, batch, 30.0)
                 while not connection.scalar(waits):
                     assert not coming.done(), "it has not waited"
-                connection.execute(one.where(executions.c.id == high).with_for_update())
+                connection.execute(query.where(executions.c.id == high).with_for_update())
         except StoreError:
             return False
         finally:
@@ -643,17 +635,17 @@ def _gives_way(store: Store) -> bool:
     return True
 
 
-def test_given_records_of_a_lost_lease_then_what_they_had_reserved_is_let_go(store: Store) -> None:
+def test_given_records_of_a_lost_lease_then_what_they_had_reserved_is_released(store: Store) -> None:
     row = store.claimed[0]
     place = {"scope": "sweep", "key": "sweep", "node": "", "kind": "usd", "id": "held"}
     with store.database.write() as connection:
         connection.execute(budgets.insert().values(scope="sweep", key="sweep", node="", kind="usd", most=1.0, spent=0))
-        held = {"amount": 1.0, "alone": False, "execution_id": row.id, "runner_id": "mine"}
-        connection.execute(reservations.insert().values(**place, **held))
+        reservation = {"amount": 1.0, "alone": False, "execution_id": row.id, "runner_id": "mine"}
+        connection.execute(reservations.insert().values(**place, **reservation))
     store.steal(row.id)
     batch = Batch()
-    settled = {"session_id": "default", "sweep_id": "sweep", **place, "spent": 0.5, "left": None}
-    batch.add(row.id, row.token, appended={"settled": [settled]})
+    settlement = {"session_id": "default", "sweep_id": "sweep", **place, "spent": 0.5, "left": None}
+    batch.add(row.id, row.token, appended={"settled": [settlement]})
 
     assert flush(store.database, batch, 30.0) == {row.id}
 

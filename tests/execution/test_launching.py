@@ -1,4 +1,4 @@
-"""A node process that starts ahead of knowing what it is for: taken where it is what is wanted, else ended."""
+"""A node process that starts before its workflow is known is used if it fits, and ended otherwise."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.flows import until
 from tests.support.project import Project
+from tests.support.waiting import until
 from wtb.core.ids import new_id
 from wtb.execution.sandbox.launch.launching import Launch, Launched, environment, launch_of, start, start_ahead
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER, tagged
@@ -43,13 +43,13 @@ def launch(tmp_path: Path) -> Launch:
 
 
 @pytest.fixture
-def taken() -> Iterator[list[Launched]]:
-    """Processes that tests took, ended after them."""
+def launched() -> Iterator[list[Launched]]:
+    """Processes that a test has launched; they are ended after it."""
     processes: list[Launched] = []
     yield processes
-    for launched in processes:
-        launched.close()
-        assert launched.process.wait(10) == 0
+    for process in processes:
+        process.close()
+        assert process.process.wait(10) == 0
 
 
 def running(launch: Launch) -> list[int]:
@@ -57,31 +57,31 @@ def running(launch: Launch) -> list[int]:
 
 
 def is_alone(launched: Launched, launch: Launch) -> bool:
-    """Whether all that runs by a launch is this process and what is below it. What is just starting shows no tag."""
-    found = running(launch)
-    return bool(found) and set(found) <= set(tagged(PROCESS).get(launched.id, []))
+    """Return whether this process and its children are all that runs by a launch. A starting process has no tag yet."""
+    processes = running(launch)
+    return bool(processes) and set(processes) <= set(tagged(PROCESS).get(launched.id, []))
 
 
-def test_the_process_that_was_started_ahead_is_taken_once(launch: Launch, taken: list[Launched]) -> None:
+def test_the_process_that_was_started_ahead_is_taken_once(launch: Launch, launched: list[Launched]) -> None:
     start_ahead(launch)
     ahead, *_ = until(lambda: running(launch), "for the tag of the process")
-    taken += [start(launch), start(launch)]
-    assert taken[0].process.pid == ahead
-    assert taken[1].process.pid != ahead
+    launched += [start(launch), start(launch)]
+    assert launched[0].process.pid == ahead
+    assert launched[1].process.pid != ahead
 
 
-def test_one_that_was_started_for_something_else_is_ended(launch: Launch, taken: list[Launched]) -> None:
+def test_one_that_was_started_for_something_else_is_ended(launch: Launch, launched: list[Launched]) -> None:
     start_ahead(launch)
     other = replace(launch, environment={**launch.environment, "CHANGED": "by what was imported"})
-    taken.append(start(other))
-    until(lambda: is_alone(taken[0], launch), "for the end of the other")
+    launched.append(start(other))
+    until(lambda: is_alone(launched[0], launch), "for the end of the other")
 
 
-def test_a_second_one_ahead_takes_the_place_of_the_first(launch: Launch, taken: list[Launched]) -> None:
+def test_a_second_one_ahead_takes_the_place_of_the_first(launch: Launch, launched: list[Launched]) -> None:
     start_ahead(launch)
     start_ahead(launch)
-    taken.append(start(launch))
-    until(lambda: is_alone(taken[0], launch), "for the end of the other")
+    launched.append(start(launch))
+    until(lambda: is_alone(launched[0], launch), "for the end of the other")
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,17 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench, in_memory
-from tests.support.flows import Flows, said, states, tried, until
+from tests.support.flows import Flows, attempts_of, events_of, states
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb.core.ids import new_id
 from wtb.core.stop import Stop, Stopped
 from wtb.execution.engine.executor import CodeExecutor, Measured
-from wtb.execution.pauses import memory_quota
-from wtb.execution.pauses.memory_quota import REACHED, SessionMemory, session_memory
-from wtb.execution.runtime import heartbeat, sweep_context
-from wtb.execution.sandbox.process_memory import process_memory, tree_memory
+from wtb.execution.runtime import quotas, sweep_context, upkeep
+from wtb.execution.runtime.quotas import REACHED, SessionMemory, process_memory, session_memory, tree_memory
+from wtb.store.access import sessions
+from wtb.store.access.usage import Memory, record_memory
 from wtb.store.database import DEFAULT_SESSION, Database
-from wtb.store.limits import sessions
-from wtb.store.limits.session_memory import Memory, record_memory
 from wtb.store.process_identity import ProcessIdentity, identity
 from wtb.store.runs import slots
 from wtb.store.tables import schema
@@ -39,7 +38,7 @@ LOOKS = 5  # of the heartbeat, after which what waits would have begun
 
 TREE = """
 import os, sys, time
-held, children = bytearray(b"x") * int(sys.argv[1]), int(sys.argv[2])
+ballast, children = bytearray(b"x") * int(sys.argv[1]), int(sys.argv[2])
 for _ in range(children):
     if os.fork() == 0:
         time.sleep(600)
@@ -53,7 +52,7 @@ time.sleep(600)
 
 @pytest.fixture
 def tree(tmp_path: Any) -> Iterator[Callable[..., int]]:
-    """Start a process that starts others. Returns its id once all of them are there."""
+    """Start a process that starts others. Return its id once all of them run."""
     file = tmp_path / "tree.py"
     file.write_text(TREE)
     started: list[subprocess.Popen[bytes]] = []
@@ -99,7 +98,7 @@ def test_memory_that_may_not_be_looked_at_closely_counts_as_it_is_told(monkeypat
             raise PermissionError(13, "not for you")
         return open(path, mode)
 
-    monkeypatch.setattr("wtb.execution.sandbox.process_memory.open", refusing, raising=False)
+    monkeypatch.setattr("wtb.execution.runtime.quotas.open", refusing, raising=False)
     assert process_memory(os.getpid()) > 20 * MB
 
 
@@ -113,7 +112,7 @@ def test_other_platforms_measure_the_same_tree(tree: Callable[..., int], monkeyp
 
 
 class Processes:
-    """Stands for an executor: sizes of its node processes, of which those that are idle or were ended are gone."""
+    """Stands for an executor: the sizes of its node processes, without those that are idle or were ended."""
 
     def __init__(self, busy: list[int], idle: list[int] | None = None) -> None:
         self.busy, self.idle = busy, idle or []
@@ -152,7 +151,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(memory_quota, "time", clock)
+    monkeypatch.setattr(quotas, "time", clock)
     return clock
 
 
@@ -165,13 +164,13 @@ def database() -> Iterator[Database]:
 
 
 class Measuring:
-    """A runner with node processes, which is looked at once a second of a clock."""
+    """A runner with node processes that are measured once a second of a clock."""
 
     def __init__(self, database: Database, clock: Clock, *busy: int, idle: list[int] | None = None) -> None:
         self.clock = clock
         self.database = database
         self.runner = identity().__class__(**{**vars_of(identity()), "id": new_id()})
-        slots.take_slots(database, self.runner, DEFAULT_SESSION, 8)
+        slots.register_runner(database, self.runner, DEFAULT_SESSION, 8)
         self.processes = Processes(list(busy), idle)
         self.memory = SessionMemory(database, self.runner.id, DEFAULT_SESSION)
         self.memory.add(cast("CodeExecutor", self.processes))
@@ -184,8 +183,8 @@ class Measuring:
     @property
     def row(self) -> tuple[int, int] | None:
         query = sa.select(schema.session_memory.c.used, schema.session_memory.c.largest)
-        found = self.database.tuples(query.where(schema.session_memory.c.runner_id == self.runner.id))
-        return next(((used, largest) for used, largest in found), None)
+        rows = self.database.tuples(query.where(schema.session_memory.c.runner_id == self.runner.id))
+        return next(((used, largest) for used, largest in rows), None)
 
     def begins(self) -> bool:
         """Return whether a node run may begin now."""
@@ -197,8 +196,8 @@ class Measuring:
         return True
 
 
-def vars_of(found: ProcessIdentity) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in ("id", "host", "boot", "pid", "process_started_at")}
+def vars_of(process: ProcessIdentity) -> dict[str, Any]:
+    return {name: getattr(process, name) for name in ("id", "host", "boot", "pid", "process_started_at")}
 
 
 def test_without_a_quota_nothing_is_measured_or_recorded(database: Database, clock: Clock) -> None:
@@ -241,7 +240,7 @@ def test_above_the_quota_none_begins_and_idle_processes_go_first(database: Datab
 def test_after_a_grace_the_largest_is_ended_one_at_a_time(database: Database, clock: Clock) -> None:
     runner = Measuring(database, clock, 500 * MB, 800 * MB, 700 * MB)
     assert (runner.look() or "").startswith(REACHED)
-    runner.look(memory_quota.GRACE_S - 0.1)
+    runner.look(quotas.GRACE_S - 0.1)
     assert runner.processes.ended == []
     runner.look(0.1)
     assert runner.processes.busy == [500 * MB, 700 * MB]
@@ -250,7 +249,7 @@ def test_after_a_grace_the_largest_is_ended_one_at_a_time(database: Database, cl
         sentence(
             "its process was ended: the node processes of session {} used {} of its memory "
             "quota of {}, and this one, with {}, was the largest; use less memory or raise "
-            "the quota with `wtb session change {} --memory SIZE`",
+            "the quota with `wtb admin session change {} --memory SIZE`",
             "'default'",
             "2.0 GB",
             "1.0 GB",
@@ -268,7 +267,7 @@ def test_a_short_peak_ends_nothing(database: Database, clock: Clock) -> None:
     runner = Measuring(database, clock, 1200 * MB)
     for _ in range(10):
         assert runner.look()
-        assert runner.look(memory_quota.GRACE_S / 2)
+        assert runner.look(quotas.GRACE_S / 2)
         runner.processes.busy = [900 * MB]
         assert runner.look() is None
         runner.processes.busy = [1200 * MB]
@@ -276,27 +275,27 @@ def test_a_short_peak_ends_nothing(database: Database, clock: Clock) -> None:
 
 
 def test_the_runner_with_the_largest_process_ends_it(database: Database, clock: Clock) -> None:
-    one, two = Measuring(database, clock, 400 * MB, 300 * MB), Measuring(database, clock, 450 * MB)
+    first, second = Measuring(database, clock, 400 * MB, 300 * MB), Measuring(database, clock, 450 * MB)
     for _ in range(5):
-        assert two.look(0.5) or two.row == (450 * MB, 450 * MB)
-        if two.processes.ended:
+        assert second.look(0.5) or second.row == (450 * MB, 450 * MB)
+        if second.processes.ended:
             break
-        one.look(0.5)
-    assert one.processes.ended == []
-    assert len(two.processes.ended) == 1
-    assert two.look() is None
-    assert one.look() is None
-    assert one.processes.busy == [400 * MB, 300 * MB]
+        first.look(0.5)
+    assert first.processes.ended == []
+    assert len(second.processes.ended) == 1
+    assert second.look() is None
+    assert first.look() is None
+    assert first.processes.busy == [400 * MB, 300 * MB]
 
 
 def test_a_runner_waits_for_what_others_use(database: Database, clock: Clock) -> None:
-    one, two = Measuring(database, clock), Measuring(database, clock, 1500 * MB)
-    two.look()
-    assert (one.look() or "").endswith("use 1.5 GB of 1.0 GB; node runs begin when they use less")
-    assert not one.begins()
-    slots.end_runner(database, two.runner.id)
-    assert one.look() is None
-    assert one.begins()
+    first, second = Measuring(database, clock), Measuring(database, clock, 1500 * MB)
+    second.look()
+    assert (first.look() or "").endswith("use 1.5 GB of 1.0 GB; node runs begin when they use less")
+    assert not first.begins()
+    slots.end_runner(database, second.runner.id)
+    assert first.look() is None
+    assert first.begins()
 
 
 def test_no_more_run_at_a_time_than_have_fitted(database: Database, clock: Clock) -> None:
@@ -377,10 +376,10 @@ def test_several_sweeps_of_a_session_are_measured_together_and_once(database: Da
 
 
 def test_sweeps_of_one_session_in_one_runner_share_what_is_known(database: Database) -> None:
-    one = session_memory(database, "r1", "s1")
-    assert session_memory(database, "r1", "s1") is one
-    assert session_memory(database, "r1", "s2") is not one
-    assert session_memory(database, "r2", "s1") is not one
+    memory = session_memory(database, "r1", "s1")
+    assert session_memory(database, "r1", "s1") is memory
+    assert session_memory(database, "r1", "s2") is not memory
+    assert session_memory(database, "r2", "s1") is not memory
 
 
 def test_a_node_run_that_waits_heeds_a_stop_and_people(database: Database, clock: Clock) -> None:
@@ -401,25 +400,25 @@ HUNGRY = """
 @wf.node
 def a(state, ctx):
     say("began", state["n"])
-    held = bytearray(b"x") * (ctx.params["mb"].get(str(state["n"]), 0) * 1_000_000)
+    ballast = bytearray(b"x") * (ctx.params["mb"].get(str(state["n"]), 0) * 1_000_000)
     say("holds", state["n"])
     until((HERE / "go").exists)
-    return {"size": len(held)}
+    return {"size": len(ballast)}
 """
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look ten times as often as for users."""
-    monkeypatch.setattr(heartbeat, "LOOK_S", 0.1)
-    monkeypatch.setattr(memory_quota, "GRACE_S", 0.5)
-    monkeypatch.setattr(memory_quota, "_LOOK_S", 0.05)
+    """Measure ten times as often as for users."""
+    monkeypatch.setattr(upkeep, "LOOK_S", 0.1)
+    monkeypatch.setattr(quotas, "GRACE_S", 0.5)
+    monkeypatch.setattr(quotas, "_LOOK_S", 0.05)
     monkeypatch.setattr(sweep_context, "CALM_S", 0.2)
 
 
 @contextmanager
 def running(bench: Bench, quota: int | None) -> Iterator[None]:
-    """Run a sweep in a session with this memory quota, to its end after the block."""
+    """Run a sweep in a session with this memory quota; after the block, wait for its end."""
     sessions.change(bench.database, DEFAULT_SESSION, {"memory": quota})
     run = bench.start()
     try:
@@ -435,8 +434,8 @@ def running(bench: Bench, quota: int | None) -> Iterator[None]:
 
 
 def types(bench: Bench) -> Counter[tuple[str, str]]:
-    """How many attempts failed, by kind and type."""
-    failures = [row["failure"] for row in tried(bench) if row["failure"] and row["failure"]["kind"] != "running"]
+    """Count failed attempts by kind and type."""
+    failures = [row["failure"] for row in attempts_of(bench) if row["failure"] and row["failure"]["kind"] != "running"]
     return Counter((failure["kind"], failure["type"]) for failure in failures)
 
 
@@ -453,23 +452,23 @@ def test_the_largest_of_those_that_do_not_fit_together_is_ended_and_runs_again(f
     bench = flows.bench(HUNGRY, 3, run={"concurrency": 3}, params={"mb": sizes})
     with running(bench, 600 * MB):
         until(lambda: types(bench), "an attempt to be ended")
-        assert types(bench) == {("killed", "MemoryQuotaReached"): 1}, tried(bench)
+        assert types(bench) == {("killed", "MemoryQuotaReached"): 1}, attempts_of(bench)
         until(lambda: bench.row.reason is None, "room")
-        assert flows.said("holds").count("2") == 1, "it begins when there is room for it"
+        assert flows.lines_of("holds").count("2") == 1, "it begins when there is room for it"
         go(flows)
     assert sorted(state["size"] for state in states(bench)) == [200 * MB, 200 * MB, 230 * MB]
     assert types(bench) == {("killed", "MemoryQuotaReached"): 1}
-    assert Counter(flows.said("began")) == {"0": 1, "1": 1, "2": 2}
+    assert Counter(flows.lines_of("began")) == {"0": 1, "1": 1, "2": 2}
     assert kills(bench) == 1
-    (failure,) = (row["failure"] for row in tried(bench) if row["failure"])
+    (failure,) = (row["failure"] for row in attempts_of(bench) if row["failure"])
     assert "used 6" in failure["message"] or "used 7" in failure["message"]
     assert sentence("of its memory quota of {}", "600.0 MB") in failure["message"]
-    assert "`wtb session change default --memory SIZE`" in failure["message"]
-    (full,) = said(bench, "sweep.memory_full")
+    assert "`wtb admin session change default --memory SIZE`" in failure["message"]
+    (full,) = events_of(bench, "sweep.memory_full")
     assert full["reason"].startswith("memory quota of session 'default' reached")
 
 
-def test_what_is_above_the_quota_by_itself_fails_after_its_deaths_and_the_others_go_on(flows: Flows) -> None:
+def test_what_is_above_the_quota_by_itself_fails_after_its_deaths_and_the_others_continue(flows: Flows) -> None:
     go(flows)
     text = HUNGRY.replace('until((HERE / "go").exists)', 'until(lambda: state["n"] != 0)')
     bench = flows.bench(text, 3, run={"set_aside_after": 2}, params={"mb": {"0": 400}})
@@ -487,7 +486,7 @@ def test_what_nodes_start_counts_for_their_process(flows: Flows) -> None:
     text = """
 @wf.node
 def a(state, ctx):
-    code = "import time; held = bytearray(b'x') * 400_000_000; time.sleep(600)"
+    code = "import time; ballast = bytearray(b'x') * 400_000_000; time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-c", code])
     say("child", child.pid)
     child.wait()
@@ -496,42 +495,42 @@ def a(state, ctx):
     with running(bench, 300 * MB):
         pass
     assert types(bench) == {("killed", "MemoryQuotaReached"): 1}
-    (pid,) = flows.said("child")
+    (pid,) = flows.lines_of("child")
     assert process_memory(int(pid)) == 0
 
 
 def test_no_node_run_begins_while_another_runner_uses_too_much(flows: Flows) -> None:
     bench = flows.bench(HUNGRY, 2, params={"mb": {}})
     other = ProcessIdentity(new_id(), "elsewhere", "b", 7, 0.0)
-    slots.take_slots(bench.database, other, DEFAULT_SESSION, 1)
+    slots.register_runner(bench.database, other, DEFAULT_SESSION, 1)
     with running(bench, 500 * MB):
-        until(lambda: len(flows.said("holds")) == 1, "the first node run")
+        until(lambda: len(flows.lines_of("holds")) == 1, "the first node run")
         record_memory(bench.database, other.id, DEFAULT_SESSION, Memory(700 * MB, 600 * MB))
         reason = until(lambda: bench.row.reason, "a reason")
         assert reason.startswith("memory quota of session 'default' reached: its node processes use 7")
         go(flows)
-        until(lambda: len(said(bench, "execution.completed")) == 1, "the first to end")
+        until(lambda: len(events_of(bench, "execution.completed")) == 1, "the first to end")
         for _ in range(LOOKS):
             record_memory(bench.database, other.id, DEFAULT_SESSION, Memory(700 * MB, 600 * MB))
             threading.Event().wait(0.1)
-        assert len(flows.said("began")) == 1
+        assert len(flows.lines_of("began")) == 1
         record_memory(bench.database, other.id, DEFAULT_SESSION, None)
-        until(lambda: len(flows.said("began")) == 2, "the second node run")
+        until(lambda: len(flows.lines_of("began")) == 2, "the second node run")
         until(lambda: bench.row.reason is None, "no reason any more")
     assert len(states(bench)) == 2
     assert types(bench) == {}
-    assert len(said(bench, "sweep.memory_has_room")) == 1
+    assert len(events_of(bench, "sweep.memory_has_room")) == 1
 
 
 def test_a_session_that_is_above_its_quota_begins_nothing(flows: Flows) -> None:
     bench = flows.bench(HUNGRY, 1, params={"mb": {}})
     other = ProcessIdentity(new_id(), "elsewhere", "b", 7, 0.0)
-    slots.take_slots(bench.database, other, DEFAULT_SESSION, 1)
+    slots.register_runner(bench.database, other, DEFAULT_SESSION, 1)
     record_memory(bench.database, other.id, DEFAULT_SESSION, Memory(700 * MB, 600 * MB))
     go(flows)
     with running(bench, 500 * MB):
         until(lambda: bench.row.reason, "a reason")
-        assert flows.said("began") == []
+        assert flows.lines_of("began") == []
         sessions.change(bench.database, DEFAULT_SESSION, {"memory": None})
     assert len(states(bench)) == 1
 
@@ -541,10 +540,10 @@ def test_runs_that_share_a_process_are_lost_with_it_and_found_out_one_by_one(flo
 @wf.node
 async def a(state, ctx):
     say("began", state["n"])
-    held = bytearray(b"x") * (400_000_000 if state["n"] == 0 else 1)
+    ballast = bytearray(b"x") * (400_000_000 if state["n"] == 0 else 1)
     while state["n"] == 0 or not (HERE / "go").exists():
         await asyncio.sleep(0.01)
-    return {"size": len(held)}
+    return {"size": len(ballast)}
 """
     bench = flows.bench(text, 3, run={"concurrency": 3, "set_aside_after": 2})
     with running(bench, 300 * MB):
@@ -561,7 +560,7 @@ def test_nodes_on_threads_of_the_runner_are_not_counted(flows: Flows) -> None:
     with running(bench, 1 * MB):
         pass
     assert [state["size"] for state in states(bench)] == [200 * MB]
-    assert said(bench, "sweep.memory_full") == []
+    assert events_of(bench, "sweep.memory_full") == []
 
 
 def test_evaluators_that_use_too_much_leave_no_score_and_say_why(flows: Flows) -> None:
@@ -573,9 +572,9 @@ from wtb import evaluator
 
 @evaluator(better="higher")
 def heavy(case, result):
-    held = bytearray(b"x") * 400_000_000
+    ballast = bytearray(b"x") * 400_000_000
     time.sleep(600)
-    return len(held)
+    return len(ballast)
 """
     )
     flows.write(text)
@@ -593,14 +592,14 @@ def test_a_quota_that_is_not_reached_changes_nothing(flows: Flows) -> None:
     with running(bench, 2000 * MB):
         pass
     assert len(states(bench)) == 20
-    assert Counter(flows.said("began")) == {str(n): 1 for n in range(20)}
-    assert said(bench, "sweep.memory_full") == []
+    assert Counter(flows.lines_of("began")) == {str(n): 1 for n in range(20)}
+    assert events_of(bench, "sweep.memory_full") == []
 
 
 def test_a_waiting_run_is_stopped_with_its_sweep(flows: Flows) -> None:
     bench = flows.bench(HUNGRY, 1, params={"mb": {}})
     other = ProcessIdentity(new_id(), "elsewhere", "b", 7, 0.0)
-    slots.take_slots(bench.database, other, DEFAULT_SESSION, 1)
+    slots.register_runner(bench.database, other, DEFAULT_SESSION, 1)
     record_memory(bench.database, other.id, DEFAULT_SESSION, Memory(700 * MB, 600 * MB))
     sessions.change(bench.database, DEFAULT_SESSION, {"memory": 500 * MB})
     run = bench.start()
@@ -610,7 +609,7 @@ def test_a_waiting_run_is_stopped_with_its_sweep(flows: Flows) -> None:
         pass
     assert run.finish().status == "paused"
     assert bench.row.reason == "interrupted"
-    assert flows.said("began") == []
+    assert flows.lines_of("began") == []
     record_memory(bench.database, other.id, DEFAULT_SESSION, None)
     go(flows)
     assert bench.run().status == "completed"

@@ -1,4 +1,4 @@
-"""Node processes: what user code finds there, what becomes of it, and that its harm stays there."""
+"""Node processes: the environment of user code, its results, and containment of its faults."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench, in_memory
-from tests.support.flows import PATIENCE_S, Flows, alive, failures, said, states, tried, until
+from tests.support.flows import PATIENCE_S, Flows, attempts_of, events_of, failures, states
+from tests.support.invariants import lives
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb.analysis.matrix.build import build
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.context.attempt_record import CaseView
-from wtb.authoring.edges import END
-from wtb.authoring.graph_snapshot import outline_digest
+from wtb.authoring.graph import outline_digest
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.config.run_options import Run
 from wtb.core.errors import WTBError
 from wtb.core.serialization.codec import decode
@@ -37,15 +39,15 @@ from wtb.display.views.sweeps import status_document
 from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Root, Task
 from wtb.execution.runtime.sweep_run import SweepRun
+from wtb.execution.sandbox.attempt_output import CAP
 from wtb.execution.sandbox.launch.launching import environment
-from wtb.execution.sandbox.launch.process_pool import Pool
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER
 from wtb.execution.sandbox.node_process import NodeProcess, Setup
-from wtb.execution.sandbox.output import CAP
 from wtb.execution.sandbox.pool import InProcesses, UserCode
+from wtb.execution.sandbox.process_pool import Pool
+from wtb.handles.local_sweep import Sweep
 from wtb.operations.context import Context
 from wtb.operations.running.local import follow
-from wtb.operations.sweep import Sweep
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
@@ -104,16 +106,16 @@ def a(state, ctx):
 
 @wf.node
 def b(state, ctx):
-    found = Path("made/here.txt").read_text()
-    return {"b": [os.getcwd() == str(ctx.workspace), str(Path.cwd()), found]}
+    text = Path("made/here.txt").read_text()
+    return {"b": [os.getcwd() == str(ctx.workspace), str(Path.cwd()), text]}
 """
     bench = flows.run(text, cases=2, end='wf.entry("a")\nwf.edge("a", "b")\nwf.edge("b", END)\n')
-    found = states(bench)
-    assert all(state["a"][0] and state["b"][0] for state in found)
-    directories = [state[node][1] for state in found for node in "ab"]
+    end_states = states(bench)
+    assert all(state["a"][0] and state["b"][0] for state in end_states)
+    directories = [state[node][1] for state in end_states for node in "ab"]
     assert len(set(directories)) == 4
     assert not any(Path(directory).exists() for directory in directories)
-    assert [state["b"][2] for state in found] == ["by a", "by a"]
+    assert [state["b"][2] for state in end_states] == ["by a", "by a"]
 
 
 def test_an_evaluator_and_a_branch_run_in_node_processes_too(flows: Flows) -> None:
@@ -150,13 +152,13 @@ def a(state, ctx):
     ctx.resources["uses"] += 1
     return {"pid": os.getpid(), "made_in": ctx.resources["pid"], "uses": ctx.resources["uses"]}
 """
-    found = states(flows.run(text, cases=6))
-    assert sorted(state["uses"] for state in found) == [1, 2, 3, 4, 5, 6]
-    assert {state["pid"] for state in found} == {state["made_in"] for state in found}
-    assert flows.said("made") == [str(found[0]["pid"])]
+    end_states = states(flows.run(text, cases=6))
+    assert sorted(state["uses"] for state in end_states) == [1, 2, 3, 4, 5, 6]
+    assert {state["pid"] for state in end_states} == {state["made_in"] for state in end_states}
+    assert flows.lines_of("made") == [str(end_states[0]["pid"])]
 
     shared = states(flows.run(cases=20, run={"concurrency": 4}))
-    pids = flows.said("made")[1:]
+    pids = flows.lines_of("made")[1:]
     assert len(pids) == len(set(pids)) <= 4
     assert {str(state["pid"]) for state in shared} <= set(pids)
     assert all(state["pid"] == state["made_in"] for state in shared)
@@ -194,7 +196,7 @@ def a(state, ctx):
         raise ValueError("again")
 """
     bench = flows.run(text)
-    assert [(row["stdout"], row["stderr"]) for row in tried(bench)] == [
+    assert [(row["stdout"], row["stderr"]) for row in attempts_of(bench)] == [
         ("attempt 1\nby a program\n", "warning 1\n"),
         ("attempt 2\nby a program\n", "warning 2\n"),
     ]
@@ -211,19 +213,19 @@ def a(state, ctx):
         print("only here", end="")
 """
     bench = flows.run(text, cases=3)
-    assert Counter(row["stdout"] for row in tried(bench)) == {"only here": 1, None: 2}
+    assert Counter(row["stdout"] for row in attempts_of(bench)) == {"only here": 1, None: 2}
 
 
 class ChannelFirst:
-    """A poll that finds an answer, and not what was printed while it looked at one stream after another."""
+    """A poll that sees an answer but not the output that was printed while it looked at the streams in turn."""
 
     def __init__(self, poll: Any, names: Mapping[int, str]) -> None:
         self._poll, self._names = poll, names
 
     def poll(self, timeout: float | None) -> list[tuple[int, int]]:
         ready = self._poll.poll(timeout)
-        heard = [one for one in ready if self._names[one[0]] == "channel"]
-        return heard or ready
+        channel_events = [pair for pair in ready if self._names[pair[0]] == "channel"]
+        return channel_events or ready
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._poll, name)
@@ -245,7 +247,9 @@ def a(state, ctx):
     print("only here", ctx.case.id)
 """
     bench = flows.run(text, cases=20)
-    assert sorted(row["stdout"] for row in tried(bench)) == sorted(f"only here c{number}\n" for number in range(20))
+    assert sorted(row["stdout"] for row in attempts_of(bench)) == sorted(
+        f"only here c{number}\n" for number in range(20)
+    )
 
 
 def test_of_a_long_output_the_beginning_and_the_end_are_kept(flows: Flows) -> None:
@@ -254,7 +258,7 @@ def test_of_a_long_output_the_beginning_and_the_end_are_kept(flows: Flows) -> No
 def a(state):
     sys.stdout.write("<first>" + "x" * 3_000_000 + "<last>")
 """
-    (row,) = tried(flows.run(text))
+    (row,) = attempts_of(flows.run(text))
     assert row["stdout"].startswith("<first>xxx")
     assert row["stdout"].endswith("xxx<last>")
     left_out = 3_000_000 + len("<first><last>") - 2 * CAP
@@ -270,7 +274,7 @@ def a(state):
     os.write(1, b"a\\0b\\xff\\n")
     print("\\ud800")
 """
-    (row,) = tried(flows.run(text))
+    (row,) = attempts_of(flows.run(text))
     assert row["stdout"] == "a\ufffdb\ufffd\n\\ud800\n"
 
 
@@ -290,13 +294,13 @@ def a(state, ctx):
 """
     bench = flows.run(text)
     (state,) = states(bench)
-    pids = [int(pid) for pid in flows.said("hung")[0].split()]
+    pids = [int(pid) for pid in flows.lines_of("hung")[0].split()]
     assert state["pid"] not in pids
-    assert not any(map(alive, pids))
+    assert not any(map(lives, pids))
     ((kind, message),) = failures(bench)
     assert kind == "timeout"
     assert sentence("still running at its deadline of {} s; its process was ended", "0.5") in message
-    assert tried(bench)[0]["stdout"] == "hanging\n"
+    assert attempts_of(bench)[0]["stdout"] == "hanging\n"
     assert bench.executions[0].kills == 0
 
 
@@ -314,8 +318,8 @@ async def a(state, ctx):
 """
     bench = flows.run(text)
     (state,) = states(bench)
-    assert flows.said("ran") == [str(state["pid"])] * 2
-    assert flows.said("cleaned") == ["1", "2"]
+    assert flows.lines_of("ran") == [str(state["pid"])] * 2
+    assert flows.lines_of("cleaned") == ["1", "2"]
     ((kind, message),) = failures(bench)
     assert (kind, message) == ("timeout", sentence("cancelled at its deadline of {} s", "0.2"))
 
@@ -330,8 +334,8 @@ async def a(state, ctx):
     bench = flows.run(text)
     ((kind, _),) = failures(bench)
     assert kind == "timeout"
-    (pid,) = map(int, flows.said("ran"))
-    assert not alive(pid)
+    (pid,) = map(int, flows.lines_of("ran"))
+    assert not lives(pid)
 
 
 def test_async_nodes_share_one_loop_in_their_process(flows: Flows) -> None:
@@ -341,8 +345,8 @@ async def a(state):
     await asyncio.sleep(0)
     return {"loop": id(asyncio.get_running_loop()), "pid": os.getpid()}
 """
-    found = states(flows.run(text, cases=4))
-    assert len({(state["loop"], state["pid"]) for state in found}) == 1
+    end_states = states(flows.run(text, cases=4))
+    assert len({(state["loop"], state["pid"]) for state in end_states}) == 1
 
 
 # Killed processes
@@ -367,21 +371,21 @@ def test_what_was_told_before_a_kill_counts(flows: Flows) -> None:
     error, suggestions = state["previous"]
     assert sentence("killed by {} (signal {})", "SIGKILL", 9) in error
     assert suggestions == ["stay alive"]
-    killed, succeeded = tried(bench)
+    killed, succeeded = attempts_of(bench)
     for row in (killed, succeeded):
         assert (row["usd"], row["tokens_in"], row["stdout"]) == (0.75, 3, "last words\n")
     assert killed["failure"]["kind"] == "killed"
-    assert [data["message"] for data in said(bench, "node.log")] == ["about to die"] * 2
+    assert [details["message"] for details in events_of(bench, "node.log")] == ["about to die"] * 2
     assert queries.spent(bench.database, bench.sweep_id) == (1, 1.5)
     assert bench.executions[0].kills == 1
 
 
-@pytest.mark.parametrize("most", [1, 3])
-def test_a_cell_that_kills_its_process_too_often_is_set_aside(flows: Flows, most: int) -> None:
-    bench = flows.run(KILLED.format(deaths=99), run={"set_aside_after": most})
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_cell_that_kills_its_process_too_often_is_set_aside(flows: Flows, limit: int) -> None:
+    bench = flows.run(KILLED.format(deaths=99), run={"set_aside_after": limit})
     assert bench.status == "completed"
     assert bench.counts == {"set_aside": 1}
-    assert [kind for kind, _ in failures(bench)] == ["killed"] * most
+    assert [kind for kind, _ in failures(bench)] == ["killed"] * limit
 
 
 def test_other_cells_are_not_touched_by_one_that_kills_its_process(flows: Flows) -> None:
@@ -475,7 +479,7 @@ def a(state, ctx):
     ((kind, message),) = failures(bench)
     assert kind == "killed"
     assert sentence("more than run.rlimits.processes allows") in message
-    assert not any(alive(int(pid)) for line in flows.said("started") for pid in line.split())
+    assert not any(lives(int(pid)) for line in flows.lines_of("started") for pid in line.split())
 
 
 @pytest.mark.nodes("started")
@@ -510,8 +514,8 @@ def a(state):
     KEPT.append(b"x" * 60_000_000)
     return {"pid": os.getpid(), "kept": len(KEPT)}
 """
-    found = states(flows.run(text, cases=6, run={"recycle": {"memory": "100MB"}}))
-    assert sorted(state["kept"] for state in found) == [1, 1, 2, 2, 3, 3]  # measured from its first answer on
+    end_states = states(flows.run(text, cases=6, run={"recycle": {"memory": "100MB"}}))
+    assert sorted(state["kept"] for state in end_states) == [1, 1, 2, 2, 3, 3]  # measured from its first answer on
 
 
 # Changed code
@@ -537,7 +541,7 @@ def a(state):
 
 
 def changed(flows: Flows, change: Callable[[Workflow], None]) -> Bench:
-    """A sweep of a workflow that this process has changed since it imported it."""
+    """Run a sweep of a workflow that this process has changed since the import."""
     flows.write("@wf.node\ndef a(state):\n    return {'a': 1}\n\n\n@wf.node\ndef b(state):\n    return {'b': 1}\n")
     path = flows.code / f"{flows.name}.py"
     path.write_text(path.read_text() + 'wf.edge("a", "b")\nwf.edge("b", END)\n')
@@ -571,7 +575,7 @@ def test_a_workflow_that_was_changed_after_its_import_is_refused_with_words(
     flows: Flows, change: Callable[[Workflow], None]
 ) -> None:
     bench = changed(flows, change)
-    with pytest.raises(WTBError, match=r"changed after it was imported.*run: \{pool: thread\}") as refused:
+    with pytest.raises(WTBError, match=r"changed after its import.*run: \{pool: thread\}") as refused:
         bench.run()
     assert "Traceback" not in str(refused.value)
     assert bench.status == "failed"
@@ -591,10 +595,10 @@ def a(state):
     return {"child": child, "pid": os.getpid()}
 """
     bench = flows.run(text, cases=4)
-    found = states(bench)
-    assert all(state["child"] for state in found)
-    assert len({state["pid"] for state in found}) == 1
-    assert len(tried(bench)) == 4
+    end_states = states(bench)
+    assert all(state["child"] for state in end_states)
+    assert len({state["pid"] for state in end_states}) == 1
+    assert len(attempts_of(bench)) == 4
     with bench.database.read() as connection:
         heads = list(connection.scalars(sa.select(checkpoints.c.workspace).where(checkpoints.c.parent_id.is_not(None))))
     assert all(head is not None for head in heads)
@@ -623,7 +627,7 @@ def a(state, ctx):
     assert first["pid"] == second["pid"]
     # As with threads: a node run that has ended is told nothing more, and nor is another in its place.
     assert {run["usd"] for run in bench.node_runs} == {0.0, 1.0}
-    assert said(bench, "node.log") == []
+    assert events_of(bench, "node.log") == []
 
 
 def test_threads_of_a_node_may_tell_things_while_it_lasts(flows: Flows) -> None:
@@ -654,8 +658,8 @@ def a(state):
     until(lambda: (HERE / "daemon").exists() and (HERE / "daemon").read_text().endswith("\\n"))
 """
     flows.run(text)
-    (pid,) = map(int, flows.said("daemon"))
-    assert not alive(pid)
+    (pid,) = map(int, flows.lines_of("daemon"))
+    assert not lives(pid)
 
 
 def test_a_process_that_a_node_forks_may_connect(flows: Flows) -> None:
@@ -680,15 +684,15 @@ def a(state):
 
 
 def test_a_sweep_in_a_function_runs_on_threads(flows: Flows) -> None:
-    here = Workflow("here")
+    workflow = Workflow("here")
 
-    @here.node
+    @workflow.node
     def a(state: Any) -> dict[str, Any]:
         return {"pid": os.getpid()}
 
-    here.entry(a)
-    here.edge(a, END)
-    sweep = Sweep(workflow=here, cases=[{"input": {}}], vary={"a": "all"})
+    workflow.entry(a)
+    workflow.edge(a, END)
+    sweep = Sweep(workflow=workflow, cases=[{"input": {}}], vary={"a": "all"})
     database = in_memory()
     (cell,) = sweep.run(db=database, files=flows.files).cells()
     database.close()
@@ -722,9 +726,15 @@ def script(
     folder: Path, run: Mapping[str, Any], first: str = "", evaluate: str = "[score]"
 ) -> subprocess.CompletedProcess[str]:
     (folder / "mine.py").write_text(SCRIPT.format(first=first, evaluate=evaluate, run=dict(run)), "utf-8")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("WTB_")}
+    child_environment = {name: setting for name, setting in os.environ.items() if not name.startswith("WTB_")}
     return subprocess.run(
-        [sys.executable, "mine.py"], cwd=folder, env=kept, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "mine.py"],
+        cwd=folder,
+        env=child_environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -761,7 +771,7 @@ POOLED = """
 @wf.node
 def a(state, ctx):
     say("began", os.getpid())
-    if ctx.params.get("held"):
+    if ctx.params.get("wait"):
         until((HERE / "go").exists)
     return {"pid": os.getpid()}
 """
@@ -770,7 +780,7 @@ def a(state, ctx):
 class Pooled:
     """The node processes of a workflow, without a sweep."""
 
-    def __init__(self, flows: Flows, most: int, runs: int = 1000, text: str = POOLED, **params: Any) -> None:
+    def __init__(self, flows: Flows, limit: int, runs: int = 1000, text: str = POOLED, **params: Any) -> None:
         name = flows.write(text)
         workflow = load(f"{name}:wf")
         database = in_memory()
@@ -778,66 +788,66 @@ class Pooled:
         database.close()
         self.recipe = Recipe(f"{name}:wf", params=params)
         self.workflow = workflow
-        self.code = self.pool(most, runs)
+        self.code = self.pool(limit, runs)
 
-    def pool(self, most: int = 1, runs: int = 1) -> InProcesses:
+    def pool(self, limit: int = 1, runs: int = 1) -> InProcesses:
         run = Run.model_validate({"recycle": {"runs": runs}})
         codes = {
             "fingerprints": fingerprints(self.workflow.nodes.values(), {}),
-            "outline": outline_digest(self.workflow),
+            "outline": outline_digest(self.workflow.facts()),
         }
         engine = NativeEngine(self.workflow)
-        return InProcesses(UserCode(engine, [], self.recipe, codes), run, self.workspaces, "test", most)
+        return InProcesses(UserCode(engine, [], self.recipe, codes), run, self.workspaces, "test", limit)
 
     @property
-    def left(self) -> list[Path]:
-        """Directories of processes."""
+    def leftovers(self) -> list[Path]:
+        """The directories of processes."""
         root = self.workspaces.root
         return list(root.iterdir()) if root.exists() else []
 
     def run(self, case: str = "one") -> dict[str, Any]:
-        result = self.code.run(Task("a", "default", {"n": Value.of(1)}, Position(0, ("a",)), Root(CaseView(case))))
-        assert result.failure is None, str(result.failure)
-        return {name: decode(value.data) for name, value in (result.writes or {}).items()}
+        node_result = self.code.run(Task("a", "default", {"n": Value.of(1)}, Position(0, ("a",)), Root(CaseView(case))))
+        assert node_result.failure is None, str(node_result.failure)
+        return {name: decode(value.data) for name, value in (node_result.writes or {}).items()}
 
     def side_by_side(self, count: int) -> tuple[list[threading.Thread], list[Any]]:
-        found: list[Any] = []
+        outcomes: list[Any] = []
 
-        def one() -> None:
+        def run_once() -> None:
             try:
-                found.append(self.run()["pid"])
+                outcomes.append(self.run()["pid"])
             except Stopped as error:
-                found.append(error)
+                outcomes.append(error)
 
-        threads = [threading.Thread(target=one) for _ in range(count)]
+        threads = [threading.Thread(target=run_once) for _ in range(count)]
         for thread in threads:
             thread.start()
-        return threads, found
+        return threads, outcomes
 
 
 @pytest.fixture
 def pooled(flows: Flows) -> Iterator[Callable[..., Pooled]]:
-    made: list[Pooled] = []
+    pools: list[Pooled] = []
 
     def make(*args: Any, **keys: Any) -> Pooled:
-        made.append(Pooled(flows, *args, **keys))
-        return made[-1]
+        pools.append(Pooled(flows, *args, **keys))
+        return pools[-1]
 
     yield make
-    for one in made:
-        one.code.close()
-        assert one.left == []
+    for pool in pools:
+        pool.code.close()
+        assert pool.leftovers == []
 
 
 def test_a_pool_starts_no_more_processes_than_it_may(flows: Flows, pooled: Callable[..., Pooled]) -> None:
-    pool = pooled(2, held=True)
-    threads, found = pool.side_by_side(6)
-    until(lambda: len(flows.said("began")) == 2, "two nodes to have begun")
+    pool = pooled(2, wait=True)
+    threads, outcomes = pool.side_by_side(6)
+    until(lambda: len(flows.lines_of("began")) == 2, "two nodes to have begun")
     (flows.code / "go").touch()
     for thread in threads:
         thread.join()
-    assert len(found) == 6
-    assert set(map(str, found)) == set(flows.said("began")[:2])
+    assert len(outcomes) == 6
+    assert set(map(str, outcomes)) == set(flows.lines_of("began")[:2])
 
 
 def test_a_process_stays_warm_between_two_uses(pooled: Callable[..., Pooled]) -> None:
@@ -852,22 +862,22 @@ def test_a_process_that_died_while_nobody_used_it_is_replaced_without_a_failure(
     first = pool.run()["pid"]
     keeper = psutil.Process(first).ppid()
     os.kill(first, signal.SIGKILL)
-    until(lambda: not alive(keeper), "its keeper to have seen the end of it")
+    until(lambda: not lives(keeper), "its keeper to have seen the end of it")
     assert pool.run()["pid"] != first
 
 
 def test_a_pool_that_is_closed_ends_what_is_running_and_says_that_it_was_stopped(
     flows: Flows, pooled: Callable[..., Pooled]
 ) -> None:
-    pool = pooled(2, held=True)
-    threads, found = pool.side_by_side(3)
-    until(lambda: len(flows.said("began")) == 2, "two nodes to have begun")
+    pool = pooled(2, wait=True)
+    threads, outcomes = pool.side_by_side(3)
+    until(lambda: len(flows.lines_of("began")) == 2, "two nodes to have begun")
     pool.code.close()
     for thread in threads:
         thread.join(PATIENCE_S)
-    assert [type(one) for one in found] == [Stopped] * 3
-    assert not any(alive(int(pid)) for pid in flows.said("began"))
-    assert pool.left == []
+    assert [type(outcome) for outcome in outcomes] == [Stopped] * 3
+    assert not any(lives(int(pid)) for pid in flows.lines_of("began"))
+    assert pool.leftovers == []
 
 
 def test_a_closed_pool_gives_no_process(pooled: Callable[..., Pooled]) -> None:
@@ -885,10 +895,10 @@ def test_a_process_that_cannot_start_says_why(flows: Flows, pooled: Callable[...
     with pytest.raises(WTBError, match=r"a node process could not start: (.*)exit code 5\nno GPU"):
         pool.code.prepare()
     path.write_text("raise RuntimeError('half a module')\n")
-    again = pool.pool()
+    second_pool = pool.pool()
     with pytest.raises(WTBError, match="cannot be imported: RuntimeError: half a module"):
-        again.prepare()
-    again.close()
+        second_pool.prepare()
+    second_pool.close()
 
 
 @pytest.mark.nodes("started")
@@ -897,21 +907,21 @@ def test_a_folder_that_is_gone_is_an_error_and_no_traceback(tmp_path: Path) -> N
         {}, environment(None, "test"), {}, tmp_path / "gone", Workspaces(FileStore(tmp_path / "files"), tmp_path)
     )
     lost = Pool(lambda: NodeProcess(setup), 1, 1)
-    with pytest.raises(WTBError, match=r"a node process cannot start: .*No such file or directory"), lost.one():
+    with pytest.raises(WTBError, match=r"a node process cannot start: .*No such file or directory"), lost.lend():
         pass
     lost.close()
 
 
 def test_the_deaths_of_many_at_once_leave_nothing_behind(flows: Flows, pooled: Callable[..., Pooled]) -> None:
-    pool = pooled(3, held=True)
+    pool = pooled(3, wait=True)
     threads, _ = pool.side_by_side(3)
-    until(lambda: len(flows.said("began")) == 3, "three nodes to have begun")
-    pids: Sequence[int] = [int(pid) for pid in flows.said("began")]
+    until(lambda: len(flows.lines_of("began")) == 3, "three nodes to have begun")
+    pids: Sequence[int] = [int(pid) for pid in flows.lines_of("began")]
     keepers = [psutil.Process(pid).ppid() for pid in pids]
     pool.code.close()
     for thread in threads:
         thread.join(PATIENCE_S)
-    assert not any(alive(pid) for pid in [*pids, *keepers])
+    assert not any(lives(pid) for pid in [*pids, *keepers])
 
 
 EQUAL = """
@@ -933,20 +943,22 @@ def test_of_equal_variants_that_ask_for_prices_none_is_slower_and_none_is_always
     bench = flows.run(EQUAL, 40, run={"concurrency": 4}, **keys)
     assert all(state["prices"] for state in states(bench))  # no node has loaded them
     document = build(bench.database, bench.row)
-    found = [row["metrics"]["latency"] for row in document["rows"] if row["combination"] != document["baseline"]]
+    latencies = [row["metrics"]["latency"] for row in document["rows"] if row["combination"] != document["baseline"]]
     assert document["metrics"]["latency"]["compare"] == "median"
-    assert all(one["p_adjusted"] >= 0.001 for one in found)  # by chance it is less once in a thousand sweeps
-    begun: dict[int, list[tuple[str, str]]] = {}
+    assert all(
+        latency["p_adjusted"] >= 0.001 for latency in latencies
+    )  # by chance it is less once in a thousand sweeps
+    starts: dict[int, list[tuple[str, str]]] = {}
     for row in bench.executions:
         if row.origin == "fork":
-            begun.setdefault(row.case_number, []).append((row.id, row.combinations[0]))
-    firsts = Counter(min(forked)[1] for forked in begun.values())
+            starts.setdefault(row.case_number, []).append((row.id, row.combinations[0]))
+    firsts = Counter(min(forked)[1] for forked in starts.values())
     assert set(firsts) == {0, 1, 2}
     assert min(firsts.values()) >= 5
     order = [row.case_number for row in sorted(bench.executions, key=lambda row: str(row.id)) if row.origin == "root"]
     assert order != sorted(order)  # and neither is a case
-    again = flows.bench(EQUAL, 40, run={"concurrency": 4}, **keys)
-    roots = [row.case_number for row in sorted(again.executions, key=lambda row: str(row.id))]
+    second = flows.bench(EQUAL, 40, run={"concurrency": 4}, **keys)
+    roots = [row.case_number for row in sorted(second.executions, key=lambda row: str(row.id))]
     assert roots == order  # the order is that of the seed
 
 
@@ -963,19 +975,19 @@ def test_only_attempts_that_began_are_counted_where_a_sweep_was_interrupted(flow
     bench = flows.bench(WAITING, 4, run={"concurrency": 4})
     run = SweepRun(bench.database, bench.row, bench.prepared.bound, workspaces=bench.workspaces)
     assert isinstance(run.code, InProcesses)
-    run.code.pool._most = 1  # three slots wait for a process
+    run.code.pool._max_processes = 1  # three slots wait for a process
     run.start()
-    until(lambda: flows.said("begun") and len(bench.node_runs) == 4, "one node runs, and three are about to")
+    until(lambda: flows.lines_of("begun") and len(bench.node_runs) == 4, "one node runs, and three are about to")
     run.stop.request("interrupted")
     run.code.close()
     while not run.wait(1):
         pass
     run.finish()
-    assert len(tried(bench)) == len(flows.said("begun")) == 1
+    assert len(attempts_of(bench)) == len(flows.lines_of("begun")) == 1
     (flows.code / "go").touch()
     bench.run()
-    assert len(flows.said("begun")) == 5
-    assert len(tried(bench)) == 5
+    assert len(flows.lines_of("begun")) == 5
+    assert len(attempts_of(bench)) == 5
     document = build(bench.database, bench.row)
     assert document["node_runs"] == {
         "executed": 4,

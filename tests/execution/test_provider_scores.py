@@ -16,8 +16,8 @@ from tests.support.prose import sentence
 from wtb import END, FinalError, Workflow, evaluator
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.matrix.build import build
-from wtb.core.providers import retrying
-from wtb.display.matrix.sentences import totals
+from wtb.core import failures
+from wtb.display.sentences import totals
 from wtb.store.tables.schema import scores
 
 Make = Callable[..., Bench]
@@ -32,7 +32,7 @@ def provider() -> Iterator[ModelProvider]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(failures, "PAUSES_S", (0.01, 0.01))
 
 
 @pytest.fixture
@@ -60,17 +60,17 @@ def make(provider: ModelProvider, bench: Make) -> Iterator[Callable[..., Bench]]
                 raise
             return 1.0
 
-        made = bench(wf, CASES[:cases], {}, evaluators={"helpful": helpful})
-        assert made.run().status == "completed"
-        return made
+        sweep = bench(wf, CASES[:cases], {}, evaluators={"helpful": helpful})
+        assert sweep.run().status == "completed"
+        return sweep
 
     yield run
     client.close()
 
 
-def scored(made: Bench) -> list[tuple[float | None, str | None]]:
-    query = sa.select(scores.c.value, scores.c.error).where(scores.c.sweep_id == made.sweep_id)
-    return [(value, error) for value, error in made.database.tuples(query)]
+def scored(sweep: Bench) -> list[tuple[float | None, str | None]]:
+    query = sa.select(scores.c.value, scores.c.error).where(scores.c.sweep_id == sweep.sweep_id)
+    return [(score, error) for score, error in sweep.database.tuples(query)]
 
 
 @pytest.mark.parametrize(
@@ -89,17 +89,17 @@ def test_a_score_that_a_provider_prevents_is_missing_and_counted(
     provider: ModelProvider, make: Callable[..., Bench], wrap: Any
 ) -> None:
     provider.fault = lambda number, text: Fault(503) if text == "question 0" else None
-    made = make(cases=4, wrap=wrap)
-    errors = [error for value, error in scored(made) if value is None]
+    sweep = make(cases=4, wrap=wrap)
+    errors = [error for score, error in scored(sweep) if score is None]
     assert [error.partition(":")[0] for error in errors if error] == [
         "lost to provider openai, which has an internal error (503)"
     ]
-    found = build(made.database, made.row)
-    assert (found["rows"][0]["metrics"]["helpful"]["mean"], found["rows"][0]["metrics"]["helpful"]["n"]) == (1.0, 3)
-    assert (found["provider"]["scores"], found["provider"]["lost"], found["rows"][0]["failed"]) == (1, 0, 0)
-    assert any(text.startswith("1 score was lost to a provider") for text in found["warnings"])
+    report = build(sweep.database, sweep.row)
+    assert (report["rows"][0]["metrics"]["helpful"]["mean"], report["rows"][0]["metrics"]["helpful"]["n"]) == (1.0, 3)
+    assert (report["provider"]["scores"], report["provider"]["lost"], report["rows"][0]["failed"]) == (1, 0, 0)
+    assert any(text.startswith("1 score was lost to a provider") for text in report["warnings"])
     assert sentence("Provider failures: ") + "0 attempts, 1 score lost" + sentence("; no cells were lost.") in totals(
-        found
+        report
     )
     assert len(provider.requests) == 3 + 3
 
@@ -117,8 +117,8 @@ def test_a_call_that_another_try_does_not_help_is_made_once(
     provider: ModelProvider, make: Callable[..., Bench], fault: Fault, wrap: Any, timeout: float, lost: bool
 ) -> None:
     provider.fault = lambda number, text: fault
-    ((value, error),) = scored(make(wrap=wrap, timeout=timeout))
-    assert value is None
+    ((score, error),) = scored(make(wrap=wrap, timeout=timeout))
+    assert score is None
     assert error is not None
     assert error.startswith("lost to provider openai") is lost
     assert len(provider.requests) == 1
@@ -131,8 +131,8 @@ def test_lost_scores_are_no_regression(
     before = make(cases=20)
     provider.fault = lambda number, text: Fault(503) if text in [f"question {x}" for x in range(lost)] else None
     after = make(cases=20)
-    found = compare_sweeps(before.database, before.row, after.row)
-    assert found["verdict"] == verdict
-    assert found["because"] == [
+    comparison = compare_sweeps(before.database, before.row, after.row)
+    assert comparison["verdict"] == verdict
+    assert comparison["because"] == [
         sentence("{} of {} lost to the provider in the {} sweep", f"{lost / 20:.0%}", "cells", "later")
     ]

@@ -1,4 +1,4 @@
-"""Failures of providers are waited for and never graded, with real clients against a provider that has faults."""
+"""The runner waits for failing providers and never grades their failures: real clients, a faulty provider."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from wtb import END, Workflow
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.build import build
-from wtb.core.providers import faults
-from wtb.display.matrix import csv, table
+from wtb.core import provider_faults
+from wtb.display import csv, matrix_table
 from wtb.integrations.models import record_calls
-from wtb.store.growth.retry import retry
+from wtb.store.control.forks import retry
 from wtb.store.tables.schema import node_runs
 
 Make = Callable[..., Bench]
@@ -54,7 +54,7 @@ def provider() -> Iterator[ModelProvider]:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(provider_faults, "FIRST_WAIT_S", 0.01)
 
 
 def openai_client(provider: ModelProvider) -> openai.OpenAI:
@@ -86,9 +86,10 @@ def asking(provider: ModelProvider, **rules: Any) -> Workflow:
 
 
 def rows_of(bench: Bench) -> list[dict[str, Any]]:
-    found = build(bench.database, bench.row)
+    report = build(bench.database, bench.row)
     return [
-        {"mean": row["metrics"]["exact_match"]["mean"], "n": row["n"], "failed": row["failed"]} for row in found["rows"]
+        {"mean": row["metrics"]["exact_match"]["mean"], "n": row["n"], "failed": row["failed"]}
+        for row in report["rows"]
     ]
 
 
@@ -152,18 +153,18 @@ def _attempts(bench: Bench) -> Any:
 
 def test_a_provider_that_stays_away_pauses_the_sweep_and_nothing_is_lost(provider: ModelProvider, bench: Make) -> None:
     provider.fault = lambda number, text: provider_of.OVERLOADED
-    made = bench(asking(provider), CASES, {"ask": "all"}, evaluate=EXACT, run={"provider_wait": 0.2, "concurrency": 4})
-    ended = made.run()
-    assert (ended.status, made.status) == ("paused", "paused")
+    sweep = bench(asking(provider), CASES, {"ask": "all"}, evaluate=EXACT, run={"provider_wait": 0.2, "concurrency": 4})
+    ended = sweep.run()
+    assert (ended.status, sweep.status) == ("paused", "paused")
     assert ended.reason in [
         f"waiting for provider {name}, which is overloaded (529)" for name in ("openai", "anthropic")
     ]
-    assert made.counts == {"pending": 80}
+    assert sweep.counts == {"pending": 80}
     assert len(provider.requests) < 80
     provider.fault = lambda number, text: None
-    assert made.run().status == "completed"
-    assert made.counts == {"succeeded": 80}
-    assert rows_of(made) == [{"mean": 1.0, "n": 40, "failed": 0}] * 2
+    assert sweep.run().status == "completed"
+    assert sweep.counts == {"succeeded": 80}
+    assert rows_of(sweep) == [{"mean": 1.0, "n": 40, "failed": 0}] * 2
 
 
 @pytest.mark.parametrize(
@@ -179,42 +180,42 @@ def test_what_a_person_has_to_correct_pauses_the_sweep_after_a_few_calls(
     provider: ModelProvider, bench: Make, fault: Fault, words: str
 ) -> None:
     provider.fault = lambda number, text: fault
-    made = bench(asking(provider), CASES, {}, evaluate=EXACT, run={"concurrency": 4})
-    ended = made.run()
+    sweep = bench(asking(provider), CASES, {}, evaluate=EXACT, run={"concurrency": 4})
+    ended = sweep.run()
     assert (ended.status, ended.reason) == ("paused", f"waiting for provider openai, which {words}")
-    assert made.counts == {"pending": 40}
+    assert sweep.counts == {"pending": 40}
     assert len(provider.requests) <= 4 * 3
     provider.fault = lambda number, text: None
-    assert made.run().status == "completed"
-    assert made.counts == {"succeeded": 40}
+    assert sweep.run().status == "completed"
+    assert sweep.counts == {"succeeded": 40}
 
 
 def test_a_request_that_always_fails_while_others_are_served_is_lost_alone(
     provider: ModelProvider, bench: Make
 ) -> None:
     provider.fault = lambda number, text: Fault(500) if text == "question 3" else None
-    made = bench(asking(provider), CASES, {}, evaluate=EXACT)
-    assert made.run().status == "completed"
-    assert made.counts == {"succeeded": 39, "failed": 1}
-    (lost,) = [cell for cell in made.cells() if cell.status == "failed"]
+    sweep = bench(asking(provider), CASES, {}, evaluate=EXACT)
+    assert sweep.run().status == "completed"
+    assert sweep.counts == {"succeeded": 39, "failed": 1}
+    (lost,) = [cell for cell in sweep.cells() if cell.status == "failed"]
     assert lost.failure is not None
     assert (lost.case, lost.failure["kind"], lost.failure["provider"]["status"]) == ("c3", "provider", 500)
     assert lost.scores == {}
-    assert rows_of(made) == [{"mean": 1.0, "n": 40, "failed": 0}]
+    assert rows_of(sweep) == [{"mean": 1.0, "n": 40, "failed": 0}]
 
 
 def test_what_waits_in_vain_again_is_lost_so_that_the_sweep_can_end(provider: ModelProvider, bench: Make) -> None:
     provider.fault = lambda number, text: Fault(500) if text == "question 0" else None
-    made = bench(asking(provider), CASES[:1], {}, evaluate=EXACT, run={"provider_wait": 0.1})
-    assert made.run().status == "paused"
-    assert made.run().status == "completed"
-    assert made.counts == {"failed": 1}
+    sweep = bench(asking(provider), CASES[:1], {}, evaluate=EXACT, run={"provider_wait": 0.1})
+    assert sweep.run().status == "paused"
+    assert sweep.run().status == "completed"
+    assert sweep.counts == {"failed": 1}
 
 
 def test_a_node_that_may_be_skipped_is_not_skipped_for_a_provider(provider: ModelProvider, bench: Make) -> None:
     provider.fault = lambda number, text: provider_of.UNAUTHORIZED
-    made = bench(asking(provider, on_error="skip"), CASES[:2], {}, evaluate=EXACT)
-    assert made.run().status == "paused"
+    sweep = bench(asking(provider, on_error="skip"), CASES[:2], {}, evaluate=EXACT)
+    assert sweep.run().status == "paused"
 
 
 @pytest.mark.parametrize("fault", [provider_of.TOO_LONG, provider_of.FILTERED])
@@ -222,35 +223,35 @@ def test_what_the_provider_rejects_for_its_content_is_graded(
     provider: ModelProvider, bench: Make, fault: Fault
 ) -> None:
     provider.fault = lambda number, text: fault if text == "question 3" else None
-    made = bench(asking(provider), CASES[:4], {}, evaluate=EXACT)
-    assert made.run().status == "completed"
-    assert rows_of(made) == [{"mean": 0.75, "n": 4, "failed": 1}]
+    sweep = bench(asking(provider), CASES[:4], {}, evaluate=EXACT)
+    assert sweep.run().status == "completed"
+    assert rows_of(sweep) == [{"mean": 0.75, "n": 4, "failed": 1}]
 
 
 def with_lost(provider: ModelProvider, bench: Make, lost: int, **spec: Any) -> Bench:
-    """A sweep of which `claude` lost so many of 40 cells."""
+    """Run a sweep in which `claude` loses this many of 40 cells."""
 
     def fault(number: int, text: str) -> Fault | None:
         return Fault(500) if text in [f"question {x}" for x in range(lost)] else None
 
     provider.fault = fault
-    made = bench(asking(provider), CASES, {"ask": ["claude"]}, evaluate=EXACT, **spec)
-    assert made.run().status == "completed"
-    return made
+    sweep = bench(asking(provider), CASES, {"ask": ["claude"]}, evaluate=EXACT, **spec)
+    assert sweep.run().status == "completed"
+    return sweep
 
 
 def test_lost_cells_are_counted_apart_and_bounded_by_a_gate(provider: ModelProvider, bench: Make) -> None:
     gates = ["provider_failures <= 0.02", "provider_failures <= 0.2", "failed == 0", "exact_match.mean >= 1"]
-    made = with_lost(provider, bench, 1, gates=gates)
-    found = judged(made.database, made.row)
-    assert (found["rows"][0]["failed"], found["rows"][0].get("lost_to_provider")) == (0, 1)
-    assert (found["provider"]["lost"], found["provider"]["share"]) == (1, 1 / 40)
-    assert found["provider"]["attempts"] == len(provider.requests) - 39
-    assert [gate["holds"] for gate in found["gates"]] == [False, True, True, None]  # the lost cell may have been wrong
-    (warning,) = [text for text in found["warnings"] if "lost to a provider" in text]
+    sweep = with_lost(provider, bench, 1, gates=gates)
+    report = judged(sweep.database, sweep.row)
+    assert (report["rows"][0]["failed"], report["rows"][0].get("lost_to_provider")) == (0, 1)
+    assert (report["provider"]["lost"], report["provider"]["share"]) == (1, 1 / 40)
+    assert report["provider"]["attempts"] == len(provider.requests) - 39
+    assert [gate["holds"] for gate in report["gates"]] == [False, True, True, None]  # the lost cell may have been wrong
+    (warning,) = [text for text in report["warnings"] if "lost to a provider" in text]
     assert warning.startswith("1 cell was lost to a provider (2.5% of all) and left out, not graded")
-    assert not any("count as 0" in text for text in found["warnings"])
-    for text in (table.render(found), csv.render(found)):
+    assert not any("count as 0" in text for text in report["warnings"])
+    for text in (matrix_table.render(report), csv.render(report)):
         assert "provider" in text
 
 
@@ -259,14 +260,14 @@ def test_an_outage_changes_no_verdict_or_makes_it_unclear(
     provider: ModelProvider, bench: Make, lost: int, verdict: str
 ) -> None:
     before, after = (with_lost(provider, bench, count) for count in (0, lost))
-    found = compare_sweeps(before.database, before.row, after.row)
-    assert found["verdict"] == verdict
-    assert found["because"] == (
+    comparison = compare_sweeps(before.database, before.row, after.row)
+    assert comparison["verdict"] == verdict
+    assert comparison["because"] == (
         [sentence("{} of {} lost to the provider in the {} sweep", f"{lost / 40:.0%}", "cells", "later")]
         if lost
         else []
     )
-    assert found["cells"] == []
+    assert comparison["cells"] == []
 
 
 def test_a_sweep_that_waits_for_a_provider_is_unclear(provider: ModelProvider, bench: Make) -> None:
@@ -274,20 +275,20 @@ def test_a_sweep_that_waits_for_a_provider_is_unclear(provider: ModelProvider, b
     provider.fault = lambda number, text: provider_of.UNAUTHORIZED if number > 60 else None
     after = bench(asking(provider), CASES, {"ask": ["claude"]}, evaluate=EXACT)
     assert after.run().status == "paused"
-    found = compare_sweeps(before.database, before.row, after.row)
-    assert found["verdict"] == "unclear"
-    assert sentence("of {} lost to the provider in the {} sweep", "cells", "later") in found["because"][0]
+    comparison = compare_sweeps(before.database, before.row, after.row)
+    assert comparison["verdict"] == "unclear"
+    assert sentence("of {} lost to the provider in the {} sweep", "cells", "later") in comparison["because"][0]
 
 
 def test_lost_cells_alone_are_run_again(provider: ModelProvider, bench: Make) -> None:
-    made = with_lost(provider, bench, 2)
+    sweep = with_lost(provider, bench, 2)
     provider.fault = lambda number, text: None
-    asked = len(provider.requests)
-    assert retry(made.database, made.sweep_id, kind="budget") == 0
-    assert retry(made.database, made.sweep_id, kind="provider") == 2
-    assert made.run().status == "completed"
-    assert made.counts == {"succeeded": 40}
-    assert len(provider.requests) - asked == 2
+    calls_before = len(provider.requests)
+    assert retry(sweep.database, sweep.sweep_id, kind="budget") == 0
+    assert retry(sweep.database, sweep.sweep_id, kind="provider") == 2
+    assert sweep.run().status == "completed"
+    assert sweep.counts == {"succeeded": 40}
+    assert len(provider.requests) - calls_before == 2
 
 
 @pytest.mark.parametrize("repeats_the_call", [False, True])
@@ -321,13 +322,13 @@ def test_a_node_that_catches_the_error_and_answers_is_reported(
     node = wf.node(ask)
     wf.entry(node)
     wf.edge(node, END)
-    made = bench(wf, CASES[:8], {}, evaluate=EXACT)
-    assert made.run().status == "completed"
-    found = build(made.database, made.row)
+    sweep = bench(wf, CASES[:8], {}, evaluate=EXACT)
+    assert sweep.run().status == "completed"
+    report = build(sweep.database, sweep.row)
     reported = 0 if repeats_the_call else 2
-    assert found["provider"]["answered_after_failure"] == reported
-    assert any(sentence("{} answered after a failed call", "2 node runs") in text for text in found["warnings"]) is (
+    assert report["provider"]["answered_after_failure"] == reported
+    assert any(sentence("{} answered after a failed call", "2 node runs") in text for text in report["warnings"]) is (
         reported > 0
     )
-    events = [event for event in made.events if event["kind"] == "node.answered_after_failure"]
+    events = [event for event in sweep.events if event["kind"] == "node.answered_after_failure"]
     assert [event["severity"] for event in events] == ["warning"] * reported

@@ -1,4 +1,4 @@
-"""Nothing that a sweep is to redact is stored, and whoever goes on with it sees what everybody saw."""
+"""Nothing that a sweep redacts is stored, and a runner that continues it reads the same values as the first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.project import Project
 from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb import Context as NodeContext
-from wtb.config.keeping.redaction import Redact, read_project_redaction
+from wtb.config.run_options import Redact, read_project_redaction
 from wtb.core.errors import InputError
 from wtb.execution.engine.redacting import RedactingExecutor
 from wtb.execution.engine.resource_usage import PRINTED
@@ -42,14 +42,14 @@ class State(TypedDict, total=False):
 
 
 def everything(database: Database) -> str:
-    """All that is stored in a database, as one text."""
+    """Return the contents of a database as one text."""
     with database.read() as connection:
         rows = [repr(tuple(row)) for table in metadata.sorted_tables for row in connection.execute(sa.select(table))]
     return "\n".join(rows)
 
 
 def talkative(asks: bool = False) -> Workflow:
-    """A workflow that puts what it is to keep out wherever it can."""
+    """A workflow that writes what is to be redacted wherever it can."""
     workflow = Workflow("talkative", state=State)
 
     @workflow.tool
@@ -66,8 +66,8 @@ def talkative(asks: bool = False) -> Workflow:
         if ctx.attempt == 1:
             raise ValueError("failed for ida@example.org")
         if asks:
-            said = ctx.ask("May jan@example.org?", options=["yes", "no"], context={"phone": "fon:99"})
-            return {"seen": state["text"], "ok": f"{said.choice} {said.feedback}"}
+            reply = ctx.ask("May jan@example.org?", options=["yes", "no"], context={"phone": "fon:99"})
+            return {"seen": state["text"], "ok": f"{reply.choice} {reply.feedback}"}
         return {"seen": state["text"]}
 
     @workflow.node
@@ -84,8 +84,8 @@ def nosy(case: Any, result: Any) -> float:
     raise ValueError("scored lea@example.org")
 
 
-def checked(made: Bench) -> str:
-    stored = everything(made.database)
+def checked(sweep: Bench) -> str:
+    stored = everything(sweep.database)
     assert SECRET not in stored, [line[:2000] for line in stored.splitlines() if SECRET in line]
     assert "fon:" not in stored
     return stored
@@ -94,9 +94,9 @@ def checked(made: Bench) -> str:
 def test_states_outputs_calls_errors_events_and_cases_are_redacted_before_they_are_stored(
     bench: Callable[..., Bench],
 ) -> None:
-    made = bench(talkative(), CASES, redact=REDACT, evaluators={"nosy": nosy}, run={"pool": "thread"})
-    made.run()
-    (cell,) = made.cells()
+    sweep = bench(talkative(), CASES, redact=REDACT, evaluators={"nosy": nosy}, run={"pool": "thread"})
+    sweep.run()
+    (cell,) = sweep.cells()
     assert cell.status == "succeeded"
     assert cell.state == {
         "text": "from [redacted:mail]",
@@ -104,7 +104,7 @@ def test_states_outputs_calls_errors_events_and_cases_are_redacted_before_they_a
         "seen": "from [redacted:mail]",
         "draft": "from [redacted:mail] | [redacted:phone] | [redacted:mail]",
     }
-    stored = checked(made)
+    stored = checked(sweep)
     for what in ("logged", "to", "failed for", "scored"):
         assert f"{what} [redacted:mail]" in stored, what
     assert "eve@exam" not in stored
@@ -112,15 +112,15 @@ def test_states_outputs_calls_errors_events_and_cases_are_redacted_before_they_a
 
 def test_without_redact_all_of_it_is_there(bench: Callable[..., Bench]) -> None:
     """The test above would fail if it looked in the wrong places."""
-    made = bench(talkative(), CASES, evaluators={"nosy": nosy}, run={"pool": "thread"})
-    made.run()
-    stored = everything(made.database)
+    sweep = bench(talkative(), CASES, evaluators={"nosy": nosy}, run={"pool": "thread"})
+    sweep.run()
+    stored = everything(sweep.database)
     names = ("ana", "bob", "dora", "frank", "gina", "hugo", "ida", "kim", "lea")
     assert [name for name in names if f"{name}{SECRET}" not in stored] == []
 
 
 def test_who_resumes_sees_what_everybody_saw(bench: Callable[..., Bench]) -> None:
-    """A node after a pause reads from the database what it would have read from memory."""
+    """After a pause, a node reads the same from the database as it would have from memory."""
     straight = bench(talkative(), CASES, redact=REDACT, run={"pool": "thread"})
     straight.run()
     paused = bench(talkative(), CASES, redact=REDACT, run={"pool": "thread", "approval": {"after": "first"}})
@@ -135,16 +135,16 @@ def test_who_resumes_sees_what_everybody_saw(bench: Callable[..., Bench]) -> Non
 
 
 def test_a_question_is_redacted_and_its_answer_finds_the_node(bench: Callable[..., Bench]) -> None:
-    made = bench(talkative(asks=True), CASES, redact=REDACT, run={"pool": "thread"})
-    made.run()
-    (asked,) = made.rows(approvals)
-    assert asked["question"] == "May [redacted:mail]?"
-    context = Context(made.database, files=made.folder)
-    answer(context, asked["id"], "yes", feedback="says nora@example.org", bound=made.prepared.bound)
-    made.run()
-    (cell,) = made.cells()
+    sweep = bench(talkative(asks=True), CASES, redact=REDACT, run={"pool": "thread"})
+    sweep.run()
+    (approval,) = sweep.rows(approvals)
+    assert approval["question"] == "May [redacted:mail]?"
+    context = Context(sweep.database, files=sweep.folder)
+    answer(context, approval["id"], "yes", feedback="says nora@example.org", bound=sweep.prepared.bound)
+    sweep.run()
+    (cell,) = sweep.cells()
     assert (cell.status, cell.state["ok"]) == ("succeeded", "yes says [redacted:mail]")
-    checked(made)
+    checked(sweep)
 
 
 FLOW = """
@@ -189,9 +189,9 @@ def test_what_node_processes_print_and_write_is_redacted(project: Project) -> No
 
 
 def refused(redact: dict[str, Any], **spec: Any) -> str:
-    data = {"workflow": "tests:wf", "cases": CASES, "vary": {"first": ["default"]}, "redact": redact, **spec}
+    document = {"workflow": "tests:wf", "cases": CASES, "vary": {"first": ["default"]}, "redact": redact, **spec}
     with pytest.raises(InputError) as error:
-        prepare(parse_spec(data), workflow=talkative())
+        prepare(parse_spec(document), workflow=talkative())
     return "\n".join(error.value.problems)
 
 
@@ -221,9 +221,9 @@ def test_a_catastrophic_pattern_takes_no_longer_than_the_text_is_long() -> None:
 
 def test_names_of_cases_and_parameters_are_refused_since_they_are_stored_as_they_are() -> None:
     cases = [{"id": "ana@example.org", "input": {"text": "x", "phone": "1"}, "tags": ["bob@example.org"]}]
-    said = refused(REDACT, cases=cases)
-    assert sentence("{} has what the pattern {} of 'redact' is to keep out", "its id", "'mail'") in said
-    assert "a tag has what" in said
+    message = refused(REDACT, cases=cases)
+    assert sentence("{} has what the pattern {} of 'redact' is to keep out", "its id", "'mail'") in message
+    assert "a tag has what" in message
     variant = {"name": "v", "of": "default", "who": "ana@example.org"}
     assert sentence("the pattern {} of 'redact' is found here", "'mail'") in refused(REDACT, vary={"second": [variant]})
 
@@ -239,35 +239,35 @@ def test_a_key_that_takes_no_text_is_refused() -> None:
         return state
 
     workflow.entry(only)
-    data = {"workflow": "t:w", "cases": [{"id": "a", "input": {"count": 1}}], "vary": {"only": ["default"]}}
+    document = {"workflow": "t:w", "cases": [{"id": "a", "input": {"count": 1}}], "vary": {"only": ["default"]}}
     with pytest.raises(InputError, match=sentence("'{}' is a key of the state that takes no text", "count")):
-        prepare(parse_spec({**data, "redact": {"keys": ["count"]}}), workflow=workflow)
+        prepare(parse_spec({**document, "redact": {"keys": ["count"]}}), workflow=workflow)
 
 
 def test_a_project_redacts_for_all_of_its_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wtb.toml").write_text("[redact]\nkeys = [\"phone\"]\n[redact.patterns]\nmail = '\\w+@\\w+\\.org'\n")
-    data = {"workflow": "t:w", "cases": CASES, "vary": {"first": ["default"]}}
-    made = prepare(parse_spec({**data, "redact": {"patterns": {"zip": r"\d{5}"}}}), workflow=talkative())
-    assert made.bound.spec.redact == Redact(patterns={"mail": r"\w+@\w+\.org", "zip": r"\d{5}"}, keys=("phone",))
+    document = {"workflow": "t:w", "cases": CASES, "vary": {"first": ["default"]}}
+    prepared = prepare(parse_spec({**document, "redact": {"patterns": {"zip": r"\d{5}"}}}), workflow=talkative())
+    assert prepared.bound.spec.redact == Redact(patterns={"mail": r"\w+@\w+\.org", "zip": r"\d{5}"}, keys=("phone",))
     with pytest.raises(InputError, match=sentence("is another pattern in the settings of the project")):
-        prepare(parse_spec({**data, "redact": {"patterns": {"mail": "x"}}}), workflow=talkative())
+        prepare(parse_spec({**document, "redact": {"patterns": {"mail": "x"}}}), workflow=talkative())
     (tmp_path / "wtb.toml").write_text("[redact]\npatterns = { a = '(' }\n")
     with pytest.raises(InputError, match=r"wtb\.toml: \[redact\].*no regular expression"):
         read_project_redaction()
 
 
 def test_a_sweep_is_stored_with_what_redacts_for_whoever_continues_it(bench: Callable[..., Bench]) -> None:
-    made = bench(talkative(), CASES, redact=REDACT, run={"pool": "thread"})
-    assert made.row.spec["redact"] == REDACT
+    sweep = bench(talkative(), CASES, redact=REDACT, run={"pool": "thread"})
+    assert sweep.row.spec["redact"] == REDACT
 
 
 @pytest.mark.parametrize("patterns", [{"mail": MAIL}, {}], ids=["by patterns", "by keys alone"])
 def test_output_so_far_is_not_reported_where_a_pattern_would_be_cut(patterns: dict[str, str]) -> None:
-    heard: list[str] = []
+    kinds: list[str] = []
     nothing: Any = None  # runs no code
     code = RedactingExecutor(nothing, Redact(patterns=patterns, keys=["phone"]).redactor)
-    report = code._reporting(lambda kind, data: heard.append(kind))
+    report = code._reporting(lambda kind, details: kinds.append(kind))
     assert report
     report(PRINTED, {"stdout": "from ana@exam"})
-    assert heard == ([] if patterns else [PRINTED])
+    assert kinds == ([] if patterns else [PRINTED])

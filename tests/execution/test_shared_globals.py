@@ -1,4 +1,4 @@
-"""Async node runs that share a process: what one does to globals gives no other one's values without a warning."""
+"""Async node runs that share a process: changed globals are never seen by another run without a warning."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.execution.test_shared_processes import TOGETHER, kinds, tried
+from tests.execution.test_shared_processes import TOGETHER, kinds, read_attempts
 from tests.support.bench import Bench
-from tests.support.flows import Flows, said
+from tests.support.flows import Flows, events_of
 from tests.support.model_server import ModelHandler
 from wtb.authoring.workflow import Workflow
-from wtb.execution.sandbox.shared.shared_globals import SharedGlobals
-from wtb.execution.sandbox.shared.shared_run import SharedRun
-from wtb.execution.sandbox.shared.verdict import CLEAN
+from wtb.execution.sandbox.shared_globals import SharedGlobals
+from wtb.execution.sandbox.shared_run import CLEAN, SharedRun
 
 RUNS = 8
 EIGHT: dict[str, Any] = {"cases": RUNS, "run": {"concurrency": RUNS}}
@@ -187,9 +186,9 @@ REDIRECTS = {
 def test_runs_that_redirect_their_output_share_a_process(flows: Flows, redirect: str) -> None:
     bench = flows.run(HEAD + NODE.replace("ACT", redirect), **EIGHT)
     assert {cell.case: cell.state.get("result") for cell in bench.cells()} == {f"c{n}": n + 1 for n in range(RUNS)}
-    assert [row["stdout"] for row in tried(bench)] == [f"printed {n + 1}\n" for n in range(RUNS)]
+    assert [row["stdout"] for row in read_attempts(bench)] == [f"printed {n + 1}\n" for n in range(RUNS)]
     assert kinds(bench) == {}
-    assert said(bench, "node.log") == []
+    assert events_of(bench, "node.log") == []
 
 
 INNOCENT = {
@@ -251,16 +250,16 @@ def test_runs_that_a_change_may_have_harmed_are_repeated_if_that_costs_nothing(f
     bench = flows.run(HEAD + BESIDE.replace("COST", "ctx.call(tool='search', prompt='x')"), **BOTH)
     assert [cell.state.get("tenant") for cell in bench.cells()] == [None] * 4
     assert set(kinds(bench)) == {"lost"}
-    lost = [event["error"] for event in said(bench, "attempt.lost")]
+    lost = [event["error"] for event in events_of(bench, "attempt.lost")]
     assert all("os.environ['TENANT'] (node culprit)" in error for error in lost)
-    assert {event["node"] for event in said(bench, "node.log")} == {"culprit"}
+    assert {event["node"] for event in events_of(bench, "node.log")} == {"culprit"}
 
 
 @pytest.mark.parametrize("cost", ["ctx.cost(usd=0.25)", "ctx.call(model='m', prompt='x', response='y')"])
 def test_runs_that_made_model_calls_are_marked_with_what_a_repeat_costs(flows: Flows, cost: str) -> None:
     bench = flows.run(HEAD + BESIDE.replace("COST", cost), **BOTH)
     assert kinds(bench) == {}
-    marked = [event["message"] for event in said(bench, "node.log") if event["node"] == "victim"]
+    marked = [event["message"] for event in events_of(bench, "node.log") if event["node"] == "victim"]
     assert len(marked) == 4
     price = "0.25" if "usd" in cost else "0"
     for message in marked:
@@ -270,7 +269,7 @@ def test_runs_that_made_model_calls_are_marked_with_what_a_repeat_costs(flows: F
 
 
 class Idle:
-    """A channel that nobody listens to."""
+    """A channel without a listener."""
 
     def send(self, *frame: Any) -> None:
         """Send nothing."""
@@ -281,8 +280,8 @@ def test_what_is_looked_at_takes_less_than_fifty_microseconds_a_run(monkeypatch:
     lines = [f"def set_{n}(value):\n    global value_{n}\n    value_{n} = value\n" for n in range(50)]
     exec("\n".join([f"value_{n} = {n}" for n in range(50)] + lines), vars(module))
     monkeypatch.setitem(sys.modules, "own_module", module)
-    shared = SharedGlobals(Workflow("flow"))
-    from wtb.execution.sandbox.shared.own_globals import _Global
+    shared = SharedGlobals(Workflow("flow").facts())
+    from wtb.execution.sandbox.shared_globals import _Global
 
     shared._own._globals = {(module.__name__, f"value_{n}"): _Global(module, f"value_{n}") for n in range(50)}
     channel: Any = Idle()
@@ -296,7 +295,7 @@ def test_what_is_looked_at_takes_less_than_fifty_microseconds_a_run(monkeypatch:
 
 
 def _time(shared: SharedGlobals, runs: list[SharedRun]) -> float:
-    """Return the seconds that the beginning and the end of one run take."""
+    """Return the seconds that the start and the end of a run take."""
     began = time.perf_counter()
     for run in runs:
         shared.begin(run)
@@ -414,5 +413,5 @@ def test_common_clients_are_no_finding(flows: Flows, client: str) -> None:
 
 def findings(bench: Bench) -> list[str]:
     """Return the warnings, without those of imports that take long."""
-    messages = [event["message"] for event in said(bench, "node.log")]
+    messages = [event["message"] for event in events_of(bench, "node.log")]
     return [message for message in messages if "holds up the event loop" not in message]

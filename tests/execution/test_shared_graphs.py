@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.execution.test_shared_processes import TOGETHER, kinds, tried
-from tests.support.flows import Flows, said, states
+from tests.execution.test_shared_processes import TOGETHER, kinds, read_attempts
+from tests.support.flows import Flows, events_of, states
 
 pytestmark = pytest.mark.nodes("langgraph")
 
@@ -49,7 +49,7 @@ async def a(state):
 """
     bench = flows.run(HEAD + text, end=END, **WIDE)
     assert len({state["pid"] for state in states(bench)}) == 1
-    assert Counter(row["stdout"] for row in tried(bench)) == Counter(f"prints {n}\n" for n in range(MANY))
+    assert Counter(row["stdout"] for row in read_attempts(bench)) == Counter(f"prints {n}\n" for n in range(MANY))
 
 
 def test_a_node_of_a_graph_that_crashes_costs_the_others_no_retry(flows: Flows) -> None:
@@ -80,7 +80,7 @@ async def a(state):
     bench = flows.run(HEAD + text, end=END, **WIDE)
     path = flows.code / f"{flows.name}.py"
     line = path.read_text().splitlines().index("        time.sleep(2.0)  # here") + 1
-    (event,) = said(bench, "node.log")
+    (event,) = events_of(bench, "node.log")
     assert (event["level"], event["node"], event["place"]) == ("warning", "a", f"{path}:{line}")
 
 
@@ -110,5 +110,5 @@ async def a(state):
         f"c{n}": f"one two {n}" for n in range(MANY) if n != 7
     }
     assert len({state["pid"] for state in well.values()}) == 1
-    assert flows.said("cancelled") == ["7"]
+    assert flows.lines_of("cancelled") == ["7"]
     assert kinds(bench) == {"timeout": 1}

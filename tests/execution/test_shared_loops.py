@@ -1,11 +1,11 @@
-"""Async node runs that share an event loop: what one does to the loop changes no other one's result."""
+"""Async node runs that share an event loop do not change each other's results."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.execution.test_shared_processes import TOGETHER, kinds
-from tests.support.flows import Flows, failures, said
+from tests.support.flows import Flows, events_of, failures
 
 RUNS = 8
 EIGHT = {"cases": RUNS, "run": {"concurrency": RUNS}}
@@ -97,8 +97,8 @@ async def a(state, ctx):
     assert results.pop("c3")["result"] == "cancelled"
     assert [state["result"] for state in results.values()] == ["slept"] * (RUNS - 1)
     assert kinds(bench) == {"lost": RUNS}
-    assert len(said(bench, "attempt.lost")) == RUNS
-    assert sorted(flows.said("ran")) == [f"{number} {attempt}" for number in range(RUNS) for attempt in (1, 2)]
+    assert len(events_of(bench, "attempt.lost")) == RUNS
+    assert sorted(flows.lines_of("ran")) == [f"{number} {attempt}" for number in range(RUNS) for attempt in (1, 2)]
 
 
 def test_a_request_that_neighbours_wait_for_together_may_be_cancelled_with_its_first_run(flows: Flows) -> None:
@@ -157,7 +157,7 @@ async def a(state, ctx):
     assert cell.failure is not None
     assert (cell.failure["type"], cell.failure["message"]) == ("CancelledError", "of its own")
     assert kinds(bench) == {"lost": 1, "error": 1}
-    assert len(flows.said("ran")) == RUNS + 1
+    assert len(flows.lines_of("ran")) == RUNS + 1
 
 
 def test_a_timeout_while_a_neighbour_blocked_the_loop_is_no_failure(flows: Flows) -> None:

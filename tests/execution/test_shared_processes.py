@@ -1,4 +1,4 @@
-"""Node processes that many async node runs share: whoever harms one harms no other node run for good."""
+"""Node processes shared by async node runs: a harmful run does no lasting harm to others."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
-from tests.support.flows import PATIENCE_S, Flows, alive, failures, said, states, until
+from tests.support.flows import PATIENCE_S, Flows, events_of, failures, states
+from tests.support.invariants import lives
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb.analysis.matrix.build import build
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.context.attempt_record import CaseView
-from wtb.authoring.graph_snapshot import outline_digest
+from wtb.authoring.graph import outline_digest
 from wtb.config.run_options import Run
 from wtb.core.errors import InputError, WTBError
 from wtb.core.serialization.codec import decode
@@ -30,17 +32,17 @@ from wtb.core.stop import Stopped
 from wtb.core.texts import took
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value
-from wtb.display.text.inspect.executions import execution as execution_text
+from wtb.display.text.executions import execution as execution_text
 from wtb.display.views.costs import costs_document
 from wtb.display.views.executions import execution_document
 from wtb.execution.engine import resource_usage
 from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Task
 from wtb.execution.journal import Lost
-from wtb.execution.sandbox.launch.process_pool import Pool
 from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode, _places
-from wtb.execution.sandbox.shared.isolation import GUILTY_RUNS, Isolation, RunKey
-from wtb.execution.sandbox.shared.loop_watch import Lag
+from wtb.execution.sandbox.process_pool import Pool
+from wtb.execution.sandbox.shared_process import GUILTY_RUNS, Isolation, RunKey
+from wtb.execution.sandbox.shared_worker import Lag
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
 from wtb.store.read.costs import Which
@@ -61,8 +63,8 @@ async def together(count):
 """
 
 
-def tried(bench: Bench) -> list[dict[str, Any]]:
-    """Every attempt, with the number of its case, in the order of cases and attempts."""
+def read_attempts(bench: Bench) -> list[dict[str, Any]]:
+    """Return every attempt with the number of its case, in the order of cases and attempts."""
     query = (
         sa.select(attempts, executions.c.case_number)
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
@@ -93,11 +95,11 @@ async def a(state):
 
 
 class Startable:
-    """A node process that is ready once a test says so."""
+    """A node process that is ready when a test releases it."""
 
     def __init__(self) -> None:
         self.is_ready = threading.Event()
-        self.spent, self.asked = False, 0
+        self.spent, self.request_count = False, 0
 
     def ready(self) -> None:
         assert self.is_ready.wait(PATIENCE_S)
@@ -113,12 +115,12 @@ def test_a_process_takes_more_than_its_crowd_only_until_another_one_is_ready() -
     started = [Startable(), Startable()]
     first, second = started
     first.is_ready.set()
-    pool: Pool[Any] = Pool(iter(started).__next__, most=2, runs=100, places=8, crowd=2)
+    pool: Pool[Any] = Pool(iter(started).__next__, max_processes=2, runs=100, places=8, crowd=2)
     with ExitStack() as places:
-        assert [places.enter_context(pool.one()) for _ in range(3)] == [first] * 3
+        assert [places.enter_context(pool.lend()) for _ in range(3)] == [first] * 3
         second.is_ready.set()
         until(lambda: pool._starting == 0, "the second process")
-        assert [places.enter_context(pool.one()) for _ in range(3)] == [second] * 3
+        assert [places.enter_context(pool.lend()) for _ in range(3)] == [second] * 3
 
 
 def test_async_node_runs_spread_over_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,12 +240,12 @@ def test_a_crash_costs_the_others_in_the_process_no_retry(flows: Flows, crash: s
     assert word in guilty.failure["message"]
     assert all(cell.status == "succeeded" for cell in cells.values())
     assert kinds(bench) == {"lost": MANY, "killed": 3}
-    assert len(said(bench, "attempt.lost")) == MANY
+    assert len(events_of(bench, "attempt.lost")) == MANY
 
 
 def test_suspects_run_alone_until_the_guilty_one_is_known(flows: Flows) -> None:
     bench = flows.run(CRASH.replace("CRASH", "os._exit(3)"), **WIDE)
-    ran = [tuple(map(int, line.split())) for line in flows.said("ran")]
+    ran = [tuple(map(int, line.split())) for line in flows.lines_of("ran")]
     assert [(attempt, running) for number, attempt, running in ran if number == 7][1:] == [(2, 1), (3, 1), (4, 1)]
     assert all(cell.status == "succeeded" for cell in bench.cells() if cell.case != "c7")
 
@@ -265,7 +267,7 @@ async def a(state, ctx):
     bench = flows.bench(text, **WIDE)
     run = bench.start()
     assert isinstance(run.code, InProcesses)
-    until(lambda: len(flows.said("alone")) >= SUSPECTS, "suspects to have begun")
+    until(lambda: len(flows.lines_of("alone")) >= SUSPECTS, "suspects to have begun")
     assert run.code.pool._count == SUSPECTS
     (flows.code / "go").touch()
     until(lambda: run.wait(1.0), "the sweep to end")
@@ -275,9 +277,9 @@ async def a(state, ctx):
 
 def test_an_attempt_after_a_lost_one_draws_the_same_random_numbers(flows: Flows) -> None:
     bench = flows.run(CRASH.replace("CRASH", "os._exit(3)"), **WIDE)
-    again = {cell.case: cell.state["draw"] for cell in bench.cells() if cell.status == "succeeded"}
+    draws = {cell.case: cell.state["draw"] for cell in bench.cells() if cell.status == "succeeded"}
     calm = flows.run(CRASH.replace("CRASH", "pass").replace("sleep(600)", "sleep(0)"), **WIDE)
-    assert again == {case: draw for case, draw in ((c.case, c.state["draw"]) for c in calm.cells()) if case != "c7"}
+    assert draws == {case: draw for case, draw in ((c.case, c.state["draw"]) for c in calm.cells()) if case != "c7"}
 
 
 def test_what_innocent_lost_attempts_cost_is_shown_apart(flows: Flows) -> None:
@@ -286,12 +288,12 @@ def test_what_innocent_lost_attempts_cost_is_shown_apart(flows: Flows) -> None:
         "    ctx.cost(usd=0.25)\n    if ctx.attempt == 1:\n        await together",
     )
     bench = flows.run(spending, **WIDE)
-    (found,) = costs_document(bench.database, ["node"], Which())["rows"]
-    assert (found["innocent_attempts"], found["innocent_usd"]) == (MANY, MANY * 0.25 + 2.0)
-    assert (found["failed_attempts"], found["failed_usd"]) == (3, 3 * 2.25)
-    assert found["usd"] == found["innocent_usd"] + found["failed_usd"] + (MANY - 1) * 0.25
+    (costs,) = costs_document(bench.database, ["node"], Which())["rows"]
+    assert (costs["innocent_attempts"], costs["innocent_usd"]) == (MANY, MANY * 0.25 + 2.0)
+    assert (costs["failed_attempts"], costs["failed_usd"]) == (3, 3 * 2.25)
+    assert costs["usd"] == costs["innocent_usd"] + costs["failed_usd"] + (MANY - 1) * 0.25
     (row,) = build(bench.database, bench.row)["rows"]
-    assert row["cost_innocent_usd"] == found["innocent_usd"]
+    assert row["cost_innocent_usd"] == costs["innocent_usd"]
     assert row["cost_per_success_usd"] == pytest.approx(0.25 + row["cost_failed_usd"] / (MANY - 1))
 
 
@@ -326,7 +328,7 @@ for one in (stubborn, calm):
 """
 
 
-def test_a_coroutine_is_cancelled_at_its_deadline_and_the_others_go_on(flows: Flows) -> None:
+def test_a_coroutine_is_cancelled_at_its_deadline_and_the_others_continue(flows: Flows) -> None:
     text = (
         TOGETHER
         + """
@@ -341,7 +343,7 @@ async def a(state, ctx):
 """
     )
     bench = flows.run(text, **WIDE)
-    assert flows.said("cleaned") == ["7"]
+    assert flows.lines_of("cleaned") == ["7"]
     assert kinds(bench) == {"timeout": 1}
     assert len({cell.state["pid"] for cell in bench.cells() if cell.status == "succeeded"}) == 1
 
@@ -381,9 +383,9 @@ def test_what_ignores_its_cancellation_ends_the_process_and_only_itself_for_good
     )
     assert {cell.case for cell in bench.cells() if cell.status != "succeeded"} == {"c7"}
     assert kinds(bench) == {"timeout": 2, "lost": 32}
-    of_stubborn = [line.split()[0] for line in flows.said("ran") if line.endswith(" 7")]
+    of_stubborn = [line.split()[0] for line in flows.lines_of("ran") if line.endswith(" 7")]
     assert len(set(of_stubborn)) == 2
-    assert not any(alive(int(pid)) for pid in of_stubborn)
+    assert not any(lives(int(pid)) for pid in of_stubborn)
 
 
 BLOCKING = (
@@ -421,9 +423,9 @@ def test_what_blocks_the_event_loop_is_to_blame_for_the_deadlines_of_others(flow
 
 
 def test_what_lets_nothing_else_run_makes_all_in_the_process_suspects(flows: Flows) -> None:
-    held = BLOCKING.replace("time.sleep(600)  # here", "__import__('re').match('(a+)+$', 'a' * 60 + 'b')")
+    code = BLOCKING.replace("time.sleep(600)  # here", "__import__('re').match('(a+)+$', 'a' * 60 + 'b')")
     sides = {"calm": "all", "stubborn": "all"}
-    bench = flows.run(held, cases=32, vary=sides, end=SIDE_BY_SIDE, run=WIDE["run"])
+    bench = flows.run(code, cases=32, vary=sides, end=SIDE_BY_SIDE, run=WIDE["run"])
     assert all(cell.status == "succeeded" for cell in bench.cells())
     assert kinds(bench) == {"lost": 64}
     assert all(sentence("let nothing else run") in message for _, message in failures(bench))
@@ -438,15 +440,15 @@ async def a(state):
     bench = flows.run(text)
     path = flows.code / f"{flows.name}.py"
     line = path.read_text().splitlines().index("    time.sleep(2.0)  # here") + 1
-    (event,) = said(bench, "node.log")
+    (event,) = events_of(bench, "node.log")
     assert (event["level"], event["node"], event["place"]) == ("warning", "a", f"{path}:{line}")
-    (attempt,) = tried(bench)
+    (attempt,) = read_attempts(bench)
     assert attempt["stderr"].startswith("warning: node 'a' holds up the event loop that it shares")
     assert f"{path}:{line}" in attempt["stderr"]
 
 
 class Warned:
-    """A run whose node is `busy`. warnings: what it was warned of."""
+    """A run whose node is `busy`, with its warnings."""
 
     node = "busy"
 
@@ -479,7 +481,7 @@ def test_a_loop_that_is_seldom_late_is_no_reason_for_a_warning() -> None:
 
 
 def lags(bench: Bench) -> list[float | None]:
-    """The lag of each node run, in the order of cases."""
+    """Return the lag of each node run, in the order of cases."""
     query = (
         sa.select(node_runs.c.lag_s)
         .join(executions, executions.c.id == node_runs.c.execution_id)
@@ -507,8 +509,8 @@ async def a(state):
     assert burned is not None
     assert waited is not None
     assert min(burned, waited) > 0.01
-    shown = build(bench.database, bench.row)["node_runs"]["by_node"]["a"]["lag_s"]
-    assert shown == {"default": pytest.approx((burned + waited) / 2)}
+    lag = build(bench.database, bench.row)["node_runs"]["by_node"]["a"]["lag_s"]
+    assert lag == {"default": pytest.approx((burned + waited) / 2)}
     (id,) = (row["id"] for row in bench.rows(executions) if row["case_number"] == 1)
     document = execution_document(bench.database, queries.find_execution(bench.database, id))
     assert document["path"][0]["lag_s"] == waited
@@ -527,9 +529,9 @@ def sync(state):
     pass
 """
     bench = flows.run(text, cases=4, run={"concurrency": 8, "per_process": 8})
-    found = lags(bench)
-    measured = [seconds for seconds in found if seconds is not None]
-    assert len(measured) == len(found) // 2 == 4
+    lag_times = lags(bench)
+    measured = [seconds for seconds in lag_times if seconds is not None]
+    assert len(measured) == len(lag_times) // 2 == 4
     assert min(measured) < 0.005
 
 
@@ -555,12 +557,14 @@ async def a(state, ctx):
     bench = flows.run(text, cases=MANY, run={"concurrency": MANY, "per_process": MANY, "rlimits": {"memory": "2GB"}})
     assert {cell.case for cell in bench.cells() if cell.status != "succeeded"} == {"c7"}
     assert [
-        (row["number"], row["failure"]["kind"], row["failure"]["type"]) for row in tried(bench) if row["failure"]
+        (row["number"], row["failure"]["kind"], row["failure"]["type"])
+        for row in read_attempts(bench)
+        if row["failure"]
     ] == [
         (1, "lost", "AttemptLost"),
         (2, "error", "MemoryError"),
     ]
-    assert len({line.split()[0] for line in flows.said("ran") if line.endswith(" 7")}) == 2
+    assert len({line.split()[0] for line in flows.lines_of("ran") if line.endswith(" 7")}) == 2
 
 
 def test_what_a_process_uses_is_measured_once_for_all_that_share_it(
@@ -574,9 +578,9 @@ async def a(state):
 """
     calls, measured = [], resource_usage.measured
 
-    def noted(*asked: Any) -> dict[str, float] | None:
-        calls.append(asked)
-        return measured(*asked)
+    def noted(*arguments: Any) -> dict[str, float] | None:
+        calls.append(arguments)
+        return measured(*arguments)
 
     monkeypatch.setattr(resource_usage, "measured", noted)
     monkeypatch.setenv("WTB_SAMPLE_S", "0.2")
@@ -586,7 +590,7 @@ async def a(state):
     (flows.code / "go").touch()
     until(lambda: run.wait(1.0), "the sweep to end")
     run.finish()
-    assert all(sample["shared"] for sample in said(bench, "node.sample"))
+    assert all(sample["shared"] for sample in events_of(bench, "node.sample"))
     assert len(calls) < MANY / 2
 
 
@@ -623,7 +627,7 @@ async def a(state):
 """
     )
     bench = flows.run(text, **WIDE)
-    for row in tried(bench):
+    for row in read_attempts(bench):
         number = row["case_number"]
         assert (
             row["stdout"]
@@ -635,7 +639,7 @@ async def a(state):
 @pytest.mark.nodes("started")
 def test_what_was_printed_before_a_crash_is_kept(flows: Flows) -> None:
     bench = flows.run(CRASH.replace("CRASH", "print('the end is near'); os.abort()"), **WIDE)
-    rows = [row for row in tried(bench) if row["case_number"] == 7]
+    rows = [row for row in read_attempts(bench) if row["case_number"] == 7]
     assert {row["stdout"] for row in rows} == {"the end is near\n"}
     assert all("Fatal Python error: Aborted" in row["stderr"] for row in rows)
 
@@ -649,7 +653,7 @@ async def a(state):
     print("from the node")
 """
     bench = flows.run(text)
-    assert [row["stdout"] for row in tried(bench)] == ["from the node\n"]
+    assert [row["stdout"] for row in read_attempts(bench)] == ["from the node\n"]
     assert "from a child\n" in capfd.readouterr().err
 
 
@@ -668,10 +672,10 @@ async def a(state, ctx):
 """
     )
     bench = flows.run(text, **WIDE)
-    found = {cell.case: cell.state for cell in bench.cells()}
-    assert {case: state["found"] for case, state in found.items()} == {f"c{n}": str(n) for n in range(MANY)}
-    assert {state["cwd"] for state in found.values()} == {str(Path.cwd())}
-    assert len({state["there"] for state in found.values()}) == MANY
+    state_by_case = {cell.case: cell.state for cell in bench.cells()}
+    assert {case: state["found"] for case, state in state_by_case.items()} == {f"c{n}": str(n) for n in range(MANY)}
+    assert {state["cwd"] for state in state_by_case.values()} == {str(Path.cwd())}
+    assert len({state["there"] for state in state_by_case.values()}) == MANY
 
 
 SYNC = """
@@ -691,19 +695,19 @@ def a(state, ctx):
 
 def test_sync_nodes_on_threads_of_one_process_have_working_directories_of_their_own(flows: Flows) -> None:
     bench = flows.run(SYNC.replace("INSIDE", "print('prints', state['n'])"), **WIDE)
-    found = {cell.case: cell.state for cell in bench.cells()}
+    state_by_case = {cell.case: cell.state for cell in bench.cells()}
     own = {f"c{n}": str(n) for n in range(MANY)}
-    assert {case: state["found"] for case, state in found.items()} == own
-    assert {case: state["child"] for case, state in found.items()} == own
-    assert len({state["cwd"] for state in found.values()}) == MANY
-    assert len({state["pid"] for state in found.values()}) == 1
-    assert [row["stdout"] for row in tried(bench)] == [f"prints {n}\n" for n in range(MANY)]
+    assert {case: state["found"] for case, state in state_by_case.items()} == own
+    assert {case: state["child"] for case, state in state_by_case.items()} == own
+    assert len({state["cwd"] for state in state_by_case.values()}) == MANY
+    assert len({state["pid"] for state in state_by_case.values()}) == 1
+    assert [row["stdout"] for row in read_attempts(bench)] == [f"prints {n}\n" for n in range(MANY)]
 
 
 def test_a_sync_node_on_a_thread_may_change_its_working_directory(flows: Flows) -> None:
     bench = flows.run(SYNC.replace("INSIDE", "os.mkdir('in'); os.chdir('in'); os.chdir('..')"), **WIDE)
     assert len(states(bench)) == MANY
-    assert said(bench, "node.log") == []
+    assert events_of(bench, "node.log") == []
 
 
 def test_a_sync_node_that_crashes_costs_the_others_on_threads_no_retry(flows: Flows) -> None:
@@ -737,7 +741,7 @@ async def a(state):
     bench = flows.run(text)
     path = flows.code / f"{flows.name}.py"
     line = path.read_text().splitlines().index('    os.chdir("/")  # here') + 1
-    (event,) = said(bench, "node.log")
+    (event,) = events_of(bench, "node.log")
     assert (event["level"], event["place"]) == ("warning", f"{path}:{line}")
     assert (
         sentence("changes {}, which is the same for all runs in a shared process", "the working directory")
@@ -765,7 +769,7 @@ def a(state, ctx):
     path = flows.code / f"{flows.name}.py"
     line = path.read_text().splitlines().index("    os.chdir(HERE)  # here") + 1
     assert {state["cwd"] for state in states(bench)} == {str(flows.code)}
-    (event,) = said(bench, "node.log")
+    (event,) = events_of(bench, "node.log")
     assert (event["level"], event["place"]) == ("warning", f"{path}:{line}")
     assert (
         sentence("changes {}, which is the same for all runs in a shared process", "the working directory")
@@ -814,9 +818,9 @@ for one in (left, right):
 def test_steps_are_joined_beside_the_node_runs_that_share_a_process(flows: Flows) -> None:
     both = {"left": "all", "right": "all"}
     bench = flows.run(JOINED.replace("PLACE", ""), cases=8, vary=both, end=BOTH, run={"concurrency": 8})
-    found = states(bench)
-    assert {state["sum"] for state in found} == {3}
-    assert set(map(int, flows.said("joined"))) == {state["pid"] for state in found}
+    end_states = states(bench)
+    assert {state["sum"] for state in end_states} == {3}
+    assert set(map(int, flows.lines_of("joined"))) == {state["pid"] for state in end_states}
 
 
 def test_a_join_that_crashes_is_tried_alone_and_fails_its_own_cell_only(flows: Flows) -> None:
@@ -871,7 +875,7 @@ async def a(state):
         n: (f"one two {n}", 2 * n) for n in range(MANY) if n != 7
     }
     assert len({state["pid"] for state in well.values()}) == 1
-    assert flows.said("cancelled") == ["7", "7"]
+    assert flows.lines_of("cancelled") == ["7", "7"]
     assert kinds(bench) == {"timeout": 1}
 
 
@@ -885,7 +889,7 @@ class Code:
         database = in_memory()
         workspaces = workspaces_of(database, flows.files)
         database.close()
-        codes = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow)}
+        codes = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow.facts())}
         recipe, engine = Recipe(f"{name}:wf"), NativeEngine(workflow)
         run = Run(per_process=MANY)  # or some go to a second process once that one is ready
         self.processes = InProcesses(UserCode(engine, [], recipe, codes), run, workspaces, "test", MANY)
@@ -911,22 +915,22 @@ class Code:
             thread.join(PATIENCE_S)
 
 
-def wrote(result: Result | Exception, key: str) -> object:
-    """What a node has written to a key of the state."""
-    assert isinstance(result, Result)
-    assert result.writes is not None
-    return decode(result.writes[key].data)
+def wrote(outcome: Result | Exception, key: str) -> object:
+    """Return the value that a node has written to a key of the state."""
+    assert isinstance(outcome, Result)
+    assert outcome.writes is not None
+    return decode(outcome.writes[key].data)
 
 
 @pytest.fixture
-def made() -> Iterator[list[Code]]:
-    codes: list[Code] = []
-    yield codes
-    for code in codes:
+def codes() -> Iterator[list[Code]]:
+    opened: list[Code] = []
+    yield opened
+    for code in opened:
         code.processes.close()
 
 
-HELD = (
+HOLDING = (
     TOGETHER
     + """
 @wf.node
@@ -944,14 +948,14 @@ async def a(state):
 )
 
 
-def test_processes_that_many_runs_will_need_start_together(flows: Flows, made: list[Code]) -> None:
-    made.append(code := Code(flows, "@wf.node\nasync def a(state): ..."))
+def test_processes_that_many_runs_will_need_start_together(flows: Flows, codes: list[Code]) -> None:
+    codes.append(code := Code(flows, "@wf.node\nasync def a(state): ..."))
     code.processes.prepare(2 * MANY)
     (pool,) = code.processes._shared.values()
     assert pool._count == min(2, os.cpu_count() or 1)
 
 
-def test_who_ends_a_process_that_nobody_else_was_in_runs_alone_from_then_on(flows: Flows, made: list[Code]) -> None:
+def test_who_ends_a_process_that_nobody_else_was_in_runs_alone_from_then_on(flows: Flows, codes: list[Code]) -> None:
     text = """
 @wf.node
 async def a(state):
@@ -963,39 +967,39 @@ async def a(state):
         await asyncio.sleep(0.01)
     return {"pid": os.getpid()}
 """
-    made.append(code := Code(flows, text))
+    codes.append(code := Code(flows, text))
     code.start(1)
     code.join()
     code.start(MANY)
-    until(lambda: len(flows.said("began")) == MANY, "all to have begun")
+    until(lambda: len(flows.lines_of("began")) == MANY, "all to have begun")
     (flows.code / "go").touch()
     code.join()
-    pids = {name: wrote(result, "pid") for name, result in code.results.items()}
+    pids = {name: wrote(outcome, "pid") for name, outcome in code.results.items()}
     alone = pids.pop("e0")
     assert len(set(pids.values())) == 1
     assert alone not in pids.values()
 
 
-def test_an_execution_that_is_taken_away_has_its_task_cancelled_and_no_other(flows: Flows, made: list[Code]) -> None:
-    made.append(code := Code(flows, HELD))
+def test_an_execution_that_is_taken_away_has_its_task_cancelled_and_no_other(flows: Flows, codes: list[Code]) -> None:
+    codes.append(code := Code(flows, HOLDING))
     code.start(MANY)
-    until(lambda: len(flows.said("began")) == MANY, "all to have begun")
+    until(lambda: len(flows.lines_of("began")) == MANY, "all to have begun")
     code.processes.end_attempt("e7", 1)
     until(lambda: "e7" in code.results, "it to have ended")
-    assert flows.said("cancelled") == ["7"]
+    assert flows.lines_of("cancelled") == ["7"]
     (flows.code / "go").touch()
     code.join()
     assert isinstance(code.results.pop("e7"), Lost)
-    assert all(isinstance(result, Result) and result.failure is None for result in code.results.values())
+    assert all(isinstance(outcome, Result) and outcome.failure is None for outcome in code.results.values())
 
 
-def test_a_pool_that_is_closed_stops_all_node_runs(flows: Flows, made: list[Code]) -> None:
-    made.append(code := Code(flows, HELD))
+def test_a_pool_that_is_closed_stops_all_node_runs(flows: Flows, codes: list[Code]) -> None:
+    codes.append(code := Code(flows, HOLDING))
     code.start(MANY)
-    until(lambda: len(flows.said("began")) == MANY, "all to have begun")
+    until(lambda: len(flows.lines_of("began")) == MANY, "all to have begun")
     code.processes.close()
     code.join()
-    assert [type(result) for result in code.results.values()] == [Stopped] * MANY
+    assert [type(outcome) for outcome in code.results.values()] == [Stopped] * MANY
 
 
 def test_a_client_is_made_once_a_process_and_is_usable_from_its_loop(flows: Flows) -> None:
@@ -1018,9 +1022,9 @@ async def a(state, ctx):
     return {"client": id(client), "same": client["loop"] is asyncio.get_running_loop()}
 """
     )
-    found = states(flows.run(text, **WIDE))
-    assert len({state["client"] for state in found}) == 1
-    assert all(state["same"] for state in found)
+    end_states = states(flows.run(text, **WIDE))
+    assert len({state["client"] for state in end_states}) == 1
+    assert all(state["same"] for state in end_states)
 
 
 def test_a_process_that_sends_what_is_no_message_is_ended(flows: Flows) -> None:

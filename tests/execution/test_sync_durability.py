@@ -1,4 +1,4 @@
-"""With `durability: sync` user code begins only once everything that it depends on is committed."""
+"""With `durability: sync`, user code starts only after everything that it depends on is committed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.flows import connect_diamond
 from wtb import Context
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.values import Value
 from wtb.execution.engine.protocol import Task
 from wtb.store.database import Database
@@ -61,7 +61,7 @@ def chain() -> Workflow:
 
 
 class Committed:
-    """What has to be in the database when an attempt or an evaluator begins."""
+    """The records that must be in the database when an attempt or an evaluator starts."""
 
     def __init__(self) -> None:
         self.sweep: Any = None
@@ -98,13 +98,13 @@ def test_given_sync_then_user_code_begins_once_all_that_it_depends_on_is_committ
     bench: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed = Committed()
-    begin = Task.begun
+    begin = Task.report_start
 
-    def begun(task: Task) -> None:
+    def report_start(task: Task) -> None:
         begin(task)
         committed.check_attempt(task)
 
-    monkeypatch.setattr(Task, "begun", begun)
+    monkeypatch.setattr(Task, "report_start", report_start)
     committed.sweep = bench(
         diamond(),
         CASES,

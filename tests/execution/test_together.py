@@ -1,4 +1,4 @@
-"""Quick node runs that start from one checkpoint: one message to a node process, and each as by itself nevertheless."""
+"""Quick node runs of one checkpoint travel in one message to a node process, and run as if alone."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
-from tests.support.flows import PATIENCE_S, Flows, failures, states, tried, until
+from tests.support.flows import PATIENCE_S, Flows, attempts_of, failures, states
+from tests.support.waiting import until
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.context.attempt_record import CaseView, Record
-from wtb.authoring.graph_snapshot import outline_digest
+from wtb.authoring.graph import outline_digest
 from wtb.config.run_options import Run
 from wtb.core.failures import Failure
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value
-from wtb.execution.attempts.attempt import Attempt
+from wtb.execution.attempt import Attempt
 from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Settings, Task
 from wtb.execution.execution import NodeRun
 from wtb.execution.journal import Lost
-from wtb.execution.node_run import First, GroupedNodeRun, RunningNode
+from wtb.execution.node_run import GroupedNodeRun, PreparedAttempt, RunningNode
 from wtb.execution.sandbox import messages, pool
+from wtb.execution.sandbox.attempt_output import Output
 from wtb.execution.sandbox.framing import Inbox, packed
 from wtb.execution.sandbox.node_process import NodeProcess
-from wtb.execution.sandbox.output import Output
-from wtb.execution.sandbox.pool import InProcesses, UserCode
-from wtb.execution.sandbox.quick_nodes import KNOWN, QUICK_S, TOGETHER_S, QuickNodes
+from wtb.execution.sandbox.pool import QUICK_S, RUNS_UNTIL_QUICK, TOGETHER_S, InProcesses, QuickNodes, UserCode
 from wtb.store.files.locations import workspaces_of
 from wtb.store.tables.schema import node_runs
 
@@ -48,14 +48,14 @@ for number in range(1, {VARIANTS}):
 
 
 def forking(body: str, options: str = "") -> str:
-    """A node of several variants, which are numbered: node runs that start from one checkpoint."""
+    """Build a node with numbered variants, so that node runs start from one checkpoint."""
     lines = body.strip().replace("\n", "\n    ")
     return f"@wf.node({options})\ndef a(state, ctx, *, number=0):\n    {lines}\n\n{VARIED}"
 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Have all nodes known to be quick, however slow the machine. Returns how many node runs each message has held."""
+    """Treat all nodes as quick, however slow the machine. Return the number of node runs in each message."""
     counts: list[int] = []
     post = NodeProcess.post
 
@@ -72,26 +72,26 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def soon(sent: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """None begins long after the message, as it is outside of these tests."""
+    """Let no node run start long after its message."""
     monkeypatch.setattr(pool, "TOGETHER_S", TOGETHER_S)
 
 
 def by_variant(bench: Bench) -> dict[str, list[dict[str, Any]]]:
-    """The attempts of each variant of a node."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Return the attempts of each variant of a node."""
+    rows_by_variant: dict[str, list[dict[str, Any]]] = {}
     query = sa.select(node_runs.c.variant, attempts).join(attempts, attempts.c.node_run_id == node_runs.c.id)
     with bench.database.read() as connection:
         for row in connection.execute(query.order_by(attempts.c.number)).mappings():
-            found.setdefault(row["variant"], []).append(dict(row))
-    return found
+            rows_by_variant.setdefault(row["variant"], []).append(dict(row))
+    return rows_by_variant
 
 
 # What travels
 
 
 def test_node_runs_of_a_fork_travel_in_one_message(flows: Flows, sent: list[int]) -> None:
-    found = states(flows.run(forking("return {'number': number}"), cases=2))
-    assert sorted(state["number"] for state in found) == [0, 0, 1, 1, 2, 2, 3, 3]
+    end_states = states(flows.run(forking("return {'number': number}"), cases=2))
+    assert sorted(state["number"] for state in end_states) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert sent == [VARIANTS, VARIANTS]
 
 
@@ -112,7 +112,7 @@ b.variant("more", add=1)
     bench = flows.run(text, vary={"b": "all"}, end='wf.entry("a", "b")\nwf.edge("a", END)\nwf.edge("b", END)\n')
     assert sorted(state["b"] for state in states(bench)) == [0, 1]
     assert sent == [3]
-    assert len(tried(bench)) == 3
+    assert len(attempts_of(bench)) == 3
 
 
 def test_a_process_makes_no_more_of_them_than_it_may_make_at_all(flows: Flows, sent: list[int]) -> None:
@@ -122,19 +122,19 @@ def test_a_process_makes_no_more_of_them_than_it_may_make_at_all(flows: Flows, s
 
 
 def test_a_node_is_known_to_be_quick_by_its_last_runs() -> None:
-    known = QuickNodes()
+    quick_nodes = QuickNodes()
     task = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c")))
     quick = Result(0.0, QUICK_S, Record(), writes={})
-    for others in (
+    for other_run in (
         Result(0.0, QUICK_S * 1.01, Record(), writes={}),
         Result(0.0, 0.0, Record(), failure=Failure("error", "ValueError", "no")),
     ):
-        for _ in range(KNOWN):
-            assert not known.knows("a", "default")
-            known.note(task, quick)
-        assert known.knows("a", "default")
-        assert not known.knows("a", "other")
-        known.note(task, others)
+        for _ in range(RUNS_UNTIL_QUICK):
+            assert not quick_nodes.knows("a", "default")
+            quick_nodes.note(task, quick)
+        assert quick_nodes.knows("a", "default")
+        assert not quick_nodes.knows("a", "other")
+        quick_nodes.note(task, other_run)
 
 
 def test_what_node_runs_have_in_common_travels_once_and_is_read_as_it_was() -> None:
@@ -152,9 +152,9 @@ def test_what_node_runs_have_in_common_travels_once_and_is_read_as_it_was() -> N
         )
         for number in range(VARIANTS)
     ]
-    data = packed("runs", messages.tasks(tasks, 12.5))
-    assert data.count(large.data) == 1
-    (frame,) = Inbox().feed(data)
+    frame_bytes = packed("runs", messages.tasks(tasks, 12.5))
+    assert frame_bytes.count(large.data) == 1
+    (frame,) = Inbox().feed(frame_bytes)
     assert messages.as_tasks(frame, {"p": 1}) == (12.5, tasks)
 
 
@@ -189,11 +189,11 @@ return {"list": state["list"], "left": left, "pid": os.getpid()}
 """
     first = "@wf.node\ndef first(state):\n    return {'list': ['first']}\n\n\n"
     end = 'wf.entry("first")\nwf.edge("first", "a")\nwf.edge("a", END)\n'
-    found = states(flows.run(first + forking(body), end=end))
+    end_states = states(flows.run(first + forking(body), end=end))
     assert sent == [1, VARIANTS]
-    assert sorted(state["list"] for state in found) == [["first", number] for number in range(VARIANTS)]
-    assert [state["left"] for state in found] == [[]] * VARIANTS
-    assert len({state["pid"] for state in found}) == 1
+    assert sorted(state["list"] for state in end_states) == [["first", number] for number in range(VARIANTS)]
+    assert [state["left"] for state in end_states] == [[]] * VARIANTS
+    assert len({state["pid"] for state in end_states}) == 1
 
 
 def test_each_keeps_what_it_printed_itself_and_by_programs(flows: Flows, sent: list[int]) -> None:
@@ -206,10 +206,10 @@ if number == 1:
 if number == 2:
     time.sleep(0.001)
 """
-    found = by_variant(flows.run(forking(body)))
+    rows_by_variant = by_variant(flows.run(forking(body)))
     assert sent[0] == VARIANTS
     for number in range(VARIANTS):
-        (row,) = found["default" if number == 0 else f"v{number}"]
+        (row,) = rows_by_variant["default" if number == 0 else f"v{number}"]
         assert row["stdout"].startswith(f"out {number}\nprogram {number}\n")
         assert row["stdout"].count("program") == 1
         assert ("left out" in row["stdout"]) is (number == 1)
@@ -217,11 +217,11 @@ if number == 2:
 
 
 def test_a_mark_ends_an_output_wherever_it_is_cut() -> None:
-    data = b"one<-=<-=->two<-=->" + b"<-" + b"three"
-    for first in range(len(data)):
-        for second in range(first, len(data)):
+    stream = b"one<-=<-=->two<-=->" + b"<-" + b"three"
+    for first in range(len(stream)):
+        for second in range(first, len(stream)):
             output = Output(mark=b"<-=->")
-            for piece in (data[:first], data[first:second], data[second:]):
+            for piece in (stream[:first], stream[first:second], stream[second:]):
                 output.add(piece)
             assert [output.take() for _ in range(4)] == ["one<-=", "two", "<-three", None]
 
@@ -256,7 +256,7 @@ def test_each_has_a_deadline_of_its_own(flows: Flows, sent: list[int]) -> None:
     ((kind, message),) = failures(bench)
     assert kind == "timeout"
     assert "deadline of 0.3 s" in message
-    assert len(tried(bench)) == VARIANTS
+    assert len(attempts_of(bench)) == VARIANTS
 
 
 @pytest.mark.usefixtures("soon")
@@ -271,10 +271,10 @@ until(lambda: (HERE / "others").exists() and len((HERE / "others").read_text().s
 return {"pid": os.getpid()}
 """
     bench = flows.run(forking(body, f"timeout={PATIENCE_S}"), run={"concurrency": 2})
-    found = states(bench)
+    end_states = states(bench)
     assert sent == [VARIANTS, 1, 1, 1]
-    assert sorted(Counter(state["pid"] for state in found).values()) == [1, 3]
-    assert len(tried(bench)) == VARIANTS
+    assert sorted(Counter(state["pid"] for state in end_states).values()) == [1, 3]
+    assert len(attempts_of(bench)) == VARIANTS
 
 
 def test_a_process_that_user_code_has_changed_makes_none_after_that(flows: Flows, sent: list[int]) -> None:
@@ -282,25 +282,25 @@ def test_a_process_that_user_code_has_changed_makes_none_after_that(flows: Flows
     bench = flows.run(forking(body))
     changed = by_variant(bench)["v1"]
     assert [row["stdout"] for row in changed] == [None]
-    others = {variant: [row["stdout"] for row in rows] for variant, rows in by_variant(bench).items()}
-    assert others == {"default": ["0\n"], "v1": [None], "v2": ["2\n"], "v3": ["3\n"]}
+    outputs = {variant: [row["stdout"] for row in rows] for variant, rows in by_variant(bench).items()}
+    assert outputs == {"default": ["0\n"], "v1": [None], "v2": ["2\n"], "v3": ["3\n"]}
 
 
 # Those that are ended from outside
 
 
 class Together:
-    """Node processes without a sweep, in which attempts were begun together."""
+    """Node processes without a sweep, in which attempts have started together."""
 
     def __init__(self, flows: Flows, text: str) -> None:
         name = flows.write(text)
         workflow, database = load(f"{name}:wf"), in_memory()
         workspaces = workspaces_of(database, flows.files)
         database.close()
-        head = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow)}
+        head = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow.facts())}
         code = UserCode(NativeEngine(workflow), [], Recipe(f"{name}:wf"), head)  # type: ignore[arg-type]
         self.processes = InProcesses(code, Run(), workspaces, "test", 1)
-        self.made: dict[str, Result | Exception | None] = {}
+        self.outcomes: dict[str, Result | Exception | None] = {}
         root = Root(CaseView("c"))
         self.tasks = [
             Task("a", "default", {"n": Value.of(number)}, Position(0, ("a",)), root, execution=f"e{number}")
@@ -309,11 +309,11 @@ class Together:
         self.thread = threading.Thread(target=self.processes.run_together, args=(self.tasks, self._take))
         self.thread.start()
 
-    def _take(self, number: int, made: Result | Exception | None) -> None:
-        self.made[f"e{number}"] = made
+    def _take(self, number: int, outcome: Result | Exception | None) -> None:
+        self.outcomes[f"e{number}"] = outcome
 
 
-HELD = """
+HOLDING = """
 @wf.node
 def a(state):
     say("began", state["n"])
@@ -322,30 +322,30 @@ def a(state):
 
 
 @pytest.fixture
-def held(flows: Flows) -> Iterator[Together]:
-    together = Together(flows, HELD)
-    until(lambda: flows.said("began") == ["0"], "the first to have begun")
+def group(flows: Flows) -> Iterator[Together]:
+    together = Together(flows, HOLDING)
+    until(lambda: flows.lines_of("began") == ["0"], "the first to have begun")
     yield together
     together.processes.close()
 
 
-def test_one_that_is_taken_away_is_ended_and_the_others_go_on(flows: Flows, held: Together) -> None:
-    until(lambda: len(held.made) == 2, "those behind it to be given back")
-    held.processes.end_attempt("e0", 0)
-    held.thread.join(PATIENCE_S)
-    assert isinstance(held.made.pop("e0"), Lost)
-    assert held.made == {"e1": None, "e2": None}
-    made = held.processes.run(held.tasks[1])
-    assert made.failure is None
-    assert flows.said("began") == ["0", "1"]
+def test_one_that_is_taken_away_is_ended_and_the_others_continue(flows: Flows, group: Together) -> None:
+    until(lambda: len(group.outcomes) == 2, "those behind it to be given back")
+    group.processes.end_attempt("e0", 0)
+    group.thread.join(PATIENCE_S)
+    assert isinstance(group.outcomes.pop("e0"), Lost)
+    assert group.outcomes == {"e1": None, "e2": None}
+    outcome = group.processes.run(group.tasks[1])
+    assert outcome.failure is None
+    assert flows.lines_of("began") == ["0", "1"]
 
 
-def test_a_pool_that_is_closed_stops_them(flows: Flows, held: Together) -> None:
-    held.processes.close()
-    held.thread.join(PATIENCE_S)
-    assert isinstance(held.made.pop("e0"), Stopped)
-    assert held.made == {"e1": None, "e2": None}
-    assert flows.said("began") == ["0"]
+def test_a_pool_that_is_closed_stops_them(flows: Flows, group: Together) -> None:
+    group.processes.close()
+    group.thread.join(PATIENCE_S)
+    assert isinstance(group.outcomes.pop("e0"), Stopped)
+    assert group.outcomes == {"e1": None, "e2": None}
+    assert flows.lines_of("began") == ["0"]
 
 
 class Ending(RunningNode):
@@ -354,10 +354,10 @@ class Ending(RunningNode):
     def __init__(self) -> None:
         self.ends = 0
 
-    def begin(self) -> First:
-        return First(cast(Attempt, None), cast(Task, None))
+    def begin(self) -> PreparedAttempt:
+        return PreparedAttempt(cast(Attempt, None), cast(Task, None))
 
-    def run(self, first: First | None = None) -> NodeRun:
+    def run(self, first: PreparedAttempt | None = None) -> NodeRun:
         assert first is not None
         self.ends += 1
         time.sleep(0.2)
@@ -370,4 +370,4 @@ def test_a_slot_that_waits_for_a_node_run_of_a_group_does_not_end_it_once_more()
         waiting = [slots.submit(running.run) for _ in range(4)]
         running.take(Result(0.0, 0.0, Record()))
     assert ending.ends == 1
-    assert {id(one.result()) for one in waiting} == {id(running.outcome)}
+    assert {id(future.result()) for future in waiting} == {id(running.outcome)}

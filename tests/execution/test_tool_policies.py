@@ -10,13 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench, in_memory
-from tests.support.flows import Flows, failures, said, tried
+from tests.support.flows import Flows, attempts_of, events_of, failures
 from tests.support.prose import sentence
-from wtb.authoring.policies.cedar import PolicySet
-from wtb.authoring.policies.recorded import NodePolicies, named_arguments
+from wtb.authoring.cedar_policies import NodePolicies, PolicySet, named_arguments
 from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
-from wtb.operations.policy.signing import signed
+from wtb.operations.running.local import signed
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
@@ -52,18 +51,18 @@ Submit = Callable[..., Bench]
 
 @pytest.fixture
 def submit(flows: Flows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
-    """Submit a sweep of a module, with the policies that hold."""
+    """Submit a sweep of a module with policies."""
     folder = tmp_path / "policy"
     folder.mkdir()
     monkeypatch.setenv("WTB_POLICY", str(folder))
-    monkeypatch.setattr("wtb.operations.policy.engine.KEEP_S", -1.0)
+    monkeypatch.setattr("wtb.operations.policy_rules.KEEP_S", -1.0)
 
     def submit(
         text: str, *, policies: str = POLICIES, pool: str = "process", database: Database | None = None, **spec: Any
     ) -> Bench:
         (folder / "house.cedar").write_text(policies, "utf-8")
         flows.write(TOOLS + text)
-        data = {
+        document = {
             "workflow": f"{flows.name}:wf",
             "cases": [{"id": "one", "input": {}}],
             "vary": {"a": "all"},
@@ -71,9 +70,9 @@ def submit(flows: Flows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sub
             **spec,
         }
         place = database or in_memory()
-        made = Bench(place, signed(Context(place, by="ana"), prepare(parse_spec(data))), flows.files)
-        flows.made.append(made)
-        return made
+        sweep = Bench(place, signed(Context(place, by="ana"), prepare(parse_spec(document))), flows.files)
+        flows.benches.append(sweep)
+        return sweep
 
     return submit
 
@@ -103,16 +102,18 @@ def a(state, ctx):
     )
     bench.run()
 
-    assert flows.said("made") == ["pay 1", "pay 2", "pay 1000"]
+    assert flows.lines_of("made") == ["pay 1", "pay 2", "pay 1000"]
     message = "tool 'pay' may not be called with these arguments: policy no-large-sums forbids it"
     assert failures(bench) == [("error", message)]
-    assert [row["failure"]["type"] for row in tried(bench)] == ["ToolDenied"]  # it is not tried again
-    decisions = said(bench, "policy.decided")
-    assert [(one["on"], one["allowed"], one["rules"], one.get("arguments")) for one in decisions] == [
+    assert [row["failure"]["type"] for row in attempts_of(bench)] == ["ToolDenied"]  # it is not tried again
+    decisions = events_of(bench, "policy.decided")
+    assert [
+        (decision["on"], decision["allowed"], decision["rules"], decision.get("arguments")) for decision in decisions
+    ] == [
         ("pay", True, ["house.cedar #1"], None),  # once for all calls that the same policies allow
         ("pay", False, ["no-large-sums"], '{"sum":1000.5}'),
     ]
-    assert {(one["by"], one["node"], one["operation"]) for one in decisions} == {
+    assert {(decision["by"], decision["node"], decision["operation"]) for decision in decisions} == {
         ("ana", "a", sentence("call tool with arguments"))
     }
 
@@ -143,7 +144,7 @@ def test_an_approved_call_is_made_once_whatever_follows(submit: Submit, flows: F
 def a(state, ctx):
     ctx.tools.pay(sum=3)
     sent = ctx.tools.send(to="x@elsewhere.org")
-    again = ctx.tools.send(to="x@elsewhere.org")
+    sent_again = ctx.tools.send(to="x@elsewhere.org")
     choice = ctx.ask("Enough?", options=["yes"]).choice
     if not (HERE / "failed").exists():
         say("failed", "once")
@@ -151,7 +152,7 @@ def a(state, ctx):
     if not (HERE / "died").exists():
         say("died", "once")
         os._exit(3)
-    return {"sent": [sent, again, choice]}
+    return {"sent": [sent, sent_again, choice]}
 """,
         database=database,
     )
@@ -162,10 +163,10 @@ def a(state, ctx):
 
     assert first["question"] == "This leaves the house. Call send(to='x@elsewhere.org')?"
     assert (second["question"], third["question"]) == (first["question"], "Enough?")
-    assert [made for made in flows.said("made") if "send" in made] == ["send x@elsewhere.org"] * 2
+    assert [call for call in flows.lines_of("made") if "send" in call] == ["send x@elsewhere.org"] * 2
     assert bench.cells()[0].state["sent"] == ["sent to x@elsewhere.org"] * 2 + ["yes"]
-    approved = [one for one in said(bench, "policy.decided") if one.get("answered_by")]
-    assert {(one["allowed"], one["answered_by"], *one["rules"]) for one in approved} == {
+    approved = [decision for decision in events_of(bench, "policy.decided") if decision.get("answered_by")]
+    assert {(decision["allowed"], decision["answered_by"], *decision["rules"]) for decision in approved} == {
         (True, "bea", "mail-to-others")
     }
 
@@ -180,10 +181,10 @@ def a(state, ctx):
     )
     bench.run()
     reply(bench, "approve")
-    assert flows.said("made") == ["send x@elsewhere.org"]
+    assert flows.lines_of("made") == ["send x@elsewhere.org"]
     reply(bench, "approve")
 
-    assert flows.said("made") == ["send x@elsewhere.org"] * 2
+    assert flows.lines_of("made") == ["send x@elsewhere.org"] * 2
     assert bench.cells()[0].state["sent"] == "sent to x@elsewhere.org"
     with bench.database.read() as connection:
         statuses = connection.scalars(sa.select(invocations.c.status).order_by(invocations.c.number)).all()
@@ -206,7 +207,7 @@ a.variant("other")(sends)
         answer(context, question["id"], action, bound=bound)
     bench.run()
 
-    assert flows.said("made") == ["send x@elsewhere.org"]
+    assert flows.lines_of("made") == ["send x@elsewhere.org"]
     assert bench.counts == {"succeeded": 1, "failed": 1}
 
 
@@ -221,7 +222,7 @@ def a(state, ctx):
     bench.run()
     reply(bench, "reject")
 
-    assert flows.said("made") == []
+    assert flows.lines_of("made") == []
     ((_, message),) = [failure for failure in failures(bench) if failure[0] == "error"]
     assert message.startswith("tool 'send' may not be called: policy mail-to-others requires that a person approves it")
     assert message.endswith("it was rejected by bea")
@@ -240,7 +241,7 @@ def a(state, ctx):
 
     assert "policies" not in bench.row.spec
     assert bench.cells()[0].state["paid"] == 5000
-    assert said(bench, "policy.decided") == []
+    assert events_of(bench, "policy.decided") == []
 
 
 def test_the_policies_of_the_submission_hold_to_the_end(submit: Submit, flows: Flows, tmp_path: Path) -> None:
@@ -256,11 +257,11 @@ def a(state, ctx):
     (tmp_path / "policy" / "house.cedar").write_text("permit(principal, action, resource);")
     reply(bench, "approve")
 
-    assert flows.said("made") == []
+    assert flows.lines_of("made") == []
 
 
 def test_arguments_are_redacted_wherever_they_are_kept(submit: Submit) -> None:
-    """Policies see them as they are."""
+    """Policies see arguments unredacted."""
     bench = submit(
         """
 @wf.node
@@ -283,8 +284,8 @@ when { context.arguments.hasTag("sum.of") && context.arguments.getTag("sum.of") 
 
     (question,) = open_questions(bench)
     assert "tok-1234" not in f"{question['question']} {question['context']}"
-    decisions = said(bench, "policy.decided")
-    assert [one["rules"] for one in decisions] == [["by-token"], ["mail-to-others"]]
+    decisions = events_of(bench, "policy.decided")
+    assert [decision["rules"] for decision in decisions] == [["by-token"], ["mail-to-others"]]
     assert "tok-1234" not in str(decisions)
     reply(bench, "approve")
     assert bench.counts == {"succeeded": 1}
@@ -301,8 +302,8 @@ def a(state, ctx):
     )
     bench.run()
 
-    assert flows.said("made") == []
-    assert failures(bench)[0][1].endswith("and nobody is there to ask")
+    assert flows.lines_of("made") == []
+    assert failures(bench)[0][1].endswith("and no person can approve it")
 
 
 def test_arguments_have_names_and_kinds() -> None:

@@ -1,4 +1,4 @@
-"""Tool calls of nodes: kept as they happen, on threads and in node processes, and not made again without need."""
+"""Tool calls of nodes are recorded as they happen, on threads and in node processes, and are not repeated."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench
 from tests.support.flows import Flows
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
 from wtb.store.tables.schema import approvals, invocations
@@ -80,24 +80,24 @@ def a(state, ctx):
     bench = flows.run(TOOLS + text, run={"checkpoints": "fine"})
 
     assert bench.cells()[0].state["y"] == "booked 2"
-    assert flows.said("made") == ["search x", "search x", "book 2"]
+    assert flows.lines_of("made") == ["search x", "search x", "book 2"]
     assert calls(bench) == [(1, 0, "search", "done"), (2, 1, "search", "done"), (2, 2, "book", "done")]
 
 
-def test_with_fine_checkpoints_a_lost_attempt_goes_on_after_its_last_call(flows: Flows) -> None:
+def test_with_fine_checkpoints_a_lost_attempt_continues_after_its_last_call(flows: Flows) -> None:
     text = """
 @wf.node
 def a(state, ctx):
-    found = ctx.tools.search(q="x")
+    result = ctx.tools.search(q="x")
     (ctx.workspace / f"notes-{ctx.attempt}").write_text("kept")
     ctx.tools.book(seat=1)
     if ctx.attempt == 1:
         os._exit(7)
-    return {"found": found, "files": sorted(os.listdir(ctx.workspace))}
+    return {"found": result, "files": sorted(os.listdir(ctx.workspace))}
 """
     bench = flows.run(TOOLS + text, run={"checkpoints": "fine"})
 
-    assert flows.said("made") == ["search x", "book 1"]
+    assert flows.lines_of("made") == ["search x", "book 1"]
     state = bench.cells()[0].state
     assert (state["found"], state["files"]) == (["x"], ["notes-1", "notes-2"])
     assert calls(bench) == [(1, 0, "search", "done"), (1, 1, "book", "done")]
@@ -115,7 +115,7 @@ def a(state, ctx):
 """
     bench = flows.run(TOOLS + text)
 
-    assert flows.said("made") == ["search x", "search x"]
+    assert flows.lines_of("made") == ["search x", "search x"]
     assert bench.counts == {"succeeded": 1}
 
 
@@ -124,11 +124,11 @@ def test_calls_from_before_a_question_are_not_made_again_after_its_answer(
     bench: Make, action: str, changes: dict[str, Any], y: int
 ) -> None:
     wf = Workflow("travel")
-    made: list[str] = []
+    bookings: list[str] = []
 
     @wf.tool
     async def book(*, seat: int) -> str:
-        made.append(f"book {seat}")
+        bookings.append(f"book {seat}")
         return f"booked {seat}"
 
     @wf.node
@@ -144,11 +144,11 @@ def test_calls_from_before_a_question_are_not_made_again_after_its_answer(
     wf.edge(a, END)
     sweep = bench(wf)
     sweep.run()
-    (asked,) = sweep.rows(approvals)
+    (approval,) = sweep.rows(approvals)
 
-    answer(Context(sweep.database, by="ada"), asked["id"], action, set=changes, bound=sweep.prepared.bound)
+    answer(Context(sweep.database, by="ada"), approval["id"], action, set=changes, bound=sweep.prepared.bound)
     sweep.run()
 
-    assert made == ["book 1", "book 2"]
+    assert bookings == ["book 1", "book 2"]
     state = sweep.cells()[0].state
     assert (state["y"], state["got"]) == (y, [{"first": "booked 1"}, "booked 1", "booked 2"])

@@ -1,4 +1,4 @@
-"""A sweep is a tree: what combinations share is run once, and each cell gets what it would have got alone."""
+"""A sweep is a tree: shared prefixes run once, and each cell gets the same result as alone."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import sqlalchemy as sa
 from tests.support.attempts import attempts
 from tests.support.flows import connect_diamond
 from tests.support.prose import sentence
-from wtb.authoring.edges import END
 from wtb.authoring.nodes import Node
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import FinalError
 from wtb.store.database import Database
-from wtb.store.limits import node_limits
 from wtb.store.read import details, queries
+from wtb.store.runs import slots
 from wtb.store.tables.schema import calls, checkpoints, decisions, events, limited_nodes, values
 
 Make = Callable[..., Any]
@@ -262,12 +262,12 @@ def test_a_failure_in_a_parallel_step_spares_the_groups_that_do_not_use_it(run_s
 
 
 def test_a_retry_knows_what_the_attempt_before_it_left(run_sweep: Make) -> None:
-    told: list[Any] = []
+    previous: list[Any] = []
     wf = Workflow("again", state=State)
 
     @wf.node(retries=2, backoff=0.0)
     def b(state: State, ctx: Any) -> dict[str, Any]:
-        told.append(ctx.previous)
+        previous.append(ctx.previous)
         if ctx.attempt < 3:
             ctx.leave(output={"draft": ctx.attempt}, suggestion="be brief")
             ctx.cost(usd=0.5)
@@ -282,7 +282,7 @@ def test_a_retry_knows_what_the_attempt_before_it_left(run_sweep: Make) -> None:
 
     (cell,) = sweep.cells()
     assert cell.state["b"] == "attempt 3"
-    first, second, third = told
+    first, second, third = previous
     assert first is None
     assert (second.attempt, second.limit, second.error) == (1, 3, "node 'b': ValueError: attempt 1")
     assert (third.attempt, third.output, third.suggestions) == (2, {"draft": 2}, ("be brief",))
@@ -301,8 +301,8 @@ def test_the_last_failed_attempt_fails_the_cell(run_sweep: Make) -> None:
     assert sweep.counts == {"failed": 1}
     (run,) = sweep.node_runs
     assert (run["status"], run["attempts"]) == ("failed", 3)
-    tried = queries.attempt_rows(sweep.database, [run["id"]])
-    assert [(row.number, row.status) for row in tried] == [(1, "failed"), (2, "failed"), (3, "failed")]
+    attempt_rows = queries.attempt_rows(sweep.database, [run["id"]])
+    assert [(row.number, row.status) for row in attempt_rows] == [(1, "failed"), (2, "failed"), (3, "failed")]
 
 
 def test_attempts_of_any_number_of_node_runs_are_read_at_once(run_sweep: Make) -> None:
@@ -313,8 +313,8 @@ def test_attempts_of_any_number_of_node_runs_are_read_at_once(run_sweep: Make) -
     sweep = run_sweep(wf)
 
     (run,) = sweep.node_runs
-    others = [f"other-{number}" for number in range(300_000)]  # a statement has a bound to its parameters
-    assert [row.number for row in queries.attempt_rows(sweep.database, [*others, run["id"]])] == [1]
+    other_ids = [f"other-{number}" for number in range(300_000)]  # a statement has a bound to its parameters
+    assert [row.number for row in queries.attempt_rows(sweep.database, [*other_ids, run["id"]])] == [1]
 
 
 @pytest.mark.parametrize("how", ["declared", "raised"])
@@ -333,7 +333,7 @@ def test_a_final_error_is_not_tried_again(how: str, run_sweep: Make) -> None:
     assert (run["status"], run["attempts"]) == ("failed", 1)
 
 
-def test_a_node_that_may_be_skipped_goes_on_without_its_writes(run_sweep: Make) -> None:
+def test_a_node_that_may_be_skipped_continues_without_its_writes(run_sweep: Make) -> None:
     wf = chain(1, 1, 1)
     flawed = Workflow("skipping", state=State)
     flawed.node(writer("a", "x"), name="a")
@@ -398,16 +398,16 @@ def test_a_failing_evaluator_fails_its_score_and_nothing_else(run_sweep: Make) -
 
 
 def test_a_node_with_a_limit_runs_so_many_at_a_time(run_sweep: Make) -> None:
-    now, most, lock = 0, 0, threading.Lock()
+    now, peak, lock = 0, 0, threading.Lock()
     two_at_once = threading.Event()
     wf = Workflow("narrow", state=State)
 
     @wf.node(limit=2)
     def a(state: State) -> None:
-        nonlocal now, most
+        nonlocal now, peak
         with lock:
             now += 1
-            most = max(most, now)
+            peak = max(peak, now)
             if now == 2:
                 two_at_once.set()
         two_at_once.wait(10)
@@ -419,20 +419,20 @@ def test_a_node_with_a_limit_runs_so_many_at_a_time(run_sweep: Make) -> None:
     sweep = run_sweep(wf, inputs(12), run={"concurrency": 6})
 
     assert sweep.counts == {"succeeded": 12}
-    assert most == 2
+    assert peak == 2
 
 
 def test_a_node_with_a_rate_starts_so_many_a_second(run_sweep: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns are a fiftieth of a second apart, and no node run starts before its turn, however late it may be."""
     turns: list[float] = []
-    take_turn = node_limits._turn
+    take_turn = slots._turn
 
-    def noted_turn(connection: sa.Connection, place: node_limits.Place, spacing_s: float) -> float:
+    def noted_turn(connection: sa.Connection, place: slots.Place, spacing_s: float) -> float:
         wait_s = take_turn(connection, place, spacing_s)
         turns.append(connection.scalars(sa.select(limited_nodes.c.next_at)).one() - spacing_s)
         return wait_s
 
-    monkeypatch.setattr(node_limits, "_turn", noted_turn)
+    monkeypatch.setattr(slots, "_turn", noted_turn)
     wf = Workflow("slow", state=State)
     wf.node(writer("a"), name="a", rate=50)
     wf.entry("a")
@@ -475,7 +475,7 @@ def test_a_limit_stops_exactly_there_in_a_parallel_step_too(bench: Make) -> None
     assert all(run["attempts"] == 1 for run in sweep.node_runs)
 
 
-def test_a_paused_sweep_goes_on_where_it_stood(bench: Make) -> None:
+def test_a_paused_sweep_continues_where_it_stood(bench: Make) -> None:
     sweep = bench(chain(2, 2, 2), inputs(2), {"a": "all", "b": "all", "c": "all"}, limits={"node_runs": 9})
     sweep.run()
     before = {run["id"] for run in sweep.node_runs}
@@ -502,7 +502,7 @@ def file_writer(name: str, text: str = "") -> Callable[..., dict[str, Any]]:
 
 
 def files_of(cell: Any, sweep: Any) -> dict[str, str]:
-    """The files at a cell's head."""
+    """Return the files at a cell's head."""
     with sweep.database.read() as connection:
         query = sa.select(checkpoints.c.workspace, checkpoints.c.writers).where(
             checkpoints.c.sweep_id == sweep.sweep_id
@@ -511,7 +511,7 @@ def files_of(cell: Any, sweep: Any) -> dict[str, str]:
     last = [key for key in by_log if key and key[0][0] == cell.path[-1] and key[0][1] == cell.combination["b"]]
     files = sweep.workspaces.files.of_project("default")
     manifest, store = files.manifest(by_log[last[0]]), files.root
-    return {name: (store / entry.digest[:2] / entry.digest[2:]).read_text("utf-8") for name, entry in manifest.items()}
+    return {name: (store / file.digest[:2] / file.digest[2:]).read_text("utf-8") for name, file in manifest.items()}
 
 
 def test_files_flow_to_the_next_nodes_and_fork_apart(run_sweep: Make) -> None:
@@ -533,16 +533,16 @@ def test_files_flow_to_the_next_nodes_and_fork_apart(run_sweep: Make) -> None:
 
 def file_diamond(b: str, c: str) -> Workflow:
     wf = diamond()
-    made = Workflow("files", state=State)
+    workflow = Workflow("files", state=State)
     for name, fn in (
         ("a", file_writer("a.txt")),
         ("b", file_writer(b, text="b's own")),
         ("c", file_writer(c, text="c's own")),
         ("d", file_writer("d.txt")),
     ):
-        made.node(fn, name=name)
-    made.entries, made.edges = wf.entries, wf.edges
-    return made
+        workflow.node(fn, name=name)
+    workflow.entries, workflow.edges = wf.entries, wf.edges
+    return workflow
 
 
 def test_files_of_a_parallel_step_are_joined(run_sweep: Make) -> None:
@@ -597,8 +597,8 @@ def test_the_files_of_a_case_are_in_its_workspace(run_sweep: Make, tmp_path: Pat
 # Retrying failed cells
 
 
-def test_a_retry_goes_on_from_the_last_good_checkpoint_and_tries_a_shared_failure_once(bench: Make) -> None:
-    from wtb.store.growth.retry import retry
+def test_a_retry_continues_from_the_last_good_checkpoint_and_tries_a_shared_failure_once(bench: Make) -> None:
+    from wtb.store.control.forks import retry
 
     broken = True
     wf = diamond()
@@ -623,8 +623,8 @@ def test_a_retry_goes_on_from_the_last_good_checkpoint_and_tries_a_shared_failur
     assert accepted <= {run["id"] for run in sweep.node_runs}
     assert len(sweep.ran("a")) == 1
     assert len(sweep.ran("c")) == 3
-    (again,) = [run for run in sweep.ran("b") if run["variant"] == "moody"]
-    assert (again["status"], again["attempts"]) == ("succeeded", 2)
+    (moody_run,) = [run for run in sweep.ran("b") if run["variant"] == "moody"]
+    assert (moody_run["status"], moody_run["attempts"]) == ("succeeded", 2)
     assert sweep.executed == 12
     assert sweep.unshared == 6 * 4
 
@@ -695,10 +695,10 @@ def test_what_a_node_says_is_kept_with_its_node_run(run_sweep: Make) -> None:
 
     sweep = run_sweep(wf)
 
-    said = {row["kind"]: row["data"] for row in sweep.events if row["kind"].startswith("node.")}
-    assert said["node.log"]["message"] == "halfway"
-    assert said["node.progress"]["total"] == 2
-    assert said["node.metric"] == {
+    data_by_kind = {row["kind"]: row["data"] for row in sweep.events if row["kind"].startswith("node.")}
+    assert data_by_kind["node.log"]["message"] == "halfway"
+    assert data_by_kind["node.progress"]["total"] == 2
+    assert data_by_kind["node.metric"] == {
         "node": "a",
         "variant": "default",
         "node_run": sweep.ran("a")[0]["id"],
@@ -790,7 +790,7 @@ def test_each_value_is_stored_once_by_its_hash(run_sweep: Make) -> None:
     sweep = run_sweep(wf, [{"id": str(n), "input": {"n": n}} for n in range(3)], {"a": "all"})
 
     with sweep.database.read() as connection:
-        sizes = sorted(len(data) for data in connection.scalars(sa.select(values.c.data)))
+        sizes = sorted(len(content) for content in connection.scalars(sa.select(values.c.data)))
     assert [size for size in sizes if size > 1000] == [sizes[-1]]
     assert len(sizes) == 4  # three numbers and the big one
 

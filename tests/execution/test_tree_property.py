@@ -1,4 +1,4 @@
-"""Whatever the graph: the tree gives each cell what it would have got alone, and runs nothing twice.
+"""For any graph, the tree gives each cell the same result as alone, and runs nothing twice.
 
 Cells are compared with an interpreter of a few lines that runs one cell by itself, and with `share: false`.
 """
@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from tests.support.amounts import examples
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.tree import checkpoints
 
 Make = Callable[..., Any]
@@ -66,7 +66,7 @@ class Arrows:
 
 @dataclass(frozen=True)
 class Sketch:
-    """A sweep: the nodes, which of them are varied, and the cells that are asked for."""
+    """A sweep: its nodes, the varied ones, and the requested cells."""
 
     plans: tuple[Plan, ...]
     varied: tuple[int, ...]
@@ -106,7 +106,7 @@ class Sketch:
                 yield node + 1, node + 2, node + 3 if node + 3 < len(self.plans) else None
 
     def joins_into(self, node: int) -> bool:
-        """Whether a node's only edge is one that waits for another node, too."""
+        """Return whether a node's only edge also waits for another node."""
         before = [n for n in (node - 1, node - 2) if n >= 0]
         return any(
             self.plans[n].leaves == "join" and n + 2 < len(self.plans) and not self.joins_into(n) for n in before
@@ -114,7 +114,7 @@ class Sketch:
 
 
 def mixed(state: Mapping[str, Any], factor: int) -> int:
-    """A number that depends on everything that was written so far."""
+    """Return a number that depends on everything written so far."""
     return (state["x"] * 7 + state.get("acc", 0) * 3 + state.get("count", 0) + len(state.get("log", [])) * factor) % 11
 
 
@@ -136,13 +136,13 @@ plans = st.builds(
 
 @st.composite
 def sketches(draw: st.DrawFn) -> Sketch:
-    made = tuple(draw(st.lists(plans, min_size=2, max_size=5)))
-    varied = draw(st.lists(st.sampled_from(range(len(made))), min_size=1, max_size=3, unique=True))
+    node_plans = tuple(draw(st.lists(plans, min_size=2, max_size=5)))
+    varied = draw(st.lists(st.sampled_from(range(len(node_plans))), min_size=1, max_size=3, unique=True))
     first = varied[0]
-    excluded = draw(st.none() | st.tuples(st.just(first), st.integers(0, len(made[first].ways) - 1)))
-    if excluded is not None and len(made[first].ways) == 1:
+    excluded = draw(st.none() | st.tuples(st.just(first), st.integers(0, len(node_plans[first].ways) - 1)))
+    if excluded is not None and len(node_plans[first].ways) == 1:
         excluded = None
-    return Sketch(made, tuple(varied), excluded, draw(st.integers(1, 2)), draw(st.integers(1, 2)))
+    return Sketch(node_plans, tuple(varied), excluded, draw(st.integers(1, 2)), draw(st.integers(1, 2)))
 
 
 # The workflow
@@ -159,18 +159,18 @@ def workflow_of(sketch: Sketch) -> Workflow:
             node.variant(f"w{way_number}", **params(way))
     wf.entry(name_of(0))
     for number in range(len(sketch.plans)):
-        arrows, here = sketch.arrows(number), name_of(number)
+        arrows, source = sketch.arrows(number), name_of(number)
         for target in arrows.always:
-            wf.edge(here, name_of(target))
+            wf.edge(source, name_of(target))
         for place, (modulus, remainder, target) in enumerate(arrows.when):
-            wf.edge(here, name_of(target), when=condition(modulus, remainder), priority=-place)
+            wf.edge(source, name_of(target), when=condition(modulus, remainder), priority=-place)
         for target in arrows.default:
-            wf.edge(here, name_of(target), default=True)
+            wf.edge(source, name_of(target), default=True)
         if arrows.keys:
             targets = {key: name_of(target) for key, target in arrows.keys.items()}
-            wf.branch(here, targets, by=key_of(arrows.modulus))
-    for one, other, target in sketch.joins():
-        wf.edge([name_of(one), name_of(other)], name_of(target))
+            wf.branch(source, targets, by=key_of(arrows.modulus))
+    for first, other, target in sketch.joins():
+        wf.edge([name_of(first), name_of(other)], name_of(target))
     return wf
 
 
@@ -180,11 +180,11 @@ def params(way: Way) -> dict[str, Any]:
 
 def work_of(number: int, plan: Plan) -> Callable[..., dict[str, Any]]:
     def work(state: Any, ctx: Any, *, factor: int = 1, fails: int | None = None) -> dict[str, Any]:
-        found = mixed(state, factor)
-        if fails is not None and found % 4 == fails:
-            raise ValueError(f"{number} of {found}")
-        update = {"count": 1, "log": [f"{number}:{found}"], "luck": [ctx.rng.random()]}
-        return {**update, "acc": found} if plan.writes_acc else update
+        total = mixed(state, factor)
+        if fails is not None and total % 4 == fails:
+            raise ValueError(f"{number} of {total}")
+        update = {"count": 1, "log": [f"{number}:{total}"], "luck": [ctx.rng.random()]}
+        return {**update, "acc": total} if plan.writes_acc else update
 
     return work
 
@@ -202,7 +202,7 @@ def key_of(modulus: int) -> Callable[[Any], str]:
 
 @dataclass
 class Alone:
-    """What one cell comes to. `prefixes`: for each accepted node run everything that led to it.
+    """The result of one cell. `prefixes`: for each accepted node run, everything that led to it.
 
     state: None where it is not known. error: how it begins; one of these where several may come first.
     """
@@ -225,14 +225,14 @@ def run_alone(sketch: Sketch, choice: Mapping[int, int], x: int) -> Alone:
         written: dict[int, dict[str, Any]] = {}
         failed: list[str] = []
         for node in current:
-            plan, found = sketch.plans[node], mixed(state, sketch.plans[node].ways[choice.get(node, 0)].factor)
+            plan, total = sketch.plans[node], mixed(state, sketch.plans[node].ways[choice.get(node, 0)].factor)
             fails = plan.ways[choice.get(node, 0)].fails
-            if fails is not None and found % 4 == fails:
+            if fails is not None and total % 4 == fails:
                 written[node] = {}
                 if not plan.skips:
-                    failed.append(f"node 'n{node}': ValueError: {node} of {found}")
+                    failed.append(f"node 'n{node}': ValueError: {node} of {total}")
                 continue
-            written[node] = {"count": 1, "log": [f"{node}:{found}"]} | ({"acc": found} if plan.writes_acc else {})
+            written[node] = {"count": 1, "log": [f"{node}:{total}"]} | ({"acc": total} if plan.writes_acc else {})
             cell.prefixes.append((walked[:-1], node, choice.get(node, 0)))
         if failed:
             return fail(cell, failed[0])
@@ -295,8 +295,8 @@ def score(case: Any, result: Any) -> dict[str, float]:
     return {"count": float(result.state.get("count", 0)), "steps": float(len(result.path))}
 
 
-def shown(cell: Any) -> tuple[Any, ...]:
-    """All of a cell that sharing must not change."""
+def summary_of(cell: Any) -> tuple[Any, ...]:
+    """Return everything of a cell that sharing must not change."""
     error = None if cell.failure is None else cell.error
     return cell.case, cell.repeat, cell.combination, cell.status, cell.state, cell.path, cell.scores, error
 
@@ -324,12 +324,12 @@ def test_the_tree_gives_each_cell_what_it_would_have_got_alone(memory_bench: Mak
 
 
 def compare(tree: Any, run_alone: Callable[[Any], Alone]) -> None:
-    """Run a sweep with sharing and without, and compare each of its cells with what it comes to alone."""
+    """Run a sweep with and without sharing, and compare each cell with its result alone."""
     apart = tree.without_sharing()
     try:
         assert tree.run().status == apart.run().status == "completed"
         cells = tree.cells()
-        assert [shown(cell) for cell in cells] == [shown(cell) for cell in apart.cells()]
+        assert [summary_of(cell) for cell in cells] == [summary_of(cell) for cell in apart.cells()]
 
         prefixes: set[Any] = set()
         unshared = 0
@@ -339,10 +339,10 @@ def compare(tree: Any, run_alone: Callable[[Any], Alone]) -> None:
             if alone.error is not None:
                 assert cell.error.startswith(alone.error)
             if alone.state is not None:
-                wanted = comparable(alone.state)
-                assert comparable(cell.state) == wanted
+                expected = comparable(alone.state)
+                assert comparable(cell.state) == expected
             if alone.error is None:
-                assert cell.scores == {"score.count": wanted.get("count", 0), "score.steps": len(alone.path)}
+                assert cell.scores == {"score.count": expected.get("count", 0), "score.steps": len(alone.path)}
             unshared += len(alone.prefixes)
             prefixes |= {(cell.case, cell.repeat, prefix) for prefix in alone.prefixes}
 
@@ -357,5 +357,7 @@ def compare(tree: Any, run_alone: Callable[[Any], Alone]) -> None:
 
 
 def comparable(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What a state has, and one cell by itself has too."""
-    return {key: value for key, value in checkpoints.shown(state).items() if key != "luck" and value not in ([], 0)}
+    """Return the part of a state that a cell alone also has."""
+    return {
+        key: value for key, value in checkpoints.visible_state(state).items() if key != "luck" and value not in ([], 0)
+    }

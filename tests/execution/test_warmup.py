@@ -1,4 +1,4 @@
-"""What is loaded once in a process is loaded before its first node, or is no time of the node's."""
+"""One-time loading happens before the first node of a process, or does not count as the node's time."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from wtb.store.files.workspaces import Workspaces
 
 code = ThreadExecutor(wf, [], Surroundings(Caller(), None, Workspaces(FileStore(Path("files")), Path("attempts"))))
 code.prepare()
-there = [name for name in ("genai_prices.data",) if name in sys.modules]
-there += [thread.name for thread in threading.enumerate() if thread.name == "wtb-async"]
+loaded = [name for name in ("genai_prices.data",) if name in sys.modules]
+loaded += [thread.name for thread in threading.enumerate() if thread.name == "wtb-async"]
 result = code.run(Task("asks", "default", {}, Position(0, ("asks",)), Root(CaseView("one"))))
 assert result.failure is None, result.failure
-print(json.dumps([there, result.duration_s, decode(result.writes["took"].data)]))
+print(json.dumps([loaded, result.duration_s, decode(result.writes["took"].data)]))
 """
 
 
 def first_run(node: str, folder: Path) -> Any:
-    """What was loaded before the first node of a new process, that node's time, and the time that it took itself."""
+    """Run a node in a new process. Return the modules loaded before it, its recorded time, and its own time."""
     (folder / "warm.py").write_text(MODULE.format(node=node))
-    given: dict[str, Any] = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], **given)
+    options: dict[str, Any] = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], **options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -67,8 +67,8 @@ def asks(state, ctx: Context):
     ctx.call(model="gpt-4o", prompt="p", response="r", tokens_in=10, tokens_out=10)
     return {"took": time.perf_counter() - clock}
 """
-    there, _, _ = first_run(node, tmp_path)
-    assert "genai_prices.data" in there
+    modules, _, _ = first_run(node, tmp_path)
+    assert "genai_prices.data" in modules
 
 
 def test_prices_that_nobody_could_foresee_are_no_time_of_the_node(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def asks(state, ctx: Context):
     getattr(ctx, "c" + "all")(model="gpt-4o", tokens_in=10, tokens_out=10)
     return {"took": time.perf_counter() - clock}
 """
-    there, seconds, took = first_run(node, tmp_path)
-    assert "genai_prices.data" not in there
+    modules, seconds, took = first_run(node, tmp_path)
+    assert "genai_prices.data" not in modules
     assert seconds < took / 2
 
 
 def test_the_event_loop_of_async_nodes_is_there_before_the_first(tmp_path: Path) -> None:
-    there, _, _ = first_run('async def asks(state):\n    return {"took": 0}\n', tmp_path)
-    assert there == ["wtb-async"]  # and prices that nobody asks for are not loaded
+    threads, _, _ = first_run('async def asks(state):\n    return {"took": 0}\n', tmp_path)
+    assert threads == ["wtb-async"]  # and prices that nobody asks for are not loaded
 
 
 @pytest.mark.parametrize("things", [[], ["one"], list("abcdefgh")])

@@ -17,19 +17,19 @@ from tests.support.project import Project
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
     """An empty folder, and a database of its own; the test runs on SQLite, among the slow ones on PostgreSQL too."""
-    made = Project(tmp_path / "project")
+    project = Project(tmp_path / "project")
     if request.param == "postgresql":
-        made.url = request.getfixturevalue("prepared_postgres_url")
-    yield made
-    made.close()
+        project.url = request.getfixturevalue("prepared_postgres_url")
+    yield project
+    project.close()
 
 
 @pytest.fixture
 def sqlite_project(tmp_path: Path) -> Iterator[Project]:
     """An empty folder with SQLite, for what has nothing to do with the database."""
-    made = Project(tmp_path / "project")
-    yield made
-    made.close()
+    project = Project(tmp_path / "project")
+    yield project
+    project.close()
 
 
 class SmallDisk:

@@ -1,4 +1,4 @@
-"""Nodes that do what no node should: the workflow of the fuzzer, and its seeded programs.
+"""Misbehaving nodes: the workflow of the fuzzer, and its seeded programs.
 
 Each case is a program: a few acts one after the other, then an end, which returns or raises. It runs in the project of
 a test, so that it imports nothing of the tests.
@@ -101,7 +101,7 @@ WRITER = "import sys\nwith open(sys.argv[1], 'ab') as file:\n    for _ in range(
 
 def keeper():
     pid = os.getppid()
-    with open(f"/proc/{pid}/cmdline", "rb") as file:  # it may be dead, and whoever it is now is none of ours
+    with open(f"/proc/{pid}/cmdline", "rb") as file:  # it may be dead, and its number another program's
         if b"reaper.py" not in file.read():
             raise Rude("no keeper")
     return pid
@@ -268,15 +268,17 @@ def module(timeout: float) -> str:
     acts = "".join(f"    {name!r}: lambda ctx, here, rng: ({code}),\n" for name, code in ACTS.items())
     ends = "".join(f"\n\ndef end_{name}(state, ctx, seed):\n    {code}\n" for name, code in ENDS.items())
     table = "".join(f"    {name!r}: end_{name},\n" for name in ENDS)
-    made = f"{HEAD}\n\nACTS = {{\n{acts}}}\n{ends}\n\nENDS = {{\n{table}}}\n{TAIL}"
-    return made.replace("TIMEOUT", repr(timeout))
+    source = f"{HEAD}\n\nACTS = {{\n{acts}}}\n{ends}\n\nENDS = {{\n{table}}}\n{TAIL}"
+    return source.replace("TIMEOUT", repr(timeout))
 
 
 def program(seed: int) -> dict[str, Any]:
-    """What the node does in the case of a seed. One of eight does nothing wrong; the others take turns with acts."""
+    """Return the program of the node for a seed. One of eight does nothing wrong; the others take turns with acts."""
     rng = random.Random(f"hostile {seed}")
     if seed % 8 == 7:
         return {"seed": seed, "acts": [], "end": "good"}
-    known, ends = list(ACTS), list(ENDS)
-    acts = [known[seed * 7 % len(known)], *rng.choices(known, k=rng.choice([0, 0, 1, 2]))] if seed % 4 else []
+    act_names, ends = list(ACTS), list(ENDS)
+    acts = (
+        [act_names[seed * 7 % len(act_names)], *rng.choices(act_names, k=rng.choice([0, 0, 1, 2]))] if seed % 4 else []
+    )
     return {"seed": seed, "acts": acts, "end": "good" if acts and rng.random() < 0.6 else ends[seed % len(ends)]}

@@ -1,4 +1,4 @@
-"""Values and changes that are likely to find what a reader of input did not expect. All come of one seed."""
+"""Values and changes that are likely to find unexpected input for a parser. All derive from one seed."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ TEXTS = (
 )
 NUMBERS = (-1, 0, 1, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 2**70, -(2**63) - 1, 0.5, -0.5, 1e300, -1e300, 5e-324)
 NOT_FINITE = (float("nan"), float("inf"), float("-inf"))
-OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [None], [[]], {"a": 1}, {"": None}, {"$dict": 3}, {"$int": "x"})
+ODDITIES: tuple[Any, ...] = (None, True, False, [], {}, [None], [[]], {"a": 1}, {"": None}, {"$dict": 3}, {"$int": "x"})
 
 
 def deep(levels: int) -> Any:
     """A list within a list within a list."""
-    made: Any = []
+    nested: Any = []
     for _ in range(levels):
-        made = [made]
-    return made
+        nested = [nested]
+    return nested
 
 
-def value(dice: random.Random) -> Any:
-    """Something that nobody expected."""
-    made = dice.choice((*TEXTS, *NUMBERS, *NUMBERS, *NOT_FINITE, *OTHERS, *OTHERS, deep(60), deep(300)))
-    return copy.deepcopy(made)
+def odd_value(dice: random.Random) -> Any:
+    """Return a value that a parser may not expect."""
+    choice = dice.choice((*TEXTS, *NUMBERS, *NUMBERS, *NOT_FINITE, *ODDITIES, *ODDITIES, deep(60), deep(300)))
+    return copy.deepcopy(choice)
 
 
 def places(document: Any, at: Place = ()) -> Iterator[Place]:
-    """Where something stands in a document, all of it first."""
+    """Yield the path of each part of a document, the whole first."""
     yield at
     inner = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )
-    for key, item in inner:
-        yield from places(item, (*at, key))
+    for key, part in inner:
+        yield from places(part, (*at, key))
 
 
 def at(document: Any, place: Place) -> Any:
@@ -61,44 +61,48 @@ def at(document: Any, place: Place) -> Any:
 
 def mutated(document: Any, dice: random.Random) -> Any:
     """A copy with one thing changed: replaced, removed, added, doubled, or exchanged for another thing in it."""
-    made = copy.deepcopy(document)
-    inner = list(places(made))[1:]
+    changed = copy.deepcopy(document)
+    inner = list(places(changed))[1:]
     if not inner:
-        return value(dice)
+        return odd_value(dice)
     place = dice.choice(inner)
-    holder, key = at(made, place[:-1]), place[-1]
+    holder, key = at(changed, place[:-1]), place[-1]
     match dice.randrange(8):
         case 0:
             del holder[key]
         case 1 if isinstance(holder, dict):
-            holder[dice.choice(("more", "", "\0", "a\nb", "a" * 300))] = value(dice)
+            holder[dice.choice(("more", "", "\0", "a\nb", "a" * 300))] = odd_value(dice)
         case 1 if isinstance(holder, list):
             holder.insert(int(key), copy.deepcopy(holder[key]))
         case 2:
-            holder[key] = copy.deepcopy(at(made, dice.choice(inner)))
+            holder[key] = copy.deepcopy(at(changed, dice.choice(inner)))
         case 3 if isinstance(holder[key], int | float):
             holder[key] = dice.choice((*NUMBERS, -holder[key], holder[key] * 1e9))
         case _:
-            holder[key] = value(dice)
-    return made
+            holder[key] = odd_value(dice)
+    return changed
 
 
-def mangled(data: bytes, dice: random.Random) -> bytes:
+def mangled(content: bytes, dice: random.Random) -> bytes:
     """Bytes with some of them changed, removed, doubled or put elsewhere."""
     for _ in range(dice.randint(1, 4)):
-        if not data:
+        if not content:
             return dice.randbytes(8)
-        start = dice.randrange(len(data))
-        end = min(len(data), start + dice.choice((1, 1, 2, 8, 64)))
+        start = dice.randrange(len(content))
+        end = min(len(content), start + dice.choice((1, 1, 2, 8, 64)))
         match dice.randrange(5):
             case 0:
-                data = data[:start] + dice.randbytes(end - start) + data[end:]
+                content = content[:start] + dice.randbytes(end - start) + content[end:]
             case 1:
-                data = data[:start] + data[end:]
+                content = content[:start] + content[end:]
             case 2:
-                data = data[:end] + data[start:]
+                content = content[:end] + content[start:]
             case 3:
-                data = data[:start] + dice.choice((b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\x1b")) + data[start:]
+                content = (
+                    content[:start]
+                    + dice.choice((b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\x1b"))
+                    + content[start:]
+                )
             case _:
-                data = data[:start]
-    return data
+                content = content[:start]
+    return content

@@ -56,7 +56,7 @@ wf.edge(two, END)
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Parts]]:
-    """Archives of several kinds: paused, at the end, asked, failed, rolled back, a cell of a sweep with scores."""
+    """Archives of several kinds: paused, completed, answered, failed, rolled back, and a cell with scores."""
     project = Project(tmp_path_factory.mktemp("origin") / "project")
     project.write({"carry.py": WORKFLOW, "asking.py": ASKING, "tooled.py": TOOLS, "flow.py": FLOW, "sweep.yaml": SWEEP})
     project.write({"cases.jsonl": project.cases(1)})
@@ -64,15 +64,15 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Parts]]:
 
     def export(what: str) -> None:
         files.append(project.folder / f"{len(files)}.wtb")
-        project.inside("export", what, "-o", files[-1], check=0)
+        project.inside("admin", "export", what, "-o", files[-1], check=0)
 
     paused = single(project, "--until", "second")
     export(paused)
     project.inside("resume", paused, check=0)
     export(paused)
-    asked = _started(project, "asking:wf", "--set", "calls=[1, 2]")
-    project.inside("answer", asked, "--value", '{"decisions": [1]}', "--no-run", check=0)
-    export(asked)
+    answered = _started(project, "asking:wf", "--set", "calls=[1, 2]")
+    project.inside("answer", answered, "--value", '{"decisions": [1]}', "--no-run", check=0)
+    export(answered)
     rolled = _started(project, "tooled:wf", "--set", "x=1")
     project.inside("rollback", rolled, "--to", "one", check=0)
     export(rolled)
@@ -89,7 +89,7 @@ def _started(project: Project, *args: str) -> str:
     return str(done.json["execution"]["sweep"]["id"])
 
 
-# Ways to tamper with the members of an archive. What execution.json says of its history is made true again.
+# Ways to tamper with the members of an archive. execution.json is updated to match the changed history.
 
 
 def _change_row(parts: Parts, dice: random.Random) -> Parts:
@@ -99,11 +99,11 @@ def _change_row(parts: Parts, dice: random.Random) -> Parts:
         number = dice.randrange(len(rows))
         column = dice.choice(list(rows[number]))
         other = dice.choice(rows)[column]
-        found = rows[number][column]
-        if isinstance(found, dict | list) and found and dice.random() < 0.6:
-            rows[number][column] = nasty.mutated(found, dice)
+        cell = rows[number][column]
+        if isinstance(cell, dict | list) and cell and dice.random() < 0.6:
+            rows[number][column] = nasty.mutated(cell, dice)
         else:
-            rows[number][column] = other if dice.random() < 0.2 else nasty.value(dice)
+            rows[number][column] = other if dice.random() < 0.2 else nasty.odd_value(dice)
         return rows
 
     return rewritten(parts, **{table: change})
@@ -147,16 +147,16 @@ def _change_value(parts: Parts, dice: random.Random) -> Parts:
     """A value in the place of another, wherever that is named."""
     old = dice.choice([name for name in parts if name.startswith("values/")])[len("values/") :]
     try:
-        data = json.dumps(nasty.mutated({"x": json.loads(parts[f"values/{old}"])}, dice)).encode()
+        content = json.dumps(nasty.mutated({"x": json.loads(parts[f"values/{old}"])}, dice)).encode()
     except ValueError:
-        data = b"{}"
+        content = b"{}"
     if dice.random() < 0.3:
-        data = dice.choice((b"", b"{", b"\xff", b"[" * 300 + b"]" * 300, b'{"$dataclass": 1}', b'{"$ndarray": []}'))
-    return _renamed(parts, "values", old, data)
+        content = dice.choice((b"", b"{", b"\xff", b"[" * 300 + b"]" * 300, b'{"$dataclass": 1}', b'{"$ndarray": []}'))
+    return _renamed(parts, "values", old, content)
 
 
 def _change_list_of_files(parts: Parts, dice: random.Random) -> Parts:
-    manifests = [name for name, data in parts.items() if name.startswith("files/") and data.startswith(b"{")]
+    manifests = [name for name, content in parts.items() if name.startswith("files/") and content.startswith(b"{")]
     if not manifests:
         return _change_row(parts, dice)
     old = dice.choice(manifests)
@@ -169,12 +169,12 @@ def _change_list_of_files(parts: Parts, dice: random.Random) -> Parts:
     return _renamed(parts, "files", old[len("files/") :], json.dumps(entries).encode())
 
 
-def _renamed(parts: Parts, folder: str, old: str, data: bytes) -> Parts:
-    new = hashlib.sha256(data).hexdigest()
-    made = {name: content.replace(old.encode(), new.encode()) for name, content in parts.items()}
-    del made[f"{folder}/{old}"]
-    made[f"{folder}/{new}"] = data
-    return rewritten(made, **dict.fromkeys(HISTORY, lambda rows: rows))
+def _renamed(parts: Parts, folder: str, old: str, member: bytes) -> Parts:
+    new = hashlib.sha256(member).hexdigest()
+    renamed = {name: content.replace(old.encode(), new.encode()) for name, content in parts.items()}
+    del renamed[f"{folder}/{old}"]
+    renamed[f"{folder}/{new}"] = member
+    return rewritten(renamed, **dict.fromkeys(HISTORY, lambda rows: rows))
 
 
 def _mangle_member(parts: Parts, dice: random.Random) -> Parts:
@@ -184,7 +184,7 @@ def _mangle_member(parts: Parts, dice: random.Random) -> Parts:
 
 def _change_members(parts: Parts, dice: random.Random) -> Parts:
     name = dice.choice(list(parts))
-    rest = {other: data for other, data in parts.items() if other != name}
+    rest = {other: content for other, content in parts.items() if other != name}
     odd = dice.choice(
         ["../x", "values/", "files/zz", "history/more.jsonl", "a" * 300, "values/" + "0" * 64, name + "/"]
     )
@@ -203,18 +203,18 @@ CHANGES: list[tuple[int, Callable[[Parts, random.Random], Parts]]] = [
 
 
 def packed(parts: Parts, dice: random.Random) -> bytes:
-    """The members as a zip, now and then one that lies about itself."""
-    made = io.BytesIO()
-    with warnings.catch_warnings(), zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    """Pack the members as a zip, now and then with false headers."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         warnings.simplefilter("ignore")  # of names that come twice
-        for name, data in parts.items():
-            archive.writestr(name, data)
+        for name, content in parts.items():
+            archive.writestr(name, content)
         if dice.random() < 0.03:
             archive.writestr(dice.choice(list(parts)), b"twice")
-    data = made.getvalue()
+    content = buffer.getvalue()
     if dice.random() < 0.1:
-        data = nasty.mangled(data, dice)
-    return data
+        content = nasty.mangled(content, dice)
+    return content
 
 
 def tampered(good: list[Parts], dice: random.Random) -> bytes:
@@ -246,9 +246,9 @@ def written(project: Project) -> list[Any]:
     return [project.query(f"SELECT count(*) FROM {table}") for table in TABLES]
 
 
-def looked_at(project: Project, made: dict[str, Any]) -> None:
-    """Every command that reads works on what was taken."""
-    sweep, execution = made["id"], made["execution"]
+def looked_at(project: Project, imported: dict[str, Any]) -> None:
+    """Run every command that reads on an accepted archive."""
+    sweep, execution = imported["id"], imported["execution"]
     for command in (
         *(["show", execution, "--calls"], ["show", execution, "--calls", "--format", "json"], ["show", sweep]),
         *(
@@ -265,12 +265,12 @@ def looked_at(project: Project, made: dict[str, Any]) -> None:
         ),
         *(["report", sweep, "--format", "junit"], ["matrix", sweep, "--format", "json"], ["matrix", sweep]),
         *(["costs", sweep], ["series", execution], ["approvals", "--all"], ["list", "--format", "json"], ["list"]),
-        ["export", execution, "-o", "again.wtb", "--force"],
+        ["admin", "export", execution, "-o", "again.wtb", "--force"],
     ):
         done = project.inside(*command)
         assert done.code == 0, f"{command}: {done.stderr}"
-    again = project.inside("import", "again.wtb")
-    assert again.code == 0, f"what was taken and written again is refused: {again.stderr}"
+    outcome = project.inside("admin", "import", "again.wtb")
+    assert outcome.code == 0, f"what was taken and written again is refused: {outcome.stderr}"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
@@ -283,13 +283,13 @@ def test_a_tampered_archive_is_refused_whole_or_can_be_looked_at(
     project = Project(tmp_path / "project")
     if kind == "postgresql":
         project.url = request.getfixturevalue("fresh_postgres_url")
-    project.inside("db", "upgrade", check=0)
+    project.inside("admin", "db", "upgrade", check=0)
     for number in range(start, start + SLICE):
         dice = random.Random(f"{SEED} {kind} {number}")
         (project.folder / "one.wtb").write_bytes(tampered(good, dice))
         before = written(project)
         try:
-            done = project.inside("import", "one.wtb", "--format", "json")
+            done = project.inside("admin", "import", "one.wtb", "--format", "json")
             assert done.code in (0, 2), done.stderr
             if done.code == 2:
                 assert 0 < len(done.stderr) < 2_000

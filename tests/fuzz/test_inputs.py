@@ -122,10 +122,48 @@ TOKENS = (
 )
 # Those that end by themselves, without a server.
 COMMANDS = (
-    *("plan", "run", "start", "resume", "retry", "pause", "cancel", "break", "compare", "regress", "matrix", "score"),
+    *(
+        "plan",
+        "run",
+        "start",
+        "resume",
+        "retry",
+        "pause",
+        "cancel",
+        "breakpoint",
+        "compare",
+        "regress",
+        "matrix",
+        "score",
+    ),
     *("report", "list", "status", "show", "log", "history", "tree", "diff", "series", "rollback", "fork"),
-    *("export", "import", "approvals", "answer", "doctor", "costs", "gc", "pin", "unpin", "files", "submit"),
-    *("baseline", "workflow", "db", "session", "budget", "schedule"),
+    *(
+        "admin export",
+        "admin import",
+        "approvals",
+        "answer",
+        "answer-all",
+        "doctor",
+        "costs",
+        "admin gc",
+        "admin pin",
+        "admin unpin",
+        "files",
+        "submit",
+    ),
+    *(
+        "baseline",
+        "workflow",
+        "admin db",
+        "admin session",
+        "admin budget",
+        "schedule",
+        "pilot",
+        "label",
+        "comment",
+        "admin scoring",
+        "combination",
+    ),
 )
 
 
@@ -142,42 +180,42 @@ class Input:
 
 
 def _sweep_file(dice: random.Random) -> Input:
-    made = Input(dice.choice(("run", "run", "plan")), "sweep.yaml")
+    sample = Input(dice.choice(("run", "run", "plan")), "sweep.yaml")
     document: Any = FULL
     for _ in range(dice.choice((1, 1, 2))):
         key = dice.choice([*FULL, None])
         if isinstance(document, dict) and isinstance(document.get(key), dict | list) and document[key]:
             document = {**document, key: nasty.mutated(document[key], dice)}
         elif isinstance(document, dict) and key in document:
-            document = {**document, key: nasty.value(dice)}
+            document = {**document, key: nasty.odd_value(dice)}
         else:
             document = nasty.mutated(document, dice) if document else document
-    made.files["sweep.yaml"] = _written(document, dice)
-    made.named = ("sweep.yaml", "cases", "'flow", "workflow")
-    return made
+    sample.files["sweep.yaml"] = _written(document, dice)
+    sample.named = ("sweep.yaml", "cases", "'flow", "workflow")
+    return sample
 
 
 def _written(document: Any, dice: random.Random) -> bytes:
     text = json.dumps(document, ensure_ascii=dice.random() < 0.7)
-    data = text.encode("utf-8", "surrogatepass")
+    content = text.encode("utf-8", "surrogatepass")
     if dice.random() < 0.3:
         try:
-            data = yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass")
+            content = yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass")
         except (yaml.YAMLError, RecursionError):
-            return data
-    return data
+            return content
+    return content
 
 
 def _sweep_text(dice: random.Random) -> Input:
     """A file that is nearly YAML, or is YAML of a kind that is refused."""
-    made = Input("run", "sweep.yaml")
-    data = yaml.safe_dump(FULL).encode()
+    sample = Input("run", "sweep.yaml")
+    content = yaml.safe_dump(FULL).encode()
     odd = dice.choice(
         (
             *(
-                b"\xef\xbb\xbf" + data,
-                data.decode().encode("utf-16"),
-                data.replace(b"\n", b"\r\n"),
+                b"\xef\xbb\xbf" + content,
+                content.decode().encode("utf-16"),
+                content.replace(b"\n", b"\r\n"),
                 b"",
                 b"\n\n",
                 b"---\n...\n",
@@ -192,26 +230,26 @@ def _sweep_text(dice: random.Random) -> Input:
                 b"a: |\n" + b" x\n" * 1000,
             ),
             *(
-                b"<<: {a: 1}\n" + data,
+                b"<<: {a: 1}\n" + content,
                 b"x: &a 1\ny: *a\n",
                 b"x: !!python/object:os.system 1\n",
-                b"%YAML 9.9\n---\n" + data,
+                b"%YAML 9.9\n---\n" + content,
             ),
             *(
-                data + b"\nrepeats: " + b"9" * 5000 + b"\n",
-                data + data,
-                data + b"\0",
-                b"\x85\xe2\x80\xa8".join((data, data)),
+                content + b"\nrepeats: " + b"9" * 5000 + b"\n",
+                content + content,
+                content + b"\0",
+                b"\x85\xe2\x80\xa8".join((content, content)),
             ),
             *(
-                data.replace(b"full", b"\xff"),
-                b"sweep: \xed\xa0\x80\n" + data,
-                b'"\\ud800": 1\n' + data,
-                b'"\\0": 1\n' + data,
+                content.replace(b"full", b"\xff"),
+                b"sweep: \xed\xa0\x80\n" + content,
+                b'"\\ud800": 1\n' + content,
+                b'"\\0": 1\n' + content,
             ),
             *(
-                data + b"\nx" * 5000 + b": 1\n",
-                b"!" + data,
+                content + b"\nx" * 5000 + b": 1\n",
+                b"!" + content,
                 b"@",
                 b"`",
                 b"%",
@@ -221,14 +259,14 @@ def _sweep_text(dice: random.Random) -> Input:
             ),
         )
     )
-    made.files["sweep.yaml"] = odd if dice.random() < 0.5 else nasty.mangled(data, dice)
-    made.named = ("sweep.yaml", "cases", "'flow", "workflow")
-    return made
+    sample.files["sweep.yaml"] = odd if dice.random() < 0.5 else nasty.mangled(content, dice)
+    sample.named = ("sweep.yaml", "cases", "'flow", "workflow")
+    return sample
 
 
 def _cases(dice: random.Random) -> Input:
     kind = dice.choice(("jsonl", "jsonl", "csv", "json"))
-    made = Input("run", "sweep.yaml")
+    sample = Input("run", "sweep.yaml")
     rows = [{**CASE, "id": f"c{number}"} for number in range(2)]
     if dice.random() < 0.8:
         rows[dice.randrange(2)] = nasty.mutated(dice.choice(rows), dice)
@@ -237,29 +275,31 @@ def _cases(dice: random.Random) -> Input:
         cells = ["id,x,expected,tags,files", "one,1,2,a b,a.txt"]
         for _ in range(dice.choice((1, 2))):
             parts = cells[(line := dice.randrange(2))].split(",")
-            parts[dice.randrange(len(parts))] = str(nasty.value(dice))[:30_000]
+            parts[dice.randrange(len(parts))] = str(nasty.odd_value(dice))[:30_000]
             cells[line] = ",".join(parts)
         text = "\n".join(cells) + "\n"
     elif kind == "json":
         text = json.dumps(rows, ensure_ascii=ascii_only)
     else:
         text = "\n".join(json.dumps(row, ensure_ascii=ascii_only) for row in rows) + "\n"
-    data = text.encode("utf-8", "surrogatepass")
+    content = text.encode("utf-8", "surrogatepass")
     if dice.random() < 0.4:
-        data = nasty.mangled(data, dice)
+        content = nasty.mangled(content, dice)
     elif dice.random() < 0.1:
-        data = dice.choice(
-            (b"\xef\xbb\xbf" + data, text.encode("utf-16", "surrogatepass"), b"[" * 5000, b'"' * 999, b"\0" * 99)
+        content = dice.choice(
+            (b"\xef\xbb\xbf" + content, text.encode("utf-16", "surrogatepass"), b"[" * 5000, b'"' * 999, b"\0" * 99)
         )
-    made.files[f"odd.{kind}"] = data
-    made.files["sweep.yaml"] = json.dumps({**FULL, "cases": f"odd.{kind}"}).encode()
-    made.named = (f"odd.{kind}",)
-    return made
+    sample.files[f"odd.{kind}"] = content
+    sample.files["sweep.yaml"] = json.dumps({**FULL, "cases": f"odd.{kind}"}).encode()
+    sample.named = (f"odd.{kind}",)
+    return sample
 
 
 def _settings(dice: random.Random) -> Input:
-    made = Input(
-        *dice.choice((("workflow", "list"), ("run", "sweep.yaml"), ("gc", "--dry-run"), ("doctor",), ("start", "flow")))
+    sample = Input(
+        *dice.choice(
+            (("workflow", "list"), ("run", "sweep.yaml"), ("admin", "gc", "--dry-run"), ("doctor",), ("start", "flow"))
+        )
     )
     text = SETTINGS
     name = dice.choice(("wtb.toml", "pyproject.toml"))
@@ -287,32 +327,34 @@ def _settings(dice: random.Random) -> Input:
         )
     if name == "pyproject.toml":
         text = text.replace("\n[", "\n[tool.wtb.")
-    made.files[name] = text.encode() if dice.random() < 0.7 else nasty.mangled(text.encode(), dice)
-    made.files["sweep.yaml"] = json.dumps({**FULL, "workflow": "flow"}).encode()
-    made.named = (name, "workflow", "files", "shared", "input")
-    made.codes = (0, 1, 2, 4)  # a shared directory that is not there is out of reach
-    return made
+    sample.files[name] = text.encode() if dice.random() < 0.7 else nasty.mangled(text.encode(), dice)
+    sample.files["sweep.yaml"] = json.dumps({**FULL, "workflow": "flow"}).encode()
+    sample.named = (name, "workflow", "files", "shared", "input")
+    sample.codes = (0, 1, 2, 4)  # a shared directory that is not there is out of reach
+    return sample
 
 
 def _command_line(dice: random.Random) -> Input:
-    words = [dice.choice(COMMANDS)]
-    command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
+    words = dice.choice(COMMANDS).split()
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
     while hasattr(command, "commands"):
         words.append(dice.choice(sorted(command.commands)))
         command = command.commands[words[-1]]
-    given: list[list[str]] = []
+    options: list[list[str]] = []
     for parameter in command.params:
         usual = _usual(parameter, dice)
         if parameter.param_type_name == "argument":
-            given.append([usual])
+            options.append([usual])
         elif parameter.opts[0] not in ("--help", "--follow", "--pdb", "--db") and dice.random() < 0.15:
-            given.append([parameter.opts[0]] if parameter.is_flag else [parameter.opts[0], usual])
+            options.append([parameter.opts[0]] if parameter.is_flag else [parameter.opts[0], usual])
     for _ in range(dice.choice((1, 1, 2))):
-        if given:
-            dice.choice(given)[-1] = _word(dice)
-    made = Input(*words, *itertools.chain(*given))
-    made.codes = (0, 1, 2, 4)
-    return made
+        if options:
+            dice.choice(options)[-1] = _word(dice)
+    sample = Input(*words, *itertools.chain(*options))
+    sample.codes = (0, 1, 2, 4)
+    return sample
 
 
 def _usual(parameter: Any, dice: random.Random) -> str:
@@ -389,38 +431,38 @@ def _url(dice: random.Random) -> Input:
             (":", "/", "@", "?", "#", "%", "%zz", "[", "]", "é", " ", "\x1b", "&", "=", "port", "99999", "::")
         )
         url = url[:place] + odd + url[place + dice.choice((0, 1, 3)) :]
-    made = Input(*dice.choice((("list",), ("run", "sweep.yaml"), ("doctor",), ("db", "version"))))
-    if dice.random() < 0.5 and made.args[0] != "doctor":
-        made.args += ["--db", url]
+    sample = Input(*dice.choice((("list",), ("run", "sweep.yaml"), ("doctor",), ("admin", "db", "version"))))
+    if dice.random() < 0.5 and sample.args[0] != "doctor":
+        sample.args += ["--db", url]
     else:
-        made.env = {dice.choice(VARIABLES[:2]): url}
-    made.files["sweep.yaml"] = json.dumps(FULL).encode()
-    made.codes = (0, 1, 2, 4)
-    return made
+        sample.env = {dice.choice(VARIABLES[:2]): url}
+    sample.files["sweep.yaml"] = json.dumps(FULL).encode()
+    sample.codes = (0, 1, 2, 4)
+    return sample
 
 
 def _expression(dice: random.Random) -> Input:
     text = dice.choice(("", " ")).join(dice.choice(TOKENS) for _ in range(dice.choice((1, 3, 6, 20, 200))))
     if dice.random() < 0.5:
-        made = Input("run", "sweep.yaml")
+        sample = Input("run", "sweep.yaml")
         key = dice.choice(("gates", "best"))
-        said: Any = [text] if key == "gates" else {"maximize": "total", "subject_to": text}
-        made.files["sweep.yaml"] = json.dumps({**FULL, key: said}).encode()
-        made.named = ("sweep.yaml",)
+        condition: Any = [text] if key == "gates" else {"maximize": "total", "subject_to": text}
+        sample.files["sweep.yaml"] = json.dumps({**FULL, key: condition}).encode()
+        sample.named = ("sweep.yaml",)
     else:
-        made = Input("run", "sweep.yaml", "--break", f"A if {text}")
-        made.files["sweep.yaml"] = json.dumps(FULL).encode()
-        made.named = ("breakpoint", "--break")
-    return made
+        sample = Input("run", "sweep.yaml", "--break", f"A if {text}")
+        sample.files["sweep.yaml"] = json.dumps(FULL).encode()
+        sample.named = ("breakpoint", "--break")
+    return sample
 
 
 def _environment(dice: random.Random) -> Input:
-    made = Input(*dice.choice((("run", "sweep.yaml"), ("list",), ("matrix", "full"))))
+    sample = Input(*dice.choice((("run", "sweep.yaml"), ("list",), ("matrix", "full"))))
     for name in dice.sample(VARIABLES, 2):
-        made.env[name] = _word(dice)
-    made.files["sweep.yaml"] = json.dumps(FULL).encode()
-    made.codes = (0, 1, 2, 4)
-    return made
+        sample.env[name] = _word(dice)
+    sample.files["sweep.yaml"] = json.dumps(FULL).encode()
+    sample.codes = (0, 1, 2, 4)
+    return sample
 
 
 KINDS: list[tuple[int, Callable[[random.Random], Input]]] = [
@@ -435,7 +477,7 @@ KINDS: list[tuple[int, Callable[[random.Random], Input]]] = [
 ]
 
 
-def given(dice: random.Random) -> Input:
+def make_input(dice: random.Random) -> Input:
     (kind,) = dice.choices([kind for _, kind in KINDS], [weight for weight, _ in KINDS])
     return kind(dice)
 
@@ -444,12 +486,12 @@ def given(dice: random.Random) -> Input:
 
 
 class TooLong(BaseException):
-    """Not an Exception: nothing is to catch it on the way."""
+    """Not an Exception, so that no code catches it on the way."""
 
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Ends what takes too long, of this process's time or of the day's."""
+    """Stop a block that takes too long, in processor time or wall time."""
 
     def end(number: int, frame: Any) -> None:
         raise TooLong(f"more than {CPU_S if number == signal.SIGPROF else WALL_S} s")
@@ -465,11 +507,11 @@ def bounded() -> Iterator[None]:
 
 
 def made_ready(project: Project) -> str:
-    """A project with one sweep that ran. Returns the id of one of its executions."""
+    """Run one sweep in a project and return the id of one of its executions."""
     usual(project)
     project.inside("run", "sweep.yaml", "--quiet", check=0)
     cells = project.inside("show", "full", "--cells", "--format", "json", check=0).json["cells"]
-    project.inside("export", cells[0]["execution"], "-o", "one.wtb", check=0)
+    project.inside("admin", "export", cells[0]["execution"], "-o", "one.wtb", check=0)
     return str(cells[0]["execution"])
 
 
@@ -482,20 +524,20 @@ def usual(project: Project) -> None:
     )
 
 
-def fares_well(project: Project, one: Input) -> None:
+def fares_well(project: Project, sample: Input) -> None:
     usual(project)
-    for name, data in one.files.items():
-        (project.folder / name).write_bytes(data)
+    for name, content in sample.files.items():
+        (project.folder / name).write_bytes(content)
     before = project.query("SELECT count(*) FROM sweeps")
     with bounded():
-        done = project.inside(*one.args, env=one.env)
-    assert done.code in one.codes, f"exit code {done.code}: {done.stderr}"
+        done = project.inside(*sample.args, env=sample.env)
+    assert done.code in sample.codes, f"exit code {done.code}: {done.stderr}"
     assert "Traceback" not in done.stderr
     assert "sesame" not in done.stdout + done.stderr
     if done.code == 2:
-        is_short(done, one)
+        is_short(done, sample)
         assert project.query("SELECT count(*) FROM sweeps") == before, "something was submitted"
-    elif one.args[0] == "run" and not one.env and "--db" not in one.args:
+    elif sample.args[0] == "run" and not sample.env and "--db" not in sample.args:
         usual(project)
         with bounded():
             for command in (("show", "--format", "json"), ("matrix", "--format", "json"), ("matrix",), ("log",)):
@@ -504,13 +546,13 @@ def fares_well(project: Project, one: Input) -> None:
                 assert read.code == 0, f"{command}: {read.stderr}"
 
 
-def is_short(done: Outcome, one: Input) -> None:
+def is_short(done: Outcome, sample: Input) -> None:
     """A refusal is on one screen, and says where."""
     assert done.stderr.strip()
     if "Usage:" not in done.stderr:  # the words of the command line's own reader quote what they were given
         assert len(done.stderr.splitlines()) <= SCREEN, done.stderr
         assert len(done.stderr) <= 6_000, done.stderr[:500]
-    assert not one.named or any(name in done.stderr for name in one.named), done.stderr
+    assert not sample.named or any(name in done.stderr for name in sample.named), done.stderr
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -523,13 +565,13 @@ def test_hostile_input_is_taken_or_refused_as_documented(
         project.url = request.getfixturevalue("fresh_postgres_url")
     execution = made_ready(project)
     for number in range(start, start + SLICE):
-        one = given(random.Random(f"{SEED} {kind} {number}"))
-        one.args = [word.replace("@EXECUTION@", execution) for word in one.args]
+        sample = make_input(random.Random(f"{SEED} {kind} {number}"))
+        sample.args = [word.replace("@EXECUTION@", execution) for word in sample.args]
         try:
-            fares_well(project, one)
+            fares_well(project, sample)
         except BaseException as error:
             error.add_note(
-                f"input {number} of {kind}: wtb {' '.join(word[:60] for word in one.args)!r} {one.env!r:.200}"
+                f"input {number} of {kind}: wtb {' '.join(word[:60] for word in sample.args)!r} {sample.env!r:.200}"
             )
             shutil.copytree(project.folder, tmp_path / "as it was", dirs_exist_ok=True)
             raise

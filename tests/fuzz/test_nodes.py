@@ -1,4 +1,4 @@
-"""Hostile nodes: whatever they do, the run ends, each cell has one typed outcome, and nothing is left behind."""
+"""Hostile nodes: the run always ends with one typed outcome for each cell, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_whatever_nodes_do_the_run_ends_with_one_typed_outcome_a_cell_and_leaves
     done = project.wtb("run", "sweep.yaml", "--quiet", timeout=300)
     assert done.code in (0, 1), (programs, done.stderr)
     assert "Traceback" not in done.stderr, (programs, done.stderr)
-    said = (programs, done.stderr)
+    details = (programs, done.stderr)
     cells = dict(project.query("SELECT status, count(*) FROM cells GROUP BY status"))
-    assert cells.keys() <= {"succeeded", "failed", "set_aside"}, said
-    assert sum(cells.values()) == SLICE, said
+    assert cells.keys() <= {"succeeded", "failed", "set_aside"}, details
+    assert sum(cells.values()) == SLICE, details
     invariants_hold(project, cells)
 
     query = (
@@ -60,14 +60,14 @@ def test_whatever_nodes_do_the_run_ends_with_one_typed_outcome_a_cell_and_leaves
         assert failure["kind"] in KINDS, (programs[name], failure)
         assert failure["node"] == "work", (programs[name], failure)
         assert failure["type"], (programs[name], failure)
-        assert programs[name]["acts"] or programs[name]["end"] != "good", ("did nothing wrong", failure, said)
+        assert programs[name]["acts"] or programs[name]["end"] != "good", ("did nothing wrong", failure, details)
 
     started = [line.split() for line in project.log()]
-    assert [line for line in started if lives(int(line[1]))] == [], said
+    assert [line for line in started if lives(int(line[1]))] == [], details
     assert (project.folder / "victim").read_text() == (project.folder / "elsewhere/file").read_text() == "untouched"
-    assert [path.name for path in (project.folder / ".wtb" / "files").rglob(".new-*")] == [], said
+    assert [path.name for path in (project.folder / ".wtb" / "files").rglob(".new-*")] == [], details
     for command in (["resume", "hostile"], ["log", "hostile"], ["status", "hostile"], ["matrix", "hostile"]):
-        assert "Traceback" not in project.inside(*command).stderr, (command, said)
+        assert "Traceback" not in project.inside(*command).stderr, (command, details)
     for (execution,) in project.query("SELECT id FROM executions WHERE status = 'failed' LIMIT 3"):
         project.inside("show", execution, check=0)
     project.close()

@@ -1,4 +1,4 @@
-"""Requests made from the API's own description: whatever is asked, the answer says what is wrong, and comes soon."""
+"""Requests made from the API's own description: every response describes the problem, and comes soon."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HANGS_S = 5.0
 STREAMS = "text/event-stream"
 LAST = ("delete", "erase", "remove", "archive", "revoke", "cancel")  # of what the others ask about
 
-# What the rest of a path that begins so names.
+# The kind of object in a path, by the first part of the path.
 NAMES = {f"{kind}s": kind for kind in ("sweep", "execution", "approval", "baseline", "schedule", "session", "token")}
 
 
@@ -57,64 +57,74 @@ PARTS = 4  # of the paths, each of which is asked in time by itself
 def test_no_request_is_a_fault_of_the_server(
     tenant: Tenant, first: int, each: int, many: int, least: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of each of so many paths so many requests that fit the description, and so many that do not."""
+    """Send requests to each path that match the description, and requests that violate it."""
     app = make_app(tenant.context, token=TOKEN, hosts=["127.0.0.1"])
     described = schemathesis.openapi.from_dict(app.openapi())
-    operations = [found.ok() for found in described.get_all_operations()][first::each]
-    operations.sort(key=lambda one: any(word in one.path for word in LAST) or one.method == "delete")
+    operations = [operation.ok() for operation in described.get_all_operations()][first::each]
+    operations.sort(key=lambda operation: any(word in operation.path for word in LAST) or operation.method == "delete")
     problems: list[str] = []
-    asked = 0
+    count = 0
     with caplog.at_level(logging.ERROR, "wtb"), answering(app) as url, requests.Session() as session:
         for number, (operation, mode) in enumerate(itertools.product(operations, GenerationMode)):
             for case in _cases(operation, mode, many, SEED + number):
-                asked += 1
-                problems += _asked(session, url, case, tenant.names)
+                count += 1
+                problems += _send_case(session, url, case, tenant.names)
     faults = [record.exc_text or record.getMessage() for record in caplog.records]
-    assert not problems, "\n".join([f"{len(problems)} of {asked:,} requests:", *problems[:20], *faults[:5]])
-    assert asked >= least
+    assert not problems, "\n".join([f"{len(problems)} of {count:,} requests:", *problems[:20], *faults[:5]])
+    assert count >= least
 
 
 @pytest.mark.parametrize("many", [150, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_values_that_no_schema_would_think_of_are_no_fault(
     tenant: Tenant, many: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Texts that no database takes, numbers that no column does, what is no number, and what is nested."""
+    """Texts and numbers that no database stores, values that are not numbers, and nested values."""
     app = make_app(tenant.context, token=TOKEN, hosts=["127.0.0.1"])
-    asked = list(_hostile(app.openapi(), tenant.names, random.Random(SEED), many))
+    calls = list(_hostile(app.openapi(), tenant.names, random.Random(SEED), many))
     problems: list[str] = []
     with caplog.at_level(logging.ERROR, "wtb"), answering(app) as url, requests.Session() as session:
-        for method, path, query, body in asked:
-            given = {"params": query} if method == "get" else {"data": json.dumps(body)}
+        for method, path, query, body in calls:
+            arguments = {"params": query} if method == "get" else {"data": json.dumps(body)}
             headers = {**HEADERS, "Content-Type": "application/json"}
-            with session.request(method, url + path, headers=headers, timeout=HANGS_S, stream=True, **given) as answer:
+            with session.request(
+                method, url + path, headers=headers, timeout=HANGS_S, stream=True, **arguments
+            ) as answer:
                 is_stream = answer.headers.get("Content-Type", "").startswith(STREAMS)
                 wrong = None if is_stream else _wrong(answer, answer.content, {"200": 1, "201": 1, "202": 1, "204": 1})
             if wrong:
                 problems.append(f"{method} {path} {query} {json.dumps(body)[:300]}: {wrong}, {answer.status_code}")
     faults = [record.exc_text or record.getMessage() for record in caplog.records]
-    assert not problems, "\n".join([f"{len(problems)} of {len(asked):,} requests:", *problems[:20], *faults[:5]])
+    assert not problems, "\n".join([f"{len(problems)} of {len(calls):,} requests:", *problems[:20], *faults[:5]])
 
 
 def _hostile(
     document: Mapping[str, Any], names: Mapping[str, str], dice: random.Random, many: int
 ) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """Yield requests of which some arguments are not what was expected: method, path, query, body."""
-    operations = [(method, path, one) for path, methods in document["paths"].items() for method, one in methods.items()]
-    calm = [one for one in operations if not any(word in one[1] for word in LAST) and one[0] != "delete"]
+    """Yield requests with some unexpected arguments: method, path, query, body."""
+    operations = [
+        (method, path, description)
+        for path, methods in document["paths"].items()
+        for method, description in methods.items()
+    ]
+    calm = [
+        operation
+        for operation in operations
+        if not any(word in operation[1] for word in LAST) and operation[0] != "delete"
+    ]
     for method, path, described in dice.choices(calm, k=many):
         text = quote(dice.choice(nasty.TEXTS[2:7]), safe="", errors="replace")
         named = text if dice.random() < 0.1 else names.get(_kind(path), text)
         reference = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         schema = document["components"]["schemas"].get(str(reference.get("$ref")).rpartition("/")[2], {})
-        body = {name: nasty.value(dice) for name in schema.get("properties", {}) if dice.random() < 0.5}
+        body = {name: nasty.odd_value(dice) for name in schema.get("properties", {}) if dice.random() < 0.5}
         body |= {name: names["sweep"] for name in schema.get("required", ()) if dice.random() < 0.5}
-        options = [one["name"] for one in described.get("parameters", ()) if one["in"] == "query"]
-        query = {name: str(nasty.value(dice)).encode(errors="replace") for name in options if dice.random() < 0.5}
+        options = [parameter["name"] for parameter in described.get("parameters", ()) if parameter["in"] == "query"]
+        query = {name: str(nasty.odd_value(dice)).encode(errors="replace") for name in options if dice.random() < 0.5}
         yield method, re.sub(r"\{\w+\}", named, path), {**query, "wait": 0}, body
 
 
 def _kind(path: str) -> str:
-    """Return what a path is about, as tenants name it."""
+    """Return the kind of object in a path, as tenants name it."""
     return NAMES.get(path.split("/")[3] if path.count("/") > 2 else "", "")
 
 
@@ -122,7 +132,7 @@ def _cases(operation: Any, mode: GenerationMode, many: int, number: int) -> list
     """Return so many requests of a path, the same in each run."""
     if many > 1 and not _cases(operation, mode, 1, number):
         return []  # it cannot be asked so, which takes ten tries for each request to find out
-    found: list[Any] = []
+    cases: list[Any] = []
 
     @seed(number)
     @settings(
@@ -134,33 +144,34 @@ def _cases(operation: Any, mode: GenerationMode, many: int, number: int) -> list
     )
     @given(operation.as_strategy(generation_mode=mode))
     def collect(case: Any) -> None:
-        found.append(case)
+        cases.append(case)
 
     with suppress(Unsatisfiable):  # what takes nothing cannot be given anything wrong
         collect()
-    return found
+    return cases
 
 
-def _asked(session: requests.Session, url: str, case: Any, names: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the answer to a request."""
+def _send_case(session: requests.Session, url: str, case: Any, names: Mapping[str, str]) -> list[str]:
+    """Send a request and return the problems of the response."""
     dice = random.Random(repr((case.path_parameters, case.query, case.body)))
     kind = names.get(_kind(case.path))
     if kind is not None and case.path_parameters and dice.random() < 0.5:
         case.path_parameters |= dict.fromkeys(case.path_parameters, kind)
-    for part in (case.query, case.headers):  # who says that they wait is no hang
-        for name in [one for one in part or () if one.lower() in ("wait", "prefer")]:
+    for part in (case.query, case.headers):  # a request that asks to wait is no hang
+        for name in [key for key in part or () if key.lower() in ("wait", "prefer")]:
             del part[name]
-    given = case.as_transport_kwargs(base_url=url)
-    given["headers"] = {**given.get("headers", {}), **HEADERS}
-    shown = f"{case.method} {given['url']} {given.get('params')} {str(given.get('json', given.get('data')))[:300]}"
+    arguments = case.as_transport_kwargs(base_url=url)
+    arguments["headers"] = {**arguments.get("headers", {}), **HEADERS}
+    body_sent = str(arguments.get("json", arguments.get("data")))[:300]
+    label = f"{case.method} {arguments['url']} {arguments.get('params')} {body_sent}"
     try:
-        with session.request(**given, timeout=HANGS_S, stream=True) as response:
+        with session.request(**arguments, timeout=HANGS_S, stream=True) as response:
             is_stream = response.headers.get("Content-Type", "").startswith(STREAMS)
             body = b"".join(islice(response.iter_content(1), 1)) if is_stream else response.content
     except requests.RequestException as error:
-        return [f"{shown}: {error}"]
+        return [f"{label}: {error}"]
     wrong = _wrong(response, body, case.operation.definition.raw["responses"])
-    return [f"{shown}: {wrong}, {response.status_code} {body[:300]!r}"] if wrong else []
+    return [f"{label}: {wrong}, {response.status_code} {body[:300]!r}"] if wrong else []
 
 
 def _wrong(response: requests.Response, body: bytes, described: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""What is said over a WebSocket, whatever it is: who says it is told what is wrong or cut off, and nobody else is."""
+"""A bad message over a WebSocket gets a problem or closes its connection, and affects no other client."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from websockets.sync.client import ClientConnection, connect
 from tests.fuzz import nasty
 from tests.hosting.api.serving import HEADERS, TOKEN, answering
 from tests.support.tenants import Tenant
-from wtb.hosting.access.doors import Doors
-from wtb.hosting.access.rates import Rates
+from wtb.features.access.operations import create_token
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.connections import MOST_FRAME_BYTES
+from wtb.hosting.api.guard import Doors, Rates
 from wtb.hosting.api.routes import PREFIX
-from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
 from wtb.store.database import Database
-from wtb.store.events import add_event, subject
+from wtb.store.log import add_event, subject
 
 SEED = 20_261_127
 PATIENCE_S = 60  # transactions of others on the same server are waited for, too
@@ -46,7 +45,7 @@ def tenant(prepared_url: str, tmp_path: Path) -> Iterator[Tenant]:
 
 @contextmanager
 def served(tenant: Tenant, faults: pytest.LogCaptureFixture, doors: Doors | None = None) -> Iterator[str]:
-    """A server, which may log no fault. Yields where its sockets are."""
+    """Run a server that must not log a fault, and yield the address of its sockets."""
     app = make_app(tenant.context, token=TOKEN, hosts=["127.0.0.1"], doors=doors)
     servers = logging.getLogger("uvicorn.error")
     with faults.at_level(logging.WARNING), answering(app) as url:
@@ -55,8 +54,10 @@ def served(tenant: Tenant, faults: pytest.LogCaptureFixture, doors: Doors | None
             yield f"ws{url.removeprefix('http')}{PREFIX}"
         finally:
             servers.removeHandler(faults.handler)
-    found = [one for one in faults.records if one.levelno >= logging.ERROR and UNREADABLE not in one.getMessage()]
-    assert not found, [(one.getMessage(), one.exc_text) for one in found[:3]]
+    records = [
+        record for record in faults.records if record.levelno >= logging.ERROR and UNREADABLE not in record.getMessage()
+    ]
+    assert not records, [(record.getMessage(), record.exc_text) for record in records[:3]]
 
 
 def paths(tenant: Tenant) -> tuple[str, str]:
@@ -64,23 +65,23 @@ def paths(tenant: Tenant) -> tuple[str, str]:
 
 
 def follow(tenant: Tenant, stream: ClientConnection) -> None:
-    """Have a stream carry the log, and see that what is written comes."""
+    """Subscribe to the log on a stream, and wait for a written event."""
     if stream.request is not None and stream.request.path.endswith("/stream"):
         stream.send(json.dumps({"subscribe": {"name": "it", "sweep": tenant.names["sweep"], "after": "now"}}))
-        until(stream, lambda one: one["subscription"] == "it" and one["message"]["type"] == "subscribed")
+        until(stream, lambda message: message["subscription"] == "it" and message["message"]["type"] == "subscribed")
     with tenant.context.database.write() as connection:
         add_event(connection, subject(tenant.bench.row.session_id, tenant.names["sweep"]), "sweep.note", {})
-    until(stream, lambda one: one.get("message", one)["type"] == "events")
+    until(stream, lambda message: message.get("message", message)["type"] == "events")
 
 
 def until(stream: ClientConnection, is_it: Any) -> Any:
-    while not is_it(found := json.loads(stream.recv(timeout=PATIENCE_S))):
+    while not is_it(message := json.loads(stream.recv(timeout=PATIENCE_S))):
         pass
-    return found
+    return message
 
 
 @pytest.mark.parametrize("many", [80, pytest.param(4_000, marks=pytest.mark.slow)])
-def test_whatever_a_message_says_the_stream_goes_on(
+def test_whatever_a_message_says_the_stream_continues(
     tenant: Tenant, many: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     dice = random.Random(SEED)
@@ -88,36 +89,36 @@ def test_whatever_a_message_says_the_stream_goes_on(
         for path in paths(tenant):
             with connect(url + path, additional_headers=HEADERS) as stream:
                 for _ in range(many):
-                    said = _message(dice, tenant.names["sweep"])
-                    stream.send(said)
-                    if path == "/stream" and not _may_be_meant(said):
-                        ended = until(stream, lambda one: one["message"]["type"] == "ended")
-                        assert 400 <= ended["message"]["problem"]["status"] < 500, said
+                    message = _message(dice, tenant.names["sweep"])
+                    stream.send(message)
+                    if path == "/stream" and not _may_be_meant(message):
+                        ended = until(stream, lambda reply: reply["message"]["type"] == "ended")
+                        assert 400 <= ended["message"]["problem"]["status"] < 500, message
                 follow(tenant, stream)
 
 
 def _message(dice: random.Random, sweep: str) -> str | bytes:
-    """Something that is no subscription, or one of which one thing is wrong."""
-    asked: Any = {"subscribe": {"name": "other", "sweep": sweep, "after": "now", "kinds": ["sweep"], "max_behind": 5}}
+    """Return a message that is no subscription, or a subscription with one error."""
+    request: Any = {"subscribe": {"name": "other", "sweep": sweep, "after": "now", "kinds": ["sweep"], "max_behind": 5}}
     match dice.randrange(5):
         case 0:
             return dice.randbytes(dice.choice((0, 1, 200, MOST_FRAME_BYTES)))
         case 1:
             text = str(dice.choice(nasty.TEXTS))
         case 2:
-            text = json.dumps(nasty.value(dice))
+            text = json.dumps(nasty.odd_value(dice))
         case 3:
-            text = nasty.mangled(json.dumps(asked).encode(), dice).decode(errors="replace")
+            text = nasty.mangled(json.dumps(request).encode(), dice).decode(errors="replace")
         case _:
-            text = json.dumps(nasty.mutated(asked, dice))
+            text = json.dumps(nasty.mutated(request, dice))
     return text.encode(errors="replace")[:MOST_FRAME_BYTES].decode(errors="ignore")
 
 
-def _may_be_meant(said: str | bytes) -> bool:
-    """Whether a message can be followed, or ends what was, in spite of its change."""
+def _may_be_meant(message: str | bytes) -> bool:
+    """Return whether a changed message is still a valid subscription, or a valid end of one."""
     with suppress(ValueError, RecursionError):
-        asked = json.loads(said)
-        return isinstance(asked, dict) and set(asked) in ({"subscribe"}, {"unsubscribe"})
+        request = json.loads(message)
+        return isinstance(request, dict) and set(request) in ({"subscribe"}, {"unsubscribe"})
     return False
 
 
@@ -155,7 +156,7 @@ def test_frames_that_are_none_end_their_own_stream_alone(
 
 
 def _upgraded(url: str) -> socket.socket:
-    """A socket that has become a WebSocket."""
+    """Open a socket and upgrade it to a WebSocket."""
     place, _, path = url.removeprefix("ws://").partition("/")
     host, _, port = place.partition(":")
     raw = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
@@ -169,27 +170,27 @@ def _upgraded(url: str) -> socket.socket:
 
 
 def _frames(dice: random.Random) -> bytes:
-    said = b'{"subscribe": {"name": "x", "sweep": "x"}}'
+    payload = b'{"subscribe": {"name": "x", "sweep": "x"}}'
     return dice.choice(
         (
             dice.randbytes(100),
             _frame(TEXT, b"\xff\xfe"),
-            _frame(TEXT, said, is_last=False),
-            _frame(TEXT, said, is_last=False) + _frame(TEXT, said),
-            _frame(0, said),
-            _frame(3, said),
-            _frame(11, said),
-            _frame(TEXT, said, is_masked=False),
-            _frame(TEXT, said, reserved=7),
-            _frame(TEXT, said, size=1 << 40),
-            _frame(BINARY, said, size=(1 << 64) - 1),
-            _frame(TEXT, said)[:-5],
+            _frame(TEXT, payload, is_last=False),
+            _frame(TEXT, payload, is_last=False) + _frame(TEXT, payload),
+            _frame(0, payload),
+            _frame(3, payload),
+            _frame(11, payload),
+            _frame(TEXT, payload, is_masked=False),
+            _frame(TEXT, payload, reserved=7),
+            _frame(TEXT, payload, size=1 << 40),
+            _frame(BINARY, payload, size=(1 << 64) - 1),
+            _frame(TEXT, payload)[:-5],
             _frame(PING, b"x" * 126),
             _frame(PING, b"x") * 50,
             _frame(CLOSE, b"\x00"),
             _frame(CLOSE, struct.pack("!H", dice.choice((0, 999, 1005, 1006, 5000)))),
-            _frame(CLOSE, b"") + _frame(TEXT, said),
-            nasty.mangled(_frame(TEXT, said), dice),
+            _frame(CLOSE, b"") + _frame(TEXT, payload),
+            nasty.mangled(_frame(TEXT, payload), dice),
         )
     )
 
@@ -203,7 +204,7 @@ def _frame(
     reserved: int = 0,
     size: int | None = None,
 ) -> bytes:
-    """A frame by RFC 6455, 5.2, with what is not allowed where that is asked for."""
+    """Return a frame by RFC 6455, 5.2, with violations as the arguments set them."""
     size = len(payload) if size is None else size
     length = (size, b"") if size < 126 else (126, struct.pack("!H", size)) if size < 65_536 else (127, None)
     more = struct.pack("!Q", size) if length[1] is None else length[1]
@@ -212,7 +213,7 @@ def _frame(
 
 
 def test_messages_count_as_requests_do(tenant: Tenant, caplog: pytest.LogCaptureFixture) -> None:
-    """Who says more than they may ask is read more slowly, and misses nothing; others are read as before."""
+    """The server reads a client that exceeds its rate more slowly, without losing messages, and others as before."""
     headers = [{"Authorization": f"Bearer {create_token(tenant.context, name)['token']}"} for name in ("eager", "calm")]
     rates = Rates(per_s=1, burst=5)
     with (
@@ -220,12 +221,12 @@ def test_messages_count_as_requests_do(tenant: Tenant, caplog: pytest.LogCapture
         connect(f"{url}/stream", additional_headers=headers[0]) as eager,
         connect(f"{url}/stream", additional_headers=headers[1]) as calm,
     ):
-        asked = [f"n{number}" for number in range(6)]
-        for name in asked:
+        names = [f"n{number}" for number in range(6)]
+        for name in names:
             eager.send(json.dumps({"subscribe": {"name": name, "sweep": "nothing"}}))
-        came = [json.loads(eager.recv(timeout=PATIENCE_S))["subscription"] for _ in asked[:4]]
+        came = [json.loads(eager.recv(timeout=PATIENCE_S))["subscription"] for _ in names[:4]]
         assert rates.take("eager") > 0, "one was for the stream itself"
         calm.send(json.dumps({"subscribe": {"name": "it", "sweep": "nothing"}}))
         assert json.loads(calm.recv(timeout=PATIENCE_S))["subscription"] == "it"
-        came += [json.loads(eager.recv(timeout=PATIENCE_S))["subscription"] for _ in asked[4:]]
-    assert came == asked
+        came += [json.loads(eager.recv(timeout=PATIENCE_S))["subscription"] for _ in names[4:]]
+    assert came == names

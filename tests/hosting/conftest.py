@@ -1,4 +1,4 @@
-"""What workers publish, and a folder of somebody who has none of their code."""
+"""Workers that publish workflows, and a folder without any of their code."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from tests.support.cluster import Cluster
 
 @pytest.fixture(scope="module")
 def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
-    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as found:
-        yield found
+    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as sending:
+        yield sending

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from wtb.config.stack_file import Stack
-from wtb.hosting.stack import background
+from wtb.hosting.servers import background
 
 
 def test_a_line_written_just_before_the_stack_is_ready_is_reported(

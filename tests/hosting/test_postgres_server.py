@@ -15,9 +15,9 @@ from sqlalchemy import create_engine, make_url, text
 from tests.support.databases import QUICK
 from tests.support.prose import sentence
 from wtb.core.errors import StoreError
-from wtb.hosting.servers import binaries, processes, valkey
-from wtb.hosting.servers.databases import connect, drop_database
-from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers import postgres, valkey
+from wtb.hosting.servers import server as processes
+from wtb.hosting.servers.postgres import PostgresServer, connect, drop_database
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def server(shared: PostgresServer) -> PostgresServer:
 
 
 def ended(running: list[psutil.Process], timeout: float) -> bool:
-    """Whether all of them end within `timeout` seconds."""
+    """Return whether all of them end within `timeout` seconds."""
     return not psutil.wait_procs(running, timeout)[1]
 
 
@@ -64,11 +64,11 @@ def test_answers_through_sqlalchemy(server: PostgresServer) -> None:
 
 
 def test_every_installed_server_starts_and_answers(folder: Path) -> None:
-    found = list(binaries.installed())
-    assert found
-    for number, one in enumerate(found):
-        with PostgresServer(folder / f"installed-{number}", binaries=one) as server:
-            assert str(answer(server, "SHOW server_version")).startswith(str(one.major))
+    installed = list(postgres.installed())
+    assert installed
+    for number, programs in enumerate(installed):
+        with PostgresServer(folder / f"installed-{number}", binaries=programs) as server:
+            assert str(answer(server, "SHOW server_version")).startswith(str(programs.major))
 
 
 def test_data_address_and_password_survive_stop_and_start(server: PostgresServer) -> None:
@@ -131,9 +131,9 @@ def test_the_role_of_its_url_is_no_superuser(server: PostgresServer, tmp_path: P
 
 
 def test_nobody_can_be_the_superuser(server: PostgresServer) -> None:
-    kept = server.directory.joinpath("password").read_text()
-    for password in (kept, "", None):
-        superuser = make_url(server.url)._replace(username=binaries.SUPERUSER, password=password)
+    stored = server.directory.joinpath("password").read_text()
+    for password in (stored, "", None):
+        superuser = make_url(server.url)._replace(username=postgres.SUPERUSER, password=password)
         with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
             connect(superuser.render_as_string(hide_password=False))
 
@@ -146,11 +146,11 @@ def test_the_role_may_use_its_own_database_alone_unless_it_is_to_make_others(fol
             connect(make_url(alone.url).set(database="postgres").render_as_string(hide_password=False))
 
 
-@pytest.mark.parametrize("one", list(binaries.installed()), ids=lambda one: str(one.major))
-def test_an_older_directory_whose_role_was_a_superuser_is_upgraded(folder: Path, one: binaries.Binaries) -> None:
-    place = folder / f"older-{one.major}"
-    _make_as_before(place, one)
-    with PostgresServer(place, binaries=one, settings=QUICK) as server:
+@pytest.mark.parametrize("programs", list(postgres.installed()), ids=lambda programs: str(programs.major))
+def test_an_older_directory_whose_role_was_a_superuser_is_upgraded(folder: Path, programs: postgres.Binaries) -> None:
+    place = folder / f"older-{programs.major}"
+    _make_as_before(place, programs)
+    with PostgresServer(place, binaries=programs, settings=QUICK) as server:
         assert server.directory.joinpath("password").read_text() != "known"
         with connect(server.url) as connection:
             row = connection.execute("SELECT current_user, current_setting('is_superuser')").fetchone()
@@ -166,26 +166,26 @@ def test_an_older_directory_whose_role_was_a_superuser_is_upgraded(folder: Path,
                 connect(old.set(username=user).render_as_string(hide_password=False))
 
 
-def _make_as_before(place: Path, one: binaries.Binaries) -> None:
+def _make_as_before(place: Path, programs: postgres.Binaries) -> None:
     """A directory as it was made when `wtb` was the superuser, with tables of his."""
-    data = place / "data"
-    data.mkdir(parents=True)
+    data_folder = place / "data"
+    data_folder.mkdir(parents=True)
     place.joinpath("password").write_text("known")
     if processes.is_root():
-        os.chown(data, processes.NOBODY, processes.NOBODY)
-    initdb = [str(one.folder / "initdb"), "-D", str(data), "-U", "wtb", "--auth=trust", "--encoding=UTF8"]
+        os.chown(data_folder, processes.NOBODY, processes.NOBODY)
+    initdb = [str(programs.folder / "initdb"), "-D", str(data_folder), "-U", "wtb", "--auth=trust", "--encoding=UTF8"]
     subprocess.run([*initdb, "--no-sync"], check=True, capture_output=True, **processes.as_server())
-    one.execute(data, "postgres", ["CREATE DATABASE wtb", "ALTER ROLE wtb PASSWORD 'known'"])
+    programs.execute(data_folder, "postgres", ["CREATE DATABASE wtb", "ALTER ROLE wtb PASSWORD 'known'"])
     tables = ["CREATE TABLE kept AS SELECT 42 AS answer", "CREATE TABLE counted (id serial, at int DEFAULT 0)"]
-    one.execute(data, "wtb", tables)
+    programs.execute(data_folder, "wtb", tables)
 
 
 @pytest.mark.skipif(not processes.is_root(), reason="for others servers run as themselves")
 def test_for_root_its_directory_may_be_below_one_that_is_closed_to_others(folder: Path) -> None:
     closed = folder / "closed"
     closed.mkdir(mode=0o700, parents=True)
-    for one in binaries.installed():
-        with PostgresServer(closed / str(one.major), binaries=one, settings=QUICK) as server:
+    for programs in postgres.installed():
+        with PostgresServer(closed / str(programs.major), binaries=programs, settings=QUICK) as server:
             assert psutil.Process(server.pid).uids().real == processes.NOBODY
             server.kill()
             server.start()
@@ -200,9 +200,9 @@ def test_for_root_a_server_that_its_user_cannot_get_at_is_named_with_the_folder_
     programs = closed / "bin"
     programs.mkdir(parents=True)
     closed.chmod(0o700)
-    for module in (binaries, valkey):
+    for module in (postgres, valkey):
         monkeypatch.setattr(module, "_candidates", lambda: iter([programs]))
-    for find in (binaries.find_binaries, valkey.find_binary):
+    for find in (postgres.find_binaries, valkey.find_binary):
         with pytest.raises(StoreError, match=rf"user 65534, who cannot pass through {closed} .*chmod o\+x {closed}"):
             find()
 
@@ -221,12 +221,12 @@ def test_what_a_killed_server_left_running_does_not_keep_the_next_from_starting(
 
 
 def test_data_of_another_version_are_not_touched(folder: Path) -> None:
-    data = folder / "old" / "data"
-    data.mkdir(parents=True)
-    (data / "PG_VERSION").write_text("9\n")
+    data_folder = folder / "old" / "data"
+    data_folder.mkdir(parents=True)
+    (data_folder / "PG_VERSION").write_text("9\n")
     with pytest.raises(StoreError, match=sentence("server of version {}", 9)):
         PostgresServer(folder / "old").start()
-    assert [path.name for path in data.iterdir()] == ["PG_VERSION"]
+    assert [path.name for path in data_folder.iterdir()] == ["PG_VERSION"]
 
 
 def test_a_tool_that_is_no_server_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,9 +235,9 @@ def test_a_tool_that_is_no_server_is_passed_over(folder: Path, monkeypatch: pyte
     for name in ("initdb", "postgres"):
         (wrapped / name).write_text("#!/bin/sh\necho 'not as this user' >&2\nexit 1\n")
         (wrapped / name).chmod(0o755)
-    real = binaries.find_binaries()
-    monkeypatch.setattr(binaries, "_candidates", lambda: iter([wrapped, real.folder]))
-    assert binaries.find_binaries() == real
+    real = postgres.find_binaries()
+    monkeypatch.setattr(postgres, "_candidates", lambda: iter([wrapped, real.folder]))
+    assert postgres.find_binaries() == real
 
 
 def test_each_test_gets_an_empty_database(database_url: str) -> None:

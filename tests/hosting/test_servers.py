@@ -17,9 +17,9 @@ import redis
 
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, StoreError
-from wtb.hosting.servers import binaries, processes, valkey
-from wtb.hosting.servers.databases import connect
-from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers import postgres, valkey
+from wtb.hosting.servers import server as processes
+from wtb.hosting.servers.postgres import PostgresServer, connect
 from wtb.hosting.servers.server import Server
 from wtb.hosting.servers.valkey import ValkeyServer
 
@@ -53,7 +53,7 @@ class Kind:
 
 KINDS = {
     "postgres": Kind(
-        binaries,
+        postgres,
         PostgresServer,
         "PostgreSQL",
         {"shared_buffers": "a lot"},
@@ -98,7 +98,7 @@ def start_and_kill_the_owner(kind: Kind, place: Path) -> list[psutil.Process]:
 
 
 def ended(running: list[psutil.Process]) -> bool:
-    """Whether all of them have ended."""
+    """Return whether all of them have ended."""
     return not psutil.wait_procs(running, 0)[1]
 
 
@@ -163,8 +163,8 @@ def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
     server: Server, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.stop()
-    with socket.create_server((processes.HOST, 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server((processes.HOST, 0)) as listener:
+        port = listener.getsockname()[1]
         with pytest.raises(StoreError, match=sentence("Address already in use")):
             kind.server(server.directory, port=port).start()
 

@@ -1,4 +1,4 @@
-"""What keeps the stack's programs: whole trees on a leash, restarts with backoff, an end that can be hurried."""
+"""The supervisor of the stack's programs: process trees on a leash, restarts with backoff, an end you can hurry."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from tests.support import prose
+from tests.support.waiting import until
 from wtb.core.errors import WTBError
-from wtb.hosting.servers.logs import to_files
-from wtb.hosting.servers.program import Program
-from wtb.hosting.stack import supervisor as supervising
-from wtb.hosting.stack.supervisor import Requests, Supervisor
+from wtb.hosting.servers import up as supervising
+from wtb.hosting.servers.program import Program, to_files
+from wtb.hosting.servers.up import Requests, Supervisor
 
 PATIENCE_S = 30.0
 
@@ -57,8 +57,8 @@ program.wait(600)
 """
 
 
-class Said:
-    """What a program printed, by a thread."""
+class Output:
+    """The lines that a program printed, collected by a thread."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -67,33 +67,26 @@ class Said:
         self.lines.append(f"{name}: {line}")
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < ends, f"still waiting after {PATIENCE_S:g} s: {what}"
-        time.sleep(0.02)
-
-
 def working_in(folder: Path) -> list[int]:
     """Processes whose directory is a folder, but for this one."""
-    found = []
+    pids = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.pid != os.getpid() and Path(process.cwd()) == folder:
-                found.append(process.pid)
-    return found
+                pids.append(process.pid)
+    return pids
 
 
 @pytest.fixture
-def said() -> Said:
-    return Said()
+def output() -> Output:
+    return Output()
 
 
 @pytest.fixture
-def make(tmp_path: Path, said: Said) -> Iterator[Callable[..., Program]]:
+def make(tmp_path: Path, output: Output) -> Iterator[Callable[..., Program]]:
     """A program of some Python code in a folder of the test's own, which nothing outlives."""
 
-    def made(code: str, **options: object) -> Program:
+    def make_program(code: str, **options: object) -> Program:
         settings: dict[str, object] = {"grace": PATIENCE_S, **options}
         command = [sys.executable, "-c", code]
         return Program(
@@ -101,32 +94,32 @@ def make(tmp_path: Path, said: Said) -> Iterator[Callable[..., Program]]:
             command,
             folder=tmp_path,
             environment=os.environ,
-            line=said,
+            line=output,
             **settings,  # type: ignore[arg-type]
         )
 
-    yield made
+    yield make_program
     until(lambda: not working_in(tmp_path), "all processes in the test's folder to end")
 
 
-def test_a_program_that_is_asked_to_stop_ends_by_itself(make: Callable[..., Program], said: Said) -> None:
+def test_a_program_that_is_asked_to_stop_ends_by_itself(make: Callable[..., Program], output: Output) -> None:
     program = make(ENDING)
     program.start()
-    until(lambda: "it: ready" in said.lines, "the program")
+    until(lambda: "it: ready" in output.lines, "the program")
     assert program.part is not None
     assert psutil.Process(program.part.pid).cmdline()[-1] == ENDING
     program.ask_to_stop()
     assert program.end()
     assert program.poll() == prose.sentence("ended with exit code {}", 0)
-    assert said.lines == ["it: ready", "it: ends by itself"]
+    assert output.lines == ["it: ready", "it: ends by itself"]
     assert program.part is None
 
 
 @pytest.mark.parametrize("reason", ["its grace is over", "it is urgent"])
-def test_a_program_that_does_not_hear_is_killed(make: Callable[..., Program], said: Said, reason: str) -> None:
+def test_a_program_that_does_not_hear_is_killed(make: Callable[..., Program], output: Output, reason: str) -> None:
     program = make(DEAF, grace=0.3 if reason == "its grace is over" else PATIENCE_S)
     program.start()
-    until(lambda: "it: deaf" in said.lines, "the program")
+    until(lambda: "it: deaf" in output.lines, "the program")
     began = time.monotonic()
     program.ask_to_stop()
     assert not program.end(lambda: reason == "it is urgent")
@@ -134,17 +127,19 @@ def test_a_program_that_does_not_hear_is_killed(make: Callable[..., Program], sa
     assert program.poll() == prose.sentence("was killed by {}", "SIGKILL")
 
 
-def test_a_command_that_is_not_there_says_so(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
-    program = Program("it", ["no-such-command"], folder=tmp_path, environment=os.environ, line=said, grace=1)
+def test_a_command_that_is_not_there_says_so(make: Callable[..., Program], output: Output, tmp_path: Path) -> None:
+    program = Program("it", ["no-such-command"], folder=tmp_path, environment=os.environ, line=output, grace=1)
     program.start()
     assert program.wait(PATIENCE_S) == prose.sentence("ended with exit code {}", 127)
-    assert said.lines == ["it: no-such-command: No such file or directory"]
+    assert output.lines == ["it: no-such-command: No such file or directory"]
 
 
-def test_with_a_killed_program_its_daemons_end_too(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
+def test_with_a_killed_program_its_daemons_end_too(
+    make: Callable[..., Program], output: Output, tmp_path: Path
+) -> None:
     program = make(FAMILY)
     program.start()
-    until(lambda: "it: ready" in said.lines, "the family")
+    until(lambda: "it: ready" in output.lines, "the family")
     assert len(working_in(tmp_path)) == 4  # with the reaper
     assert program.part is not None
     os.kill(program.part.pid, signal.SIGKILL)
@@ -152,10 +147,12 @@ def test_with_a_killed_program_its_daemons_end_too(make: Callable[..., Program],
     assert working_in(tmp_path) == []
 
 
-def test_with_a_killed_reaper_all_that_it_kept_ends(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
+def test_with_a_killed_reaper_all_that_it_kept_ends(
+    make: Callable[..., Program], output: Output, tmp_path: Path
+) -> None:
     program = make(FAMILY)
     program.start()
-    until(lambda: "it: ready" in said.lines, "the family")
+    until(lambda: "it: ready" in output.lines, "the family")
     assert program.part is not None
     psutil.Process(program.part.pid).parent().kill()  # type: ignore[union-attr]
     assert program.wait(PATIENCE_S) == prose.sentence("ended together with its reaper")
@@ -173,21 +170,21 @@ def test_nothing_outlives_a_holder_that_is_killed(tmp_path: Path) -> None:
     until(lambda: not working_in(tmp_path), "all of it to end")
 
 
-def test_what_a_program_starts_hears_no_ctrl_c(make: Callable[..., Program], said: Said) -> None:
+def test_what_a_program_starts_hears_no_ctrl_c(make: Callable[..., Program], output: Output) -> None:
     program = make(ENDING)
     program.start()
-    until(lambda: "it: ready" in said.lines, "the program")
+    until(lambda: "it: ready" in output.lines, "the program")
     assert program.part is not None
     assert os.getpgid(program.part.pid) != os.getpgid(0)
     program.end_now()
 
 
-def kill_each_time_it_is_ready(program: Program, supervisor: Supervisor, said: Said, times: int) -> None:
+def kill_each_time_it_is_ready(program: Program, supervisor: Supervisor, output: Output, times: int) -> None:
     """Kill a supervised program that often, and wait until it is ready again."""
 
     def is_ready_again(starts: int) -> bool:
         supervisor.look()
-        return said.lines.count("it: ready") == starts
+        return output.lines.count("it: ready") == starts
 
     for starts in range(1, times + 1):
         until(lambda: is_ready_again(starts), "the program to be started")  # noqa: B023
@@ -197,7 +194,7 @@ def kill_each_time_it_is_ready(program: Program, supervisor: Supervisor, said: S
 
 
 def test_what_died_is_started_again_and_that_is_said(
-    make: Callable[..., Program], said: Said, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Program], output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 0.2))
     program = make(ENDING)
@@ -209,18 +206,18 @@ def test_what_died_is_started_again_and_that_is_said(
         )
         supervisor.start(program)
         assert supervisor.wait_until_ready(PATIENCE_S)
-        kill_each_time_it_is_ready(program, supervisor, said, 3)
+        kill_each_time_it_is_ready(program, supervisor, output, 3)
         supervisor.stop([["it"]])
     waits = ["0.05", "0.1", "0.2"]
-    again = [f"it was killed by SIGKILL; it is started again in {wait} s" for wait in waits]
-    assert reports == [line for sentence in again for line in (sentence, "it was started again")]
+    restarts = [f"it was killed by SIGKILL; it is started again in {wait} s" for wait in waits]
+    assert reports == [line for sentence in restarts for line in (sentence, "it was started again")]
     pids = [pids for pids in changes if pids]
     assert len(set(pids)) == 4
     assert () in changes
 
 
 def test_what_had_worked_for_a_while_is_started_again_without_a_growing_delay(
-    make: Callable[..., Program], said: Said, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Program], output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 30.0))
     monkeypatch.setattr(supervising, "STEADY_S", 0.0)  # all of it is steady work
@@ -230,7 +227,7 @@ def test_what_had_worked_for_a_while_is_started_again_without_a_growing_delay(
         supervisor = Supervisor(requests, reports.append, lambda: None)
         supervisor.start(program)
         assert supervisor.wait_until_ready(PATIENCE_S)
-        kill_each_time_it_is_ready(program, supervisor, said, 5)
+        kill_each_time_it_is_ready(program, supervisor, output, 5)
         supervisor.stop([["it"]])
     assert [line for line in reports if prose.sentence("started again in") in line] == [
         prose.sentence("{} {}; it is started again in {} s", "it", "was killed by SIGKILL", "0.05")
@@ -242,7 +239,7 @@ def test_a_kill_now_and_then_is_no_reason_to_wait_longer() -> None:
 
 
 def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
-    make: Callable[..., Program], monkeypatch: pytest.MonkeyPatch, said: Said
+    make: Callable[..., Program], monkeypatch: pytest.MonkeyPatch, output: Output
 ) -> None:
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 0.2))
     program = make("print('cannot'); raise SystemExit(3)", check=lambda: False)
@@ -254,7 +251,7 @@ def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
         ):
             supervisor.wait_until_ready(PATIENCE_S)
         supervisor.stop([["it"]])
-    assert said.lines == ["it: cannot"] * 2
+    assert output.lines == ["it: cannot"] * 2
 
 
 def test_what_is_not_ready_in_time_is_named(make: Callable[..., Program]) -> None:
@@ -267,13 +264,13 @@ def test_what_is_not_ready_in_time_is_named(make: Callable[..., Program]) -> Non
         supervisor.stop([["it"]])
 
 
-def test_a_second_request_hurries_the_end(make: Callable[..., Program], said: Said) -> None:
+def test_a_second_request_hurries_the_end(make: Callable[..., Program], output: Output) -> None:
     program = make(DEAF)
     reports: list[str] = []
     with Requests() as requests:
         supervisor = Supervisor(requests, reports.append, lambda: None)
         supervisor.start(program)
-        until(lambda: "it: deaf" in said.lines, "the program")
+        until(lambda: "it: deaf" in output.lines, "the program")
         os.kill(os.getpid(), signal.SIGTERM)
         assert requests.wait(PATIENCE_S)
         assert not requests.is_urgent()
@@ -306,7 +303,7 @@ def test_the_end_of_a_terminal_is_not_heeded_under_nohup() -> None:
 
 
 def test_each_part_has_a_log_file_that_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wtb.hosting.servers.logs.MAX_BYTES", 1000)
+    monkeypatch.setattr("wtb.hosting.servers.program.MAX_BYTES", 1000)
     (tmp_path / "logs").mkdir()
     write = to_files(tmp_path / "logs")
     for number in range(100):

@@ -37,7 +37,7 @@ def server(shared: ValkeyServer) -> ValkeyServer:
 
 
 def ended(running: list[psutil.Process], timeout: float) -> bool:
-    """Whether all of them end within `timeout` seconds."""
+    """Return whether all of them end within `timeout` seconds."""
     return not psutil.wait_procs(running, timeout)[1]
 
 
@@ -50,32 +50,32 @@ def client(url: str) -> redis.Redis:
     return redis.Redis.from_url(url, socket_timeout=5, retry=AT_ONCE)
 
 
-def fill(asked: redis.Redis) -> None:
+def fill(connection: redis.Redis) -> None:
     for number in range(100):
-        asked.set(f"key {number}", bytes(100_000))
+        connection.set(f"key {number}", bytes(100_000))
 
 
 def test_answers_through_the_url_that_celery_gets(server: ValkeyServer) -> None:
-    with client(server.url) as asked:
-        assert asked.ping()
+    with client(server.url) as connection:
+        assert connection.ping()
     assert server.url.startswith("redis://:")
 
 
 @pytest.mark.parametrize("password", ["wrong", None])
 def test_a_wrong_password_is_refused(server: ValkeyServer, password: str | None) -> None:
-    asked = redis.Redis(port=urlsplit(server.url).port or 0, password=password, retry=AT_ONCE)
-    with asked, pytest.raises(redis.AuthenticationError):
-        asked.ping()
+    connection = redis.Redis(port=urlsplit(server.url).port or 0, password=password, retry=AT_ONCE)
+    with connection, pytest.raises(redis.AuthenticationError):
+        connection.ping()
 
 
 def test_a_password_of_any_characters_can_be_given(folder: Path) -> None:
     password = 'a "b" \\ @:/#% ü'
-    with ValkeyServer(folder / "given", password=password) as given:
-        with client(given.url) as asked:
-            assert asked.ping()
-        port = urlsplit(given.url).port
-        with redis.Redis(port=port or 0, password=password, retry=AT_ONCE) as asked:
-            assert asked.ping()
+    with ValkeyServer(folder / "given", password=password) as server:
+        with client(server.url) as connection:
+            assert connection.ping()
+        port = urlsplit(server.url).port
+        with redis.Redis(port=port or 0, password=password, retry=AT_ONCE) as connection:
+            assert connection.ping()
 
 
 def test_the_password_is_in_no_list_of_processes(server: ValkeyServer) -> None:
@@ -95,31 +95,31 @@ def test_files_are_closed_to_others(server: ValkeyServer) -> None:
 
 def test_address_and_password_survive_a_kill_and_what_was_in_it_does_not(server: ValkeyServer) -> None:
     url = server.url
-    with client(url) as asked:
-        asked.set("key", "value")
+    with client(url) as connection:
+        connection.set("key", "value")
     server.kill()
     assert server.pid is None
-    with client(url) as asked, pytest.raises(redis.ConnectionError):
-        asked.ping()
+    with client(url) as connection, pytest.raises(redis.ConnectionError):
+        connection.ping()
     assert server.start().url == url
-    with client(url) as asked:
-        assert asked.dbsize() == 0
+    with client(url) as connection:
+        assert connection.dbsize() == 0
 
 
 def test_nothing_is_written_to_disk(server: ValkeyServer) -> None:
-    with client(server.url) as asked:
-        asked.set("key", "value")
-        assert asked.config_get("save") == {"save": ""}
-        assert asked.config_get("appendonly") == {"appendonly": "no"}
+    with client(server.url) as connection:
+        connection.set("key", "value")
+        assert connection.config_get("save") == {"save": ""}
+        assert connection.config_get("appendonly") == {"appendonly": "no"}
     server.stop()
     assert {path.name for path in server.directory.iterdir()} == {"password", "valkey.log"}
 
 
 def test_settings_are_the_servers(folder: Path) -> None:
-    with ValkeyServer(folder / "small", settings={"maxmemory": "3mb"}) as small, client(small.url) as asked:
-        assert asked.config_get("maxmemory") == {"maxmemory": "3145728"}
+    with ValkeyServer(folder / "small", settings={"maxmemory": "3mb"}) as small, client(small.url) as connection:
+        assert connection.config_get("maxmemory") == {"maxmemory": "3145728"}
         with pytest.raises(redis.OutOfMemoryError):
-            fill(asked)
+            fill(connection)
 
 
 def test_a_stopped_one_is_killed_where_it_does_not_hear(server: ValkeyServer) -> None:

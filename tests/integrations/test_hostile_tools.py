@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 from tests.support.prose import sentence
-from wtb.integrations.mcp import ServerLost, ToolFailed, transports
-from wtb.integrations.mcp import connection as connections
-from wtb.integrations.mcp.connection import Connection, Server
+from wtb.integrations import mcp_connection
+from wtb.integrations import mcp_connection as connections
+from wtb.integrations.mcp import ServerLost, ToolFailed
+from wtb.integrations.mcp_connection import Connection, Server
 
 # Answers each request of the protocol's older revisions by a rule of its own.
 SCRIPTED = """
@@ -35,13 +36,13 @@ def answer(asked):
         return CALLED
     return None
 for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
+    request = json.loads(line)
+    if "id" not in request:
         continue
     print("this is no message", flush=True)
-    result = answer(asked)
-    given = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **given}), flush=True)
+    result = answer(request)
+    reply = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **reply}), flush=True)
 """
 LISTED = '{"tools": [tool]}'
 CALLED = '{"content": [{"type": "text", "text": "hello"}]}'
@@ -69,7 +70,7 @@ def test_what_a_server_prints_beside_its_messages_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("listed", "called", "kind", "why"),
     [
-        ('{"tools": [tool], "nextCursor": str(pages)}', CALLED, ServerLost, sentence("lists its tools without an end")),
+        ('{"tools": [tool], "nextCursor": str(pages)}', CALLED, ServerLost, sentence("lists tools endlessly")),
         (
             '{"tools": "all of them"}',
             CALLED,
@@ -82,10 +83,10 @@ def test_what_a_server_prints_beside_its_messages_is_passed_over() -> None:
             ServerLost,
             sentence("was lost during {}: ", "files.read") + "Validation",
         ),
-        (LISTED, "[1]", ToolFailed, sentence("{} did not answer within {} s", "files.read", 1)),
-        (LISTED, "time.sleep(60)", ToolFailed, sentence("{} did not answer within {} s", "files.read", 1)),
+        (LISTED, "[1]", ToolFailed, sentence("{} did not respond within {} s", "files.read", 1)),
+        (LISTED, "time.sleep(60)", ToolFailed, sentence("{} did not respond within {} s", "files.read", 1)),
         (LISTED, "sys.exit(0)", ServerLost, sentence("was lost during {}", "files.read")),
-        (LISTED, '{"content": [], "isError": True}', ToolFailed, sentence("it failed, and says nothing")),
+        (LISTED, '{"content": [], "isError": True}', ToolFailed, sentence("it failed without a message")),
         (
             LISTED,
             "print('x' * 3_000_000)",
@@ -97,8 +98,8 @@ def test_what_a_server_prints_beside_its_messages_is_passed_over() -> None:
 def test_a_server_that_lies_or_hangs_costs_one_call(
     monkeypatch: pytest.MonkeyPatch, listed: str, called: str, kind: type[Exception], why: str
 ) -> None:
-    monkeypatch.setattr(transports, "MOST_LINE", 1_000_000)
-    hangs = "did not answer" in why
+    monkeypatch.setattr(mcp_connection, "MOST_LINE", 1_000_000)
+    hangs = "did not respond" in why
     server = scripted(listed, called)
     with connected(Server("files", server.command, timeout_s=1.0 if hangs else 10.0)) as connection:
         if hangs:
@@ -117,13 +118,13 @@ def test_a_line_without_an_end_is_not_collected_and_its_writer_ended() -> None:
     server = Server("files", (sys.executable, "-c", flood))
     with connected(server) as connection, pytest.raises(ServerLost, match=sentence("more than {} bytes", "12,000,000")):
         connection.tools()
-    assert psutil.Process().memory_info().rss - before < 20 * transports.MOST_LINE
-    left = [one for one in psutil.Process().children() if flood in one.cmdline()]
-    assert not left
+    assert psutil.Process().memory_info().rss - before < 20 * mcp_connection.MOST_LINE
+    survivors = [process for process in psutil.Process().children() if flood in process.cmdline()]
+    assert not survivors
 
 
 def test_a_program_that_does_not_end_is_killed_with_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transports, "GRACE_S", 0.3)
+    monkeypatch.setattr(mcp_connection, "GRACE_S", 0.3)
     stubborn = (
         "import signal, subprocess, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'])\n"
@@ -133,35 +134,35 @@ def test_a_program_that_does_not_end_is_killed_with_what_it_started(monkeypatch:
     with connected(Server("files", (sys.executable, "-c", script))) as connection:
         assert connection.call("read", {}).result() == "hello"
         mine = psutil.Process().children(recursive=True)
-        started = [one for one in mine if "987" in " ".join(one.cmdline())]
+        started = [process for process in mine if "987" in " ".join(process.cmdline())]
         assert len(started) == 2
-    gone, alive = psutil.wait_procs(started, timeout=10)
-    assert (len(gone), alive) == (2, [])
+    ended, alive = psutil.wait_procs(started, timeout=10)
+    assert (len(ended), alive) == (2, [])
 
 
 def _endless(kind: str, encoding: str = "") -> Callable[[BaseHTTPRequestHandler], None]:
-    def answer(asked: BaseHTTPRequestHandler) -> None:
-        asked.send_response(200)
-        asked.send_header("Content-Type", kind)
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", kind)
         if encoding:
-            asked.send_header("Content-Encoding", encoding)
-        asked.end_headers()
+            request.send_header("Content-Encoding", encoding)
+        request.end_headers()
         with contextlib.suppress(OSError):
-            asked.wfile.write(b'{"jsonrpc": ' if kind == "application/json" else b"data: ")
+            request.wfile.write(b'{"jsonrpc": ' if kind == "application/json" else b"data: ")
             while True:
-                asked.wfile.write(b"x" * 65_536)
+                request.wfile.write(b"x" * 65_536)
 
     return answer
 
 
-def _hang(asked: BaseHTTPRequestHandler) -> None:
+def _hang(request: BaseHTTPRequestHandler) -> None:
     time.sleep(3)
 
 
-def _redirect(asked: BaseHTTPRequestHandler) -> None:
-    asked.send_response(307)
-    asked.send_header("Location", "http://169.254.169.254/latest/meta-data")
-    asked.end_headers()
+def _redirect(request: BaseHTTPRequestHandler) -> None:
+    request.send_response(307)
+    request.send_header("Location", "http://169.254.169.254/latest/meta-data")
+    request.end_headers()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def _redirect(asked: BaseHTTPRequestHandler) -> None:
 def test_an_address_that_floods_or_hangs_is_lost(
     monkeypatch: pytest.MonkeyPatch, answer: Callable[[BaseHTTPRequestHandler], None], why: str
 ) -> None:
-    monkeypatch.setattr(transports, "MOST_LINE", 1_000_000)
+    monkeypatch.setattr(mcp_connection, "MOST_LINE", 1_000_000)
     if answer is _hang:
         monkeypatch.setattr(connections, "START_S", 1.0)
     sent: list[int] = []

@@ -1,4 +1,4 @@
-"""Tools of MCP servers in nodes: real servers of the official SDK, over stdio and HTTP."""
+"""Tools of MCP servers in nodes, over stdio and HTTP: real servers, some of them of the official SDK."""
 
 from __future__ import annotations
 
@@ -16,51 +16,95 @@ import pytest
 
 from tests.support.project import Project
 from tests.support.prose import sentence
-from wtb.hosting.servers.processes import free_port, is_free
+from wtb.hosting.servers.server import free_port, is_free
+from wtb.integrations import mcp_connection as connections
 from wtb.integrations.mcp import ServerLost, ToolFailed
-from wtb.integrations.mcp import connection as connections
-from wtb.integrations.mcp.connection import Connection, Server
+from wtb.integrations.mcp_connection import Connection, Server
 
-SERVER = """
-import os, sys, time
+pytestmark = pytest.mark.nodes("clients")  # importing the SDK takes a second of a processor for each node process
+
+TOOLS = """
+import inspect, json, os, sys, threading, time
 from pathlib import Path
-from mcp.server import MCPServer
 
-server = MCPServer("files")
 root = Path(os.environ["FILES"])
 
-@server.tool(description=os.environ.get("DESCRIBED", "Read a file."))
 def read(path: str) -> str:
     return (root / path).read_text()
 
-@server.tool()
 def write(path: str, text: str) -> dict[str, int]:
     with (root / "calls").open("a") as log:
         log.write(f"write {path}\\n")
     (root / path).write_text(text)
     return {"size": len(text)}
 
-@server.tool()
 def remove(path: str) -> str:
     (root / path).unlink()
     return "gone"
 
-@server.tool()
 def hang() -> str:
     (root / "hangs").touch()
     time.sleep(60)
     return ""
 
-@server.tool()
 def die() -> str:
     os._exit(3)
 
-@server.tool()
 def flood() -> str:
     return "x" * 20_000
 
+tools = {tool.__name__: tool for tool in (read, write, remove, hang, die, flood)}
+descriptions = {"read": os.environ.get("DESCRIBED", "Read a file.")}
+"""
+OFFICIAL = (
+    TOOLS
+    + """
+from mcp.server import MCPServer
+
+server = MCPServer("files")
+for name, tool in tools.items():
+    server.add_tool(tool, description=descriptions.get(name))
 server.run(*sys.argv[1:])
 """
+)
+# Speaks the protocol over stdio without the SDK, whose import takes a second of a processor.
+SERVER = (
+    TOOLS
+    + """
+def describe(name, tool):
+    properties = {argument: {"type": "string"} for argument in inspect.signature(tool).parameters}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"name": name, "description": descriptions.get(name, ""), "inputSchema": schema}
+
+def call(name, arguments):
+    try:
+        result = tools[name](**arguments)
+    except Exception as error:
+        return {"content": [{"type": "text", "text": f"Error executing tool {name}: {error!r}"}], "isError": True}
+    content = [{"type": "text", "text": str(result)}]
+    return {"content": content, **({"structuredContent": result} if isinstance(result, dict) else {})}
+
+def respond(request):
+    method, params = request["method"], request.get("params", {})
+    response = {"jsonrpc": "2.0", "id": request["id"]}
+    if method == "initialize":
+        server = {"name": "files", "version": "1"}
+        response["result"] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": server}
+    elif method == "tools/list":
+        response["result"] = {"tools": [describe(name, tool) for name, tool in tools.items()]}
+    elif method == "tools/call":
+        response["result"] = call(params["name"], params.get("arguments") or {})
+    else:
+        response["error"] = {"code": -32601, "message": "unknown method"}
+    sys.stdout.write(json.dumps(response) + "\\n")
+    sys.stdout.flush()
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        threading.Thread(target=respond, args=(request,), daemon=True).start()
+"""
+)
 
 
 @pytest.fixture
@@ -74,17 +118,21 @@ def files(tmp_path: Path) -> Path:
 @pytest.fixture
 def connection(files: Path) -> Iterator[Connection]:
     env = {"FILES": str(files / "files")}
-    made = Connection(Server("files", (sys.executable, str(files / "server.py")), env=env, timeout_s=30.0))
-    yield made
-    made.close()
+    opened = Connection(Server("files", (sys.executable, str(files / "server.py")), env=env, timeout_s=30.0))
+    yield opened
+    opened.close()
 
 
-def test_results_are_what_the_server_gave(connection: Connection) -> None:
+def test_results_are_what_the_server_gave(files: Path, connection: Connection) -> None:
+    (files / "server.py").write_text(OFFICIAL)
     assert connection.call("read", {"path": "a.txt"}).result() == "hello"
     assert connection.call("write", {"path": "b.txt", "text": "two"}).result() == {"size": 3}
 
 
-def test_errors_of_a_tool_leave_the_server_in_use(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_a_tool_leave_the_server_in_use(
+    files: Path, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (files / "server.py").write_text(OFFICIAL)
     with pytest.raises(ToolFailed, match=r"files\.read: Error executing tool read"):
         connection.call("read", {"path": "missing.txt"}).result()
     with pytest.raises(ToolFailed, match=r"files\.reed"):
@@ -98,7 +146,7 @@ def test_errors_of_a_tool_leave_the_server_in_use(connection: Connection, monkey
 def test_a_server_that_hangs_or_dies_costs_one_call(connection: Connection) -> None:
     connection.call("read", {"path": "a.txt"}).result()
     connection.server = replace(connection.server, timeout_s=1.0)
-    with pytest.raises(ToolFailed, match=r"files\.hang did not answer within 1 s"):
+    with pytest.raises(ToolFailed, match=r"files\.hang did not respond within 1 s"):
         connection.call("hang", {}).result()
     connection.server = replace(connection.server, timeout_s=30.0)
     with pytest.raises(ServerLost, match=r"MCP server 'files' was lost during files\.die"):
@@ -109,10 +157,10 @@ def test_a_server_that_hangs_or_dies_costs_one_call(connection: Connection) -> N
 def test_a_list_of_tools_that_does_not_come_is_an_error_in_words(connection: Connection) -> None:
     connection.call("read", {"path": "a.txt"}).result()
     connection.server = replace(connection.server, timeout_s=1.0)
-    (server,) = [one for one in psutil.Process().children() if one.cmdline()[-1].endswith("/server.py")]
+    (server,) = [process for process in psutil.Process().children() if process.cmdline()[-1].endswith("/server.py")]
     server.suspend()
     try:
-        with pytest.raises(ToolFailed, match=sentence("{} did not answer within {} s", "files: its list of tools", 1)):
+        with pytest.raises(ToolFailed, match=sentence("{} did not respond within {} s", "files: its list of tools", 1)):
             connection.tools()
     finally:
         server.resume()
@@ -168,18 +216,19 @@ vary: {copy: [default, async]}
 
 @pytest.fixture
 def project(files: Path) -> Iterator[Project]:
-    made = Project(files)
-    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
-    yield made
-    made.close()
+    new_project = Project(files)
+    new_project.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
+    yield new_project
+    new_project.close()
 
 
 def cells(project: Project, sweep: str) -> dict[str, Any]:
-    found = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
-    return {one["combination"]["copy"]: one for one in found}
+    cell_rows = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    return {cell["combination"]["copy"]: cell for cell in cell_rows}
 
 
 def test_nodes_call_tools_which_are_recorded_and_undone_by_others(project: Project) -> None:
+    project.write({"server.py": OFFICIAL})
     project.inside("run", "sweep.yaml", check=0)
 
     assert (project.folder / "files/b.txt").read_text() == (project.folder / "files/c.txt").read_text() == "hello"
@@ -189,7 +238,7 @@ def test_nodes_call_tools_which_are_recorded_and_undone_by_others(project: Proje
     assert "files.write" in calls
     first = project.inside("history", execution, "--format", "json", check=0).json["checkpoints"][0]["id"]
     back = project.inside("rollback", execution, "--to", first, "--format", "json", check=0).json
-    assert [one["tool"] for one in back["undone"]] == ["files.write"]
+    assert [call["tool"] for call in back["undone"]] == ["files.write"]
     assert not (project.folder / "files/b.txt").exists()
 
 
@@ -223,29 +272,38 @@ def test_a_server_ends_with_the_process_of_the_node_that_started_it(project: Pro
 
 
 def servers_of(project: Project) -> list[int]:
-    found = []
-    for one in psutil.process_iter(["cmdline", "cwd"]):
-        if (one.info["cmdline"] or [])[-1:] == ["server.py"] and one.info["cwd"] == str(project.folder):
-            found.append(one.pid)
-    return found
+    pids = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        if (process.info["cmdline"] or [])[-1:] == ["server.py"] and process.info["cwd"] == str(project.folder):
+            pids.append(process.pid)
+    return pids
 
 
 def asked_to_hang(project: Project) -> bool:
     return (project.folder / "files" / "hangs").exists()
 
 
-def test_a_tool_that_changed_is_a_named_difference_of_two_sweeps(project: Project) -> None:
+def test_a_tool_that_changed_is_named_wherever_sweeps_are_compared(project: Project) -> None:
     project.inside("run", "sweep.yaml", check=0)
-    changed = FLOW.replace('"Read a file."', '"Read a file, always."')
-    project.write({"flow.py": changed, "sweep.yaml": SWEEP.replace("first", "second")})
-    project.inside("run", "sweep.yaml", check=0)
+    change_description(project)
+    refused = project.inside("baseline", "repeat", "main", "first")
+    assert sentence("servers have changed {} since it ran", "files.read") in refused.output, "it has no repeats"
 
-    found = project.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
-    assert [one["key"] for one in found] == ["environment.tools.files.read"]
+    project.inside("run", "sweep.yaml", check=0)
+    history = project.inside("report", "first", "--format", "json", check=0).json["history"]
+    assert [sweep["code_changed"] for sweep in history["sweeps"]] == [[], ["files.read"]]
+    before, after = (id for (id,) in project.query("SELECT id FROM sweeps ORDER BY created_at"))
+    settings = project.inside("compare", before, after, "--format", "json").json["changed"]["settings"]
+    assert [setting["key"] for setting in settings] == ["environment.tools.files.read"]
+
+    packages = "json_set(spec, '$.environment.packages', json_object('a', '1', 'b', '1', 'c', '1', 'd', '1', 'e', '1'))"
+    project.change(f"UPDATE sweeps SET spec = {packages} WHERE id = '{before}'")
+    compared = project.inside("compare", before, after).stdout
+    assert "environment.tools.files.read" in compared, "although an upgrade changed much else"
 
 
 def test_a_tool_that_changes_during_a_sweep_is_named(project: Project) -> None:
-    """The server says something else of its tool from its second start, which is that of the node process."""
+    """From its second start, in the node process, the server describes its tool differently."""
     turning = """
 starts = root / "starts"
 starts.write_text((starts.read_text() if starts.exists() else "") + "x")
@@ -262,31 +320,13 @@ if len(starts.read_text()) > int(os.environ.get("HONEST", "1")):
     project.write({"flow.py": FLOW.replace('"FILES": "files", ', '"FILES": "files", "HONEST": "99", ')})
     project.write({"sweep.yaml": SWEEP.replace("first", "second"), "files/starts": ""})
     project.inside("run", "sweep.yaml", check=0)
-    found = project.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
-    (changed,) = [one for one in found if one["key"] == "environment.tools.files.read"]
+    settings = project.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
+    (changed,) = [setting for setting in settings if setting["key"] == "environment.tools.files.read"]
     assert changed["before"].startswith(f"{changed['after']} and ")
 
 
-def test_a_changed_tool_is_named_although_an_upgrade_changed_much_else(project: Project) -> None:
-    project.inside("run", "sweep.yaml", check=0)
-    change_description(project)
-    project.write({"sweep.yaml": SWEEP.replace("first", "second")})
-    project.inside("run", "sweep.yaml", check=0)
-    older = "json_set(spec, '$.environment.packages', json_object('a', '1', 'b', '1', 'c', '1', 'd', '1', 'e', '1'))"
-    project.change(f"UPDATE sweeps SET spec = {older} WHERE name = 'first'")
-    assert "environment.tools.files.read" in project.inside("compare", "first", "second").stdout
-
-
-def test_the_history_of_a_sweep_names_tools_that_changed(project: Project) -> None:
-    project.inside("run", "sweep.yaml", check=0)
-    change_description(project)
-    project.inside("run", "sweep.yaml", check=0)
-    history = project.inside("report", "first", "--format", "json", check=0).json["history"]
-    assert [one["code_changed"] for one in history["sweeps"]] == [[], ["files.read"]]
-
-
 def change_description(project: Project) -> None:
-    """Have the server say something else of a tool, whose code is as it was."""
+    """Change the server's description of a tool, but not its code."""
     project.write({"flow.py": FLOW.replace('"Read a file."', '"Read a file, always."')})
 
 
@@ -298,7 +338,7 @@ def test_who_resumes_a_sweep_is_told_that_a_server_changed_a_tool(project: Proje
     project.inside("answer", question["id"], "approve", check=0)
     change_description(project)
     refused = project.inside("resume", "first")
-    assert sentence("servers have changed {} since it was submitted", "files.read") in refused.said
+    assert sentence("servers have changed {} since it was submitted", "files.read") in refused.output
     assert project.inside("status", "first", "--format", "json").json["sweep"]["status"] != "completed"
 
     project.inside("resume", "first", "--allow-code-change", check=0)
@@ -313,17 +353,10 @@ def test_who_retries_is_told_and_a_server_that_is_away_keeps_nobody_from_it(proj
     project.write({"sweep.yaml": SWEEP.replace("a.txt}", "missing.txt}").replace("[default, async]", "[default]")})
     project.inside("run", "sweep.yaml")
     change_description(project)
-    assert sentence("a server has changed {}", "files.read") in project.inside("retry", "first").said
+    assert sentence("a server has changed {}", "files.read") in project.inside("retry", "first").output
     (project.folder / "server.py").unlink()
     project.inside("retry", "first", check=1)
     assert [attempts for (attempts,) in project.query("SELECT attempts FROM node_runs")] == [3]
-
-
-def test_a_sweep_whose_tools_changed_has_no_repeats(project: Project) -> None:
-    project.inside("run", "sweep.yaml", check=0)
-    change_description(project)
-    refused = project.inside("baseline", "set", "main", "first", "--repeat", "1")
-    assert sentence("servers have changed {} since it ran", "files.read") in refused.said
 
 
 def test_a_connection_looks_again_what_tools_are(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,7 +405,7 @@ def test_a_sweep_file_declares_servers_as_a_workflow_does(declaring: Project) ->
     execution = cells(declaring, "first")["default"]["execution"]
     first = declaring.inside("history", execution, "--format", "json", check=0).json["checkpoints"][0]["id"]
     back = declaring.inside("rollback", execution, "--to", first, "--format", "json", check=0).json
-    assert [one["tool"] for one in back["undone"]] == ["files.write"]
+    assert [call["tool"] for call in back["undone"]] == ["files.write"]
     assert not (declaring.folder / "files/b.txt").exists()
     stored = str(declaring.query("SELECT spec FROM sweeps"))
     assert "${THE_FILES}" in stored
@@ -380,12 +413,12 @@ def test_a_sweep_file_declares_servers_as_a_workflow_does(declaring: Project) ->
     changed = SWEEP.replace("first", "second") + DECLARED.replace("Read a file.", "Read it all.")
     declaring.write({"sweep.yaml": changed})
     declaring.inside("run", "sweep.yaml", check=0)
-    found = declaring.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
-    assert [one["key"] for one in found] == ["mcp.files.env.DESCRIBED", "environment.tools.files.read"]
+    settings = declaring.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
+    assert [setting["key"] for setting in settings] == ["mcp.files.env.DESCRIBED", "environment.tools.files.read"]
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "why"),
+    ("old", "new", "why"),
     [
         (
             "read: null",
@@ -404,9 +437,9 @@ def test_a_sweep_file_declares_servers_as_a_workflow_does(declaring: Project) ->
     ],
 )
 def test_servers_of_a_sweep_file_that_cannot_be_used_are_refused(
-    declaring: Project, was: str, now: str, why: str
+    declaring: Project, old: str, new: str, why: str
 ) -> None:
-    declaring.write({"sweep.yaml": (SWEEP + DECLARED).replace(was, now)})
+    declaring.write({"sweep.yaml": (SWEEP + DECLARED).replace(old, new)})
     done = declaring.inside("run", "sweep.yaml", check=2)
     assert why in " ".join(done.stderr.split())
     assert declaring.query("SELECT count(*) FROM sweeps") in ([], [(0,)])
@@ -428,7 +461,7 @@ def test_a_tool_that_is_not_declared_is_not_called(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "why"),
+    ("old", "new", "why"),
     [
         (
             '"read": None',
@@ -449,8 +482,8 @@ def test_a_tool_that_is_not_declared_is_not_called(project: Project) -> None:
         ('command=["python", "server.py"], ', "", sentence("give either its command or its url")),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_anything_runs(project: Project, was: str, now: str, why: str) -> None:
-    project.write({"flow.py": FLOW.replace(was, now)})
+def test_what_cannot_be_used_is_refused_before_anything_runs(project: Project, old: str, new: str, why: str) -> None:
+    project.write({"flow.py": FLOW.replace(old, new)})
     done = project.inside("run", "sweep.yaml", check=2)
     assert why in " ".join(done.stderr.split())
     assert project.query("SELECT count(*) FROM sweeps") in ([], [(0,)])
@@ -458,7 +491,7 @@ def test_what_cannot_be_used_is_refused_before_anything_runs(project: Project, w
 
 def test_a_server_over_http_is_reached_by_its_address(files: Path) -> None:
     port = free_port()
-    script = SERVER.replace("server.run(*sys.argv[1:])", f'server.run("streamable-http", port={port})')
+    script = OFFICIAL.replace("server.run(*sys.argv[1:])", f'server.run("streamable-http", port={port})')
     env = {**os.environ, "FILES": str(files / "files")}
     process = subprocess.Popen([sys.executable, "-c", script], env=env, stderr=subprocess.DEVNULL)
     connection = Connection(Server("files", url=f"http://127.0.0.1:{port}/mcp"))

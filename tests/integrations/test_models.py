@@ -17,7 +17,7 @@ from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.attempt_record import CaseView
-from wtb.authoring.context.prices import price
+from wtb.authoring.context.usage import price
 from wtb.core.errors import InputError
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import Position
@@ -99,8 +99,8 @@ def message_events(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
 
 
 def response_events(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
-    begun = {**response(body), "status": "in_progress", "output": [], "usage": None}
-    yield "response.created", {"type": "response.created", "sequence_number": 0, "response": begun}
+    opening = {**response(body), "status": "in_progress", "output": [], "usage": None}
+    yield "response.created", {"type": "response.created", "sequence_number": 0, "response": opening}
     yield "response.completed", {"type": "response.completed", "sequence_number": 1, "response": response(body)}
 
 
@@ -164,8 +164,8 @@ class Answering(ModelHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
-        for kind, data in events:
-            text = data if isinstance(data, str) else json.dumps(data)
+        for kind, payload in events:
+            text = payload if isinstance(payload, str) else json.dumps(payload)
             self.wfile.write(((f"event: {kind}\n" if kind else "") + f"data: {text}\n\n").encode())
 
 
@@ -191,10 +191,10 @@ def plain_openai(url: str) -> Any:
 
 @dataclass
 class Clients:
-    """Recorded clients; the clients of the packages are closed at the end of a test."""
+    """Recorded clients; the underlying clients are closed at the end of a test."""
 
     url: str
-    made: list[Any] = field(default_factory=list)
+    opened: list[Any] = field(default_factory=list)
 
     def openai(self, **options: Any) -> Any:
         return self._recorded(plain_openai(self.url), **options)
@@ -215,19 +215,19 @@ class Clients:
         return record_calls(anthropic.AsyncAnthropic(base_url=self.url, api_key=SECRET, max_retries=0))
 
     def _recorded(self, client: Any, **options: Any) -> Any:
-        self.made.append(client)
+        self.opened.append(client)
         return record_calls(client, **options)
 
 
 @pytest.fixture
 def clients(url: str) -> Iterator[Clients]:
-    made = Clients(url)
-    yield made
-    for client in made.made:
+    new_clients = Clients(url)
+    yield new_clients
+    for client in new_clients.opened:
         client.close()
 
 
-class Here:
+class LocalSurroundings:
     """The surroundings of a node that runs in this process."""
 
     own_process = False
@@ -251,30 +251,30 @@ class Here:
 
 
 def ran(node: Callable[..., Any], timeout: float | None = None) -> Result:
-    """A node run once, by the engine; it takes the state alone."""
+    """Run a node once by the engine, with the state as its only argument."""
     workflow = Workflow("asks")
     workflow.node(node, name="ask")
     workflow.entry("ask")
     workflow.edge("ask", END)
-    here = Here()
+    surroundings = LocalSurroundings()
     task = Task("ask", "default", {}, Position(0, ("ask",)), Root(CaseView("c")), timeout=timeout)
-    result = NativeEngine(workflow).run(task, here)
-    here.caller.close()
-    return result
+    node_result = NativeEngine(workflow).run(task, surroundings)
+    surroundings.caller.close()
+    return node_result
 
 
-def only_call(result: Result) -> dict[str, Any]:
-    assert result.failure is None, str(result.failure)
-    (call,) = result.record.calls
-    return {**call, **{key: said(call[key]) for key in ("prompt", "response")}}
+def only_call(node_result: Result) -> dict[str, Any]:
+    assert node_result.failure is None, str(node_result.failure)
+    (call,) = node_result.record.calls
+    return {**call, **{key: text_of(call[key]) for key in ("prompt", "response")}}
 
 
-def said(text: str | None) -> Any:
+def text_of(text: str | None) -> Any:
     return None if text is None else decode(text.encode())
 
 
-def warnings(result: Result) -> list[str]:
-    return [data["message"] for kind, _, data in result.record.events if kind == "node.log"]
+def warnings(node_result: Result) -> list[str]:
+    return [details["message"] for kind, _, details in node_result.record.events if kind == "node.log"]
 
 
 def test_a_chat_is_kept_with_tokens_and_price_and_without_the_key(clients: Clients) -> None:
@@ -286,16 +286,16 @@ def test_a_chat_is_kept_with_tokens_and_price_and_without_the_key(clients: Clien
         )
         assert answer.choices[0].message.content == "four"
 
-    result = ran(ask)
-    call = only_call(result)
+    node_result = ran(ask)
+    call = only_call(node_result)
     assert call["model"] == f"{MODEL}-2024-07-18"
     assert (call["prompt"], call["response"]) == ([CHAT], "four")
     assert (call["tokens_in"], call["tokens_out"]) == (1000, 100)
     assert call["usd"] == price(MODEL, 1000, 100, cached=400) < price(MODEL, 1000, 100)
     assert call["duration_s"] > 0
-    assert result.record.usd == call["usd"]
-    assert SECRET not in str(result)
-    assert not warnings(result)
+    assert node_result.record.usd == call["usd"]
+    assert SECRET not in str(node_result)
+    assert not warnings(node_result)
 
 
 def test_tools_that_the_model_wants_called_are_kept_and_secrets_of_tools_are_not(clients: Clients) -> None:
@@ -305,13 +305,13 @@ def test_tools_that_the_model_wants_called_are_kept_and_secrets_of_tools_are_not
     def ask(state: Any) -> None:
         client.chat.completions.create(model=MODEL, messages=[CHAT], tools=[remote], temperature=0.5)
 
-    result = ran(ask)
-    call = only_call(result)
+    node_result = ran(ask)
+    call = only_call(node_result)
     assert call["response"] == {"text": "", "tool_calls": [{"name": "add", "arguments": '{"a": 2}'}]}
     assert call["prompt"]["messages"] == [CHAT]
     assert call["prompt"]["temperature"] == 0.5
     assert call["prompt"]["tools"][0]["headers"] == "(not recorded)"
-    assert SECRET not in str(result)
+    assert SECRET not in str(node_result)
 
 
 @pytest.mark.parametrize(
@@ -362,11 +362,11 @@ def test_a_stream_is_recorded_at_its_end_with_the_usage_of_its_last_chunk(client
         )
         assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "four"
 
-    result = ran(ask)
-    call = only_call(result)
+    node_result = ran(ask)
+    call = only_call(node_result)
     assert (call["response"], call["tokens_in"], call["tokens_out"]) == ("four", 10, 2)
     assert call["usd"] == price(MODEL, 10, 2)
-    assert not warnings(result)
+    assert not warnings(node_result)
 
 
 def test_a_stream_that_is_to_have_no_usage_has_an_unknown_cost(clients: Clients) -> None:
@@ -381,10 +381,10 @@ def test_a_stream_that_is_to_have_no_usage_has_an_unknown_cost(clients: Clients)
                 for _ in chunks:
                     pass
 
-    result = ran(ask)
-    assert [said(call["response"]) for call in result.record.calls] == ["four", "four"]
-    assert result.record.tokens_in == result.record.usd == 0
-    assert result.record.unknown_costs == [{"cause": "usage", "what": MODEL}]
+    node_result = ran(ask)
+    assert [text_of(call["response"]) for call in node_result.record.calls] == ["four", "four"]
+    assert node_result.record.tokens_in == node_result.record.usd == 0
+    assert node_result.record.unknown_costs == [{"cause": "usage", "what": MODEL}]
 
 
 def test_a_stream_of_which_nobody_asked_the_usage_has_it_recorded_and_reads_as_before(clients: Clients) -> None:
@@ -399,10 +399,10 @@ def test_a_stream_of_which_nobody_asked_the_usage_has_it_recorded_and_reads_as_b
         with client.chat.completions.stream(model=MODEL, messages=[CHAT]) as helper:
             assert helper.get_final_completion().choices[0].message.content == "four"
 
-    result = ran(ask)
-    assert result.failure is None, str(result.failure)
-    assert [(call["tokens_in"], call["tokens_out"]) for call in result.record.calls] == [(10, 2)] * 3
-    assert not result.record.unknown_costs
+    node_result = ran(ask)
+    assert node_result.failure is None, str(node_result.failure)
+    assert [(call["tokens_in"], call["tokens_out"]) for call in node_result.record.calls] == [(10, 2)] * 3
+    assert not node_result.record.unknown_costs
 
 
 def test_a_server_that_rejects_the_request_for_usage_is_asked_again_without_it(clients: Clients) -> None:
@@ -412,10 +412,10 @@ def test_a_server_that_rejects_the_request_for_usage_is_asked_again_without_it(c
         for _ in range(2):
             assert len(list(client.chat.completions.create(model="old", messages=[CHAT], stream=True))) == 3
 
-    result = ran(ask)
-    assert result.failure is None, str(result.failure)
-    assert [said(call["response"]) for call in result.record.calls] == ["four", "four"]
-    assert result.record.unknown_costs == [{"cause": "usage", "what": "old"}]
+    node_result = ran(ask)
+    assert node_result.failure is None, str(node_result.failure)
+    assert [text_of(call["response"]) for call in node_result.record.calls] == ["four", "four"]
+    assert node_result.record.unknown_costs == [{"cause": "usage", "what": "old"}]
 
 
 def test_streams_of_raw_responses_are_counted_as_agents_of_openai_read_them(clients: Clients) -> None:
@@ -444,14 +444,18 @@ def test_streams_of_raw_responses_are_counted_as_agents_of_openai_read_them(clie
             assert (await response.parse()).output_text == "four"
         await later.close()
 
-    result = ran(ask)
-    assert result.failure is None, str(result.failure)
-    assert [(call["tokens_in"], call["tokens_out"]) for call in result.record.calls] == [(10, 2), (1000, 100), (10, 2)]
-    assert not result.record.unknown_costs
-    result = ran(ask_later)
-    assert result.failure is None, str(result.failure)
-    assert [(call["tokens_in"], call["tokens_out"]) for call in result.record.calls] == [(20, 3), (20, 3)]
-    assert not result.record.unknown_costs
+    node_result = ran(ask)
+    assert node_result.failure is None, str(node_result.failure)
+    assert [(call["tokens_in"], call["tokens_out"]) for call in node_result.record.calls] == [
+        (10, 2),
+        (1000, 100),
+        (10, 2),
+    ]
+    assert not node_result.record.unknown_costs
+    node_result = ran(ask_later)
+    assert node_result.failure is None, str(node_result.failure)
+    assert [(call["tokens_in"], call["tokens_out"]) for call in node_result.record.calls] == [(20, 3), (20, 3)]
+    assert not node_result.record.unknown_costs
 
 
 def test_a_raw_response_that_nobody_reads_has_an_unknown_cost(clients: Clients) -> None:
@@ -461,9 +465,9 @@ def test_a_raw_response_that_nobody_reads_has_an_unknown_cost(clients: Clients) 
         with client.chat.completions.with_streaming_response.create(model=MODEL, messages=[CHAT]):
             pass
 
-    result = ran(ask)
-    assert len(result.record.calls) == 1
-    assert result.record.unknown_costs == [{"cause": "usage", "what": MODEL}]
+    node_result = ran(ask)
+    assert len(node_result.record.calls) == 1
+    assert node_result.record.unknown_costs == [{"cause": "usage", "what": MODEL}]
 
 
 @pytest.mark.parametrize(
@@ -482,11 +486,11 @@ def test_no_usage_that_a_server_reports_fails_a_node(
     clients: Clients, kind: str, tokens: tuple[int, int], is_known: bool
 ) -> None:
     client = clients.openai(prices={f"odd-{kind}": (1.0, 1.0)})
-    result = ran(lambda state: client.chat.completions.create(model=f"odd-{kind}", messages=[CHAT]) and None)
+    node_result = ran(lambda state: client.chat.completions.create(model=f"odd-{kind}", messages=[CHAT]) and None)
 
-    call = only_call(result)
+    call = only_call(node_result)
     assert (call["tokens_in"], call["tokens_out"]) == tokens
-    reasons = [reason["cause"] for reason in result.record.unknown_costs]
+    reasons = [reason["cause"] for reason in node_result.record.unknown_costs]
     assert set(reasons) == (set() if is_known else {"usage"})
 
 
@@ -505,28 +509,28 @@ def test_a_stream_that_is_left_is_recorded_as_far_as_it_came(clients: Clients) -
             if event.type == "content_block_delta":
                 break
 
-    result = ran(ask)
-    call = only_call(result)
+    node_result = ran(ask)
+    call = only_call(node_result)
     assert (call["response"], call["tokens_in"], call["tokens_out"]) == ("fo", 30, 0)
-    assert result.record.unknown_costs == [{"cause": "usage", "what": CLAUDE}]
+    assert node_result.record.unknown_costs == [{"cause": "usage", "what": CLAUDE}]
 
 
 def test_helpers_for_streams_are_recorded_too(clients: Clients) -> None:
-    one, other = clients.openai(), clients.anthropic()
+    openai, other = clients.openai(), clients.anthropic()
 
     def ask(state: Any) -> None:
         with other.messages.stream(model=CLAUDE, max_tokens=9, messages=[CHAT]) as stream:
             assert "".join(stream.text_stream) == "four"
-        with one.responses.stream(model=MODEL, input="2 + 2?") as stream:
+        with openai.responses.stream(model=MODEL, input="2 + 2?") as stream:
             stream.until_done()
         usage = {"stream_options": {"include_usage": True}}
-        with one.chat.completions.stream(model=MODEL, messages=[CHAT], **usage) as stream:
+        with openai.chat.completions.stream(model=MODEL, messages=[CHAT], **usage) as stream:
             assert stream.get_final_completion().choices[0].message.content == "four"
 
-    result = ran(ask)
-    assert result.failure is None, str(result.failure)
-    found = [(call["model"], said(call["response"]), call["tokens_out"]) for call in result.record.calls]
-    assert found == [(CLAUDE, "four", 4), (MODEL, "four", 3), (MODEL, "four", 2)]
+    node_result = ran(ask)
+    assert node_result.failure is None, str(node_result.failure)
+    recorded = [(call["model"], text_of(call["response"]), call["tokens_out"]) for call in node_result.record.calls]
+    assert recorded == [(CLAUDE, "four", 4), (MODEL, "four", 3), (MODEL, "four", 2)]
 
 
 def test_what_anthropic_reads_from_its_cache_and_writes_to_it_is_counted_and_priced(clients: Clients) -> None:
@@ -560,19 +564,19 @@ def test_async_clients_are_recorded_in_async_nodes(clients: Clients) -> None:
     import anthropic
 
     async def ask(state: Any) -> None:
-        async with clients.async_openai() as one, clients.async_anthropic() as other:
-            await one.chat.completions.create(model=MODEL, messages=[CHAT])
+        async with clients.async_openai() as openai, clients.async_anthropic() as other:
+            await openai.chat.completions.create(model=MODEL, messages=[CHAT])
             async for _ in await other.messages.create(model=CLAUDE, max_tokens=9, messages=[CHAT], stream=True):
                 pass
             async with other.messages.stream(model=CLAUDE, max_tokens=9, messages=[CHAT]) as stream:
                 assert await stream.get_final_text() == "four"
-            await one.models.list()
+            await openai.models.list()
             with pytest.raises(anthropic.RateLimitError):
                 await other.messages.create(model="broken-429", max_tokens=9, messages=[CHAT])
 
-    result = ran(ask, timeout=60)
-    assert result.failure is None, str(result.failure)
-    *well, failed = [said(call["response"]) for call in result.record.calls]
+    node_result = ran(ask, timeout=60)
+    assert node_result.failure is None, str(node_result.failure)
+    *well, failed = [text_of(call["response"]) for call in node_result.record.calls]
     assert well == ["four", "four", "four"]
     assert "RateLimitError" in failed["error"]
 
@@ -601,9 +605,9 @@ def test_what_has_no_price_counts_nothing_and_says_so_unless_a_price_is_given(cl
     without = ran(asks(clients.openai()))
     assert only_call(without)["usd"] == 0
     assert without.record.unknown_costs == [{"cause": "price", "what": "our-own-2024-07-18"}]
-    given = ran(asks(clients.openai(prices={"our-own": (2.0, 10.0)})))
-    assert only_call(given)["usd"] == pytest.approx(0.003)
-    assert not given.record.unknown_costs
+    priced = ran(asks(clients.openai(prices={"our-own": (2.0, 10.0)})))
+    assert only_call(priced)["usd"] == pytest.approx(0.003)
+    assert not priced.record.unknown_costs
 
 
 def test_a_recorded_client_is_what_it_stands_for(clients: Clients) -> None:
@@ -626,26 +630,26 @@ def test_what_is_no_client_of_a_model_is_refused() -> None:
 
 
 def test_complete_asks_any_kind_of_client_for_text(clients: Clients, url: str) -> None:
-    one, other = clients.openai(), clients.anthropic()
+    openai, other = clients.openai(), clients.anthropic()
     plain = plain_openai(url)
-    clients.made.append(plain)
+    clients.opened.append(plain)
     talk = [{"role": "system", "content": "Be brief."}, CHAT]
 
     def ask(state: Any) -> None:
-        assert complete(one, "2 + 2?", model=MODEL) == "four"
+        assert complete(openai, "2 + 2?", model=MODEL) == "four"
         assert complete(other, talk, model=CLAUDE) == "four"
         assert complete(plain, talk, model=MODEL, temperature=0) == "four"
         assert complete(lambda prompt: prompt.upper(), "four") == "FOUR"
         assert complete(lambda prompt: ("4", {"tokens_in": 5, "usd": 0.5}), "2 + 2?", model=None) == "4"
 
-    result = ran(ask)
-    assert result.failure is None, str(result.failure)
-    prompts = [said(call["prompt"]) for call in result.record.calls]
+    node_result = ran(ask)
+    assert node_result.failure is None, str(node_result.failure)
+    prompts = [text_of(call["prompt"]) for call in node_result.record.calls]
     assert prompts[0] == [CHAT]
     assert prompts[1] == {"max_tokens": 4096, "messages": [CHAT], "system": "Be brief."}
     assert prompts[2] == {"messages": talk, "temperature": 0}
     assert len(prompts) == 4
-    assert (result.record.calls[3]["tokens_in"], result.record.calls[3]["usd"]) == (5, 0.5)
+    assert (node_result.record.calls[3]["tokens_in"], node_result.record.calls[3]["usd"]) == (5, 0.5)
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
@@ -655,32 +659,32 @@ def test_complete_sends_options_that_a_client_has_no_parameter_for(clients: Clie
     client = clients.anthropic()
     if not is_recorded:
         client = anthropic.Anthropic(base_url=clients.url, api_key=SECRET, max_retries=0)
-        clients.made.append(client)
+        clients.opened.append(client)
 
     def ask(state: Any) -> None:
         assert complete(client, "2 + 2?", model=CLAUDE, temperature=0.5, max_tokens=9) == "four"
 
-    result = ran(ask)
-    assert result.failure is None, str(result.failure)
-    assert said(result.record.calls[0]["prompt"]) == {"max_tokens": 9, "messages": [CHAT], "temperature": 0.5}
+    node_result = ran(ask)
+    assert node_result.failure is None, str(node_result.failure)
+    assert text_of(node_result.record.calls[0]["prompt"]) == {"max_tokens": 9, "messages": [CHAT], "temperature": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("client", "told"),
+    ("client", "explanation"),
     [
         (plain_openai, "give model="),
-        (lambda url: 3, sentence("a {} cannot be asked for text", "int")),
+        (lambda url: 3, sentence("a {} cannot generate text", "int")),
         (lambda url: lambda prompt: 3, sentence("returned {}; expected text", "int")),
         (lambda url: lambda prompt: ("x", 3), sentence("a usage of type {}", "int")),
     ],
     ids=["no model", "no client", "no text", "no usage"],
 )
-def test_complete_refuses_what_it_cannot_ask(url: str, client: Callable[[str], Any], told: str) -> None:
-    made = client(url)
-    with pytest.raises(InputError, match=told):
-        complete(made, "2 + 2?")
-    if hasattr(made, "close"):
-        made.close()
+def test_complete_refuses_what_it_cannot_ask(url: str, client: Callable[[str], Any], explanation: str) -> None:
+    bare_client = client(url)
+    with pytest.raises(InputError, match=explanation):
+        complete(bare_client, "2 + 2?")
+    if hasattr(bare_client, "close"):
+        bare_client.close()
 
 
 def test_complete_refuses_clients_that_have_to_be_awaited(clients: Clients) -> None:

@@ -1,4 +1,4 @@
-"""Failures of providers are recognized by the errors of real client libraries, and nothing else is taken for one."""
+"""Provider failures are recognized by the errors of real client libraries; other errors are not."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ from tests.support.model_provider import Fault, ModelProvider, limited, model_pr
 from tests.support.prose import sentence
 from wtb.core.errors import FinalError, NodeTimeout
 from wtb.core.failures import Failure
-from wtb.core.providers.classification import provider_fault
-from wtb.core.providers.faults import ProviderFault, is_lasting, wait_s
-from wtb.core.providers.retry_after import retry_after_s
+from wtb.core.provider_errors import provider_fault, retry_after_s
+from wtb.core.provider_faults import ProviderFault, is_lasting, wait_s
 
 CHAT: Any = [{"role": "user", "content": "hello"}]
 Call = Callable[[str], Any]
@@ -119,10 +118,14 @@ def fault_of(provider: ModelProvider, fault: Fault, call: Call) -> ProviderFault
 def test_what_a_provider_could_not_do_is_its_fault(
     provider: ModelProvider, fault: Fault, reason: str, status: int | None, seconds: float | None, call: Call
 ) -> None:
-    found = fault_of(provider, fault, call)
-    assert found is not None
-    assert (found["reason"], found["status"], found["retry_after_s"]) == (reason, status, seconds)
-    assert not is_lasting(found)
+    provider_error = fault_of(provider, fault, call)
+    assert provider_error is not None
+    assert (provider_error["reason"], provider_error["status"], provider_error["retry_after_s"]) == (
+        reason,
+        status,
+        seconds,
+    )
+    assert not is_lasting(provider_error)
 
 
 @pytest.mark.parametrize("call", MODELS)
@@ -139,11 +142,11 @@ def test_what_a_provider_could_not_do_is_its_fault(
 def test_what_waiting_does_not_change_is_told_apart(
     provider: ModelProvider, fault: Fault, reason: str, call: Call
 ) -> None:
-    found = fault_of(provider, fault, call)
-    assert found is not None
-    assert found["reason"] == reason
-    assert found["provider"] in ("openai", "anthropic")
-    assert is_lasting(found)
+    provider_error = fault_of(provider, fault, call)
+    assert provider_error is not None
+    assert provider_error["reason"] == reason
+    assert provider_error["provider"] in ("openai", "anthropic")
+    assert is_lasting(provider_error)
 
 
 @pytest.mark.parametrize("call", MODELS)
@@ -174,28 +177,31 @@ def test_a_page_that_is_not_there_is_a_result(provider: ModelProvider, status: i
 
 @pytest.mark.parametrize("call", [openai_chat, anthropic_messages])
 def test_json_that_was_cut_is_a_fault_of_the_provider(provider: ModelProvider, call: Call) -> None:
-    found = fault_of(provider, provider_of.CUT_JSON, call)
-    assert found is not None
-    assert (found["provider"] in ("openai", "anthropic"), found["reason"]) == (True, "invalid_response")
+    provider_error = fault_of(provider, provider_of.CUT_JSON, call)
+    assert provider_error is not None
+    assert (provider_error["provider"] in ("openai", "anthropic"), provider_error["reason"]) == (
+        True,
+        "invalid_response",
+    )
     assert provider_fault(error_of(lambda: json.loads("{"))) is None  # the node's own
 
 
 def test_an_error_within_a_stream_is_a_fault_although_its_status_is_200(provider: ModelProvider) -> None:
     in_stream = Fault(529, "overloaded_error", "Overloaded", instead="in_stream")
     for call in (openai_stream, anthropic_stream):
-        found = fault_of(provider, in_stream, call)
-        assert found is not None
-        assert found["reason"] == "overloaded"
+        provider_error = fault_of(provider, in_stream, call)
+        assert provider_error is not None
+        assert provider_error["reason"] == "overloaded"
 
 
 def test_a_refused_connection_is_a_fault_whoever_makes_it(unused_port: int) -> None:
     for call in (*MODELS, *HTTP):
-        found = provider_fault(error_of(lambda call=call: call(f"http://127.0.0.1:{unused_port}")))  # type: ignore[misc]
-        assert found is not None
-        assert found["reason"] == "connection"
-    found = provider_fault(error_of(lambda: socket.create_connection(("127.0.0.1", unused_port))))
-    assert found is not None
-    assert found["provider"] == "network"
+        provider_error = provider_fault(error_of(lambda call=call: call(f"http://127.0.0.1:{unused_port}")))  # type: ignore[misc]
+        assert provider_error is not None
+        assert provider_error["reason"] == "connection"
+    provider_error = provider_fault(error_of(lambda: socket.create_connection(("127.0.0.1", unused_port))))
+    assert provider_error is not None
+    assert provider_error["provider"] == "network"
 
 
 @pytest.fixture
@@ -206,7 +212,7 @@ def unused_port() -> int:
 
 
 class RateLimitError(Exception):
-    """An error of a client that nobody knows."""
+    """An error of an unknown client."""
 
     status_code = 429
 
@@ -220,11 +226,11 @@ class Coded(Exception):
 
 
 class Named(ConnectionError):
-    """What a user may call so."""
+    """An error of the user's own with a name like those of clients."""
 
 
 def of_library(module: str, name: str, **attributes: Any) -> Exception:
-    """An error as a library has it that is not installed here."""
+    """Return an error like that of a library that is not installed."""
     base = type("APIError", (Exception,), {"__module__": f"{module}.errors"})
     error: Exception = type(name, (base,), {"__module__": f"{module}.errors"})("failed")
     vars(error).update(attributes)
@@ -232,7 +238,7 @@ def of_library(module: str, name: str, **attributes: Any) -> Exception:
 
 
 def raised_while(first: BaseException, second: BaseException, *, because: bool = False) -> BaseException:
-    """The second error, raised while the first one is handled."""
+    """Return the second error, raised while the first one is handled."""
 
     def raising() -> None:
         try:
@@ -285,8 +291,10 @@ GOOGLE_BODY = {"error": {"details": [{"@type": "…RetryInfo", "retryDelay": "17
 def test_errors_of_other_libraries_and_wrapped_ones(
     error: BaseException, expected: tuple[str, str, float | None] | None
 ) -> None:
-    found = provider_fault(error)
-    assert (found and (found["provider"], found["reason"], found["retry_after_s"])) == expected
+    provider_error = provider_fault(error)
+    assert (
+        provider_error and (provider_error["provider"], provider_error["reason"], provider_error["retry_after_s"])
+    ) == expected
 
 
 class Hostile(Exception):

@@ -17,9 +17,9 @@ import pytest
 
 import wtb.analysis.comparison.compare
 import wtb.analysis.gates
-import wtb.display.matrix.table
+import wtb.display.matrix_table
 import wtb.execution.runtime.sweep_run
-import wtb.operations.sweep  # noqa: F401
+import wtb.handles.local_sweep  # noqa: F401
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.baselines import set_baseline
@@ -78,14 +78,14 @@ class Folder:
 
     def sweep(self, name: str = "first.sweep.yaml", **changed: str) -> None:
         lines = [line for line in SWEEP.strip().splitlines() if line.partition(":")[0] not in changed]
-        lines += [f"{key}: {value}" for key, value in changed.items() if value]
+        lines += [f"{key}: {setting}" for key, setting in changed.items() if setting]
         (self.path / name).write_text("\n".join(lines), "utf-8")
 
     def run(self, *args: str) -> pytest.RunResult:
         return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
 
     def run_apart(self, *args: str) -> pytest.RunResult:
-        """The same in processes of its own, with no more plugins than it takes."""
+        """Run pytest in its own process, with only the plugins that it needs."""
         plugins = ("-p", "xdist", "-p", "wtb.integrations.pytest_plugin")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -93,7 +93,7 @@ class Folder:
 
     @property
     def ran(self) -> int:
-        """How many nodes were run."""
+        """The number of nodes that have run."""
         file = self.path / "ran"
         return len(file.read_text("utf-8")) if file.exists() else 0
 
@@ -106,15 +106,15 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Folder
     monkeypatch.delenv("WTB_DATABASE_URL", raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (pytester.path / "flow.py").write_text(FLOW, "utf-8")
-    made = Folder(pytester)
-    made.sweep()
-    return made
+    project = Folder(pytester)
+    project.sweep()
+    return project
 
 
 def test_sweep_files_are_tests_only_when_asked_for(folder: Folder) -> None:
     assert folder.run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    found = folder.run("--wtb", "--collect-only", "-q")
-    assert found.outlines[:4] == [
+    collection = folder.run("--wtb", "--collect-only", "-q")
+    assert collection.outlines[:4] == [
         "first.sweep.yaml::gate: y.mean >= 4",
         "first.sweep.yaml::gate: failed == 0",
         "first.sweep.yaml::A=low",
@@ -124,19 +124,19 @@ def test_sweep_files_are_tests_only_when_asked_for(folder: Folder) -> None:
 
 
 def test_a_good_sweep_passes_runs_once_and_tells_its_answer(folder: Folder) -> None:
-    result = folder.run("--wtb", "-v")
-    result.assert_outcomes(passed=4)
+    pytest_run = folder.run("--wtb", "-v")
+    pytest_run.assert_outcomes(passed=4)
     assert folder.ran == 6
-    result.stdout.fnmatch_lines(
+    pytest_run.stdout.fnmatch_lines(
         ["first.sweep.yaml::gate: y.mean >= 4 PASSED*", "*= wtb =*", "first.sweep.yaml: sweep *", "*by y: *A=high (4*"]
     )
 
 
 def test_gates_and_combinations_that_fail_say_why_without_a_traceback(folder: Folder) -> None:
     folder.sweep(gates="[y.mean < 4, y.nope.mean > 1, failed == 0]", vary="{A: [low, high, odd]}")
-    result = folder.run("--wtb")
-    result.assert_outcomes(passed=2, failed=4)
-    result.stdout.fnmatch_lines(
+    pytest_run = folder.run("--wtb")
+    pytest_run.assert_outcomes(passed=2, failed=4)
+    pytest_run.stdout.fnmatch_lines(
         [
             "*_ first.sweep.yaml: gate: y.mean < 4 _*",
             "y.mean is 4",
@@ -151,7 +151,7 @@ def test_gates_and_combinations_that_fail_say_why_without_a_traceback(folder: Fo
             "  c1, c3: node 'A': ValueError: an odd one*",
         ]
     )
-    text = result.stdout.str()
+    text = pytest_run.stdout.str()
     assert text.count("wtb matrix -") == 1
     assert "Traceback" not in text
     assert "pytest_plugin.py" not in text
@@ -161,9 +161,9 @@ def test_a_combination_whose_scores_fail_fails_with_the_reason(folder: Folder) -
     code = FLOW.replace('return result.state["y"]', 'return result.state["y"] if result.state["y"] % 2 else None')
     (folder.path / "flow.py").write_text(code, "utf-8")
     folder.sweep(gates="[failed == 0, scores_failed == 0]")
-    result = folder.run("--wtb")
-    result.assert_outcomes(passed=1, failed=3)
-    result.stdout.fnmatch_lines(
+    pytest_run = folder.run("--wtb")
+    pytest_run.assert_outcomes(passed=1, failed=3)
+    pytest_run.stdout.fnmatch_lines(
         [
             "scores_failed is 3",
             "2 scores of y failed: returned NoneType; expected a bool, a number, a wtb.Score or a dict of them",
@@ -183,33 +183,35 @@ def test_only_what_is_selected_is_judged_and_nothing_runs_where_nothing_is(folde
 
 def test_a_file_that_is_refused_is_an_error_in_our_words(folder: Folder) -> None:
     folder.sweep(vary="{B: all}")
-    result = folder.run("--wtb")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*ERROR collecting first.sweep.yaml*", "*first.sweep.yaml:6: *has no node 'B'*"])
-    assert "Traceback" not in result.stdout.str()
+    pytest_run = folder.run("--wtb")
+    pytest_run.assert_outcomes(errors=1)
+    pytest_run.stdout.fnmatch_lines(["*ERROR collecting first.sweep.yaml*", "*first.sweep.yaml:6: *has no node 'B'*"])
+    assert "Traceback" not in pytest_run.stdout.str()
 
 
 def test_what_a_sweep_meets_before_it_runs_is_told_at_each_of_its_tests(folder: Folder) -> None:
     (folder.path / "sweep.yaml").write_text(SWEEP, "utf-8")  # named, so whatever its name
-    result = folder.run("--wtb", "--wtb-db", "mysql://nowhere", "sweep.yaml")
-    result.assert_outcomes(errors=4)
-    result.stdout.fnmatch_lines(["database URL: 'mysql' is not supported; *"])
-    assert "Traceback" not in result.stdout.str()
+    pytest_run = folder.run("--wtb", "--wtb-db", "mysql://nowhere", "sweep.yaml")
+    pytest_run.assert_outcomes(errors=4)
+    pytest_run.stdout.fnmatch_lines(["database URL: 'mysql' is not supported; *"])
+    assert "Traceback" not in pytest_run.stdout.str()
 
 
 def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
-    there = ("--wtb-db", f"sqlite:///{folder.path / '.wtb' / 'wtb.db'}")
-    unknown = folder.run("--wtb", *there, "--wtb-baseline", "main")
+    in_database = ("--wtb-db", f"sqlite:///{folder.path / '.wtb' / 'wtb.db'}")
+    unknown = folder.run("--wtb", *in_database, "--wtb-baseline", "main")
     unknown.assert_outcomes(errors=1)
     unknown.stdout.fnmatch_lines(["--wtb-baseline: there is no baseline 'main' in session 'default'; *"])
     assert folder.ran == 0
-    folder.run("--wtb", *there).assert_outcomes(passed=4)
+    folder.run("--wtb", *in_database).assert_outcomes(passed=4)
     database = folder.database()
     set_baseline(database, "main", queries.find_sweep(database, "first").id)
     database.close()
-    folder.run("--wtb", *there, "--wtb-baseline", "main", "-k", "no_worse_than").assert_outcomes(passed=1, deselected=4)
+    folder.run("--wtb", *in_database, "--wtb-baseline", "main", "-k", "no_worse_than").assert_outcomes(
+        passed=1, deselected=4
+    )
     (folder.path / "flow.py").write_text(FLOW.replace("by=2", "by=-2"), "utf-8")
-    unclear = ("--wtb", *there, "--wtb-baseline", "main", "-k", "no_worse_than", "-rs")
+    unclear = ("--wtb", *in_database, "--wtb-baseline", "main", "-k", "no_worse_than", "-rs")
     skipped = folder.run(*unclear)
     skipped.assert_outcomes(skipped=1, deselected=4)
     skipped.stdout.fnmatch_lines(["*unclear: y differs in 1 combination by what could be chance*"])
@@ -218,31 +220,31 @@ def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
     strict.stdout.fnmatch_lines(["*no_worse_than: main*"])
     inside = "def test_mine(wtb): wtb.check(wtb.run('first.sweep.yaml', gates=['no_worse_than: main']))"
     folder.pytester.makepyfile(inside)
-    own = (*there, "-k", "test_mine")
+    own = (*in_database, "-k", "test_mine")
     folder.run(*own).stdout.no_fnmatch_line("*no_worse_than: main: cannot be decided: *")
     folder.run(*own, "--wtb-strict").stdout.fnmatch_lines(["*no_worse_than: main: cannot be decided: *"])
 
 
 def test_side_by_side_a_sweep_runs_once(folder: Folder) -> None:
-    result = folder.run_apart("--wtb", "-n", "2")
-    result.assert_outcomes(passed=4)
+    pytest_run = folder.run_apart("--wtb", "-n", "2")
+    pytest_run.assert_outcomes(passed=4)
     assert folder.ran == 6
-    result.stdout.fnmatch_lines(["*= wtb =*", "first.sweep.yaml: sweep *"])
-    assert result.stdout.str().count("first.sweep.yaml: sweep") == 1
+    pytest_run.stdout.fnmatch_lines(["*= wtb =*", "first.sweep.yaml: sweep *"])
+    assert pytest_run.stdout.str().count("first.sweep.yaml: sweep") == 1
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_the_sweep_so_that_it_can_go_on(folder: Folder) -> None:
+def test_ctrl_c_stops_the_sweep_so_that_it_can_continue(folder: Folder) -> None:
     slow = FLOW.replace("    return {", "    import signal\n    signal.raise_signal(signal.SIGINT)\n    return {", 1)
     (folder.path / "flow.py").write_text(slow, "utf-8")
     folder.sweep(run="{pool: thread, concurrency: 1}")
-    result = folder.run_apart("--wtb")
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    pytest_run = folder.run_apart("--wtb")
+    assert pytest_run.ret == pytest.ExitCode.INTERRUPTED
     database = folder.database()
     row = queries.find_sweep(database, "first")
     database.close()
     assert (row.status, row.reason) == ("paused", "interrupted")
-    result.stdout.fnmatch_lines(
+    pytest_run.stdout.fnmatch_lines(
         [f"*interrupted; the sweep continues with: wtb resume {row.id} --db sqlite:///.wtb/wtb.db*"]
     )
 
@@ -278,9 +280,9 @@ def test_the_fixture_runs_files_and_objects_and_checks_them(folder: Folder) -> N
             """
         )
     )
-    result = folder.run()
-    result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["E *y.mean > 5*"])
+    pytest_run = folder.run()
+    pytest_run.assert_outcomes(passed=3, failed=1)
+    pytest_run.stdout.fnmatch_lines(["E *y.mean > 5*"])
     assert not (folder.path / ".wtb").exists()
 
 

@@ -1,4 +1,4 @@
-"""A sweep over a real language model, small enough to run here: what its client records is what the model did."""
+"""A sweep over a small local language model: the client records what the model did."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_two_prompts_over_two_cases_are_recorded_with_what_the_model_took(tmp_pa
         (call,) = step["calls"]
         assert call["model"] == "smollm2-135m"
         assert call["response"] == document["state"]["answer"] != ""
-        assert [one["role"] for one in call["prompt"]["messages"]] == ["system", "user"]
+        assert [message["role"] for message in call["prompt"]["messages"]] == ["system", "user"]
         assert 10 < call["tokens_in"] < 100
         assert 0 < call["tokens_out"] <= 24
         assert (cell.tokens_in, cell.tokens_out) == (call["tokens_in"], call["tokens_out"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wtb.integrations.judges.rubric import UnusableReply, read_rubric
+from wtb.integrations.judge_rubric import UnusableReply, read_rubric
 
 RUBRIC = read_rubric(None, {"1": "bad", "2": "fair", "3": "good"})
 

@@ -1,60 +1,54 @@
-"""Users, teams and roles: what somebody may do follows from the roles that they and their teams have."""
+"""Users, teams and roles: permissions follow from the roles of a user and the user's teams."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.prose import sentence
-from wtb.core.access.roles import PERMISSIONS, Permission, Role
 from wtb.core.errors import ConflictError, InputError, NotFound
-from wtb.hosting.api.identities import Identities
-from wtb.operations.administration.access import (
-    allowed,
-    grant_access,
-    identity_of_user,
-    list_access,
-    revoke_access,
-)
-from wtb.operations.administration.audit import list_audit
-from wtb.operations.administration.projects import create_project
-from wtb.operations.administration.sessions import create_session
-from wtb.operations.administration.tokens import create_token
-from wtb.operations.administration.users import (
+from wtb.core.roles import PERMISSIONS, Permission, Role
+from wtb.features.access.audit import list_audit
+from wtb.features.access.operations import (
     change_team,
     create_team,
+    create_token,
     create_user,
+    grant_access,
+    list_access,
     list_teams,
     list_users,
+    remove_team,
     remove_user,
+    revoke_access,
 )
+from wtb.hosting.api.identities import Identities
 from wtb.operations.context import Context
-from wtb.operations.identity import Identity, Method
+from wtb.operations.identity import Identity, Method, allowed, identity_of_user
+from wtb.operations.projects import create_project
 from wtb.operations.registry import OPERATIONS
+from wtb.operations.sessions import create_session
 from wtb.store.database import Database
 
 
 @pytest.fixture
-def context(prepared_url: str) -> Iterator[Context]:
-    database = Database(prepared_url)
-    made = Context(database, by="root")
+def context(database: Database) -> Context:
+    root = Context(database, by="root")
     for name in ("ann", "bob"):
-        create_user(made, name)
-    create_team(made, "core")
+        create_user(root, name)
+    create_team(root, "core")
     for name in ("search", "ranking"):
-        create_project(made, name)
-    yield made
-    database.close()
+        create_project(root, name)
+    return root
 
 
 def identity(context: Context, user: str = "ann") -> Identity:
-    found = identity_of_user(context.database, user, Method.cookie)
-    assert found is not None
-    return found
+    cookie_identity = identity_of_user(context.database, user, Method.cookie)
+    assert cookie_identity is not None
+    return cookie_identity
 
 
 def test_roles_of_a_user_and_of_their_teams_add_up(context: Context) -> None:
@@ -71,11 +65,11 @@ def test_roles_of_a_user_and_of_their_teams_add_up(context: Context) -> None:
     assert not identity(context).allows(Permission.submit, "ranking")
 
 
-def test_a_role_takes_the_place_of_the_one_before_until_it_is_taken_back(context: Context) -> None:
+def test_a_role_takes_the_place_of_the_one_before_until_it_is_removed(context: Context) -> None:
     grant_access(context, "admin", user="ann", project="search")
     grant_access(context, "viewer", user="ann", project="search")
     assert identity(context).may == {"read": {"search"}}
-    assert [(one["user"], one["role"]) for one in list_access(context)] == [("ann", "viewer")]
+    assert [(grant["user"], grant["role"]) for grant in list_access(context)] == [("ann", "viewer")]
     assert revoke_access(context, user="ann", project="search")["role"] == "viewer"
     assert identity(context).may == {}
     with pytest.raises(NotFound, match="user 'ann' has no role in project 'search'"):
@@ -87,12 +81,25 @@ def test_who_leaves_a_team_leaves_its_roles_and_who_is_removed_all_of_them(conte
     change_team(context, "core", add=["ann", "bob"])
     change_team(context, "core", remove=["bob"])
     assert identity(context, "bob").may == {}
-    assert [one["teams"] for one in list_users(context)] == [["core"], []]
+    assert [user["teams"] for user in list_users(context)] == [["core"], []]
     grant_access(context, "viewer", user="ann")
     remove_user(context, "ann")
     assert identity_of_user(context.database, "ann", Method.cookie) is None
-    assert [one["members"] for one in list_teams(context)] == [[]]
-    assert [one["team"] for one in list_access(context)] == ["core"]
+    assert [team["members"] for team in list_teams(context)] == [[]]
+    assert [grant["team"] for grant in list_access(context)] == ["core"]
+
+
+def test_a_team_that_is_removed_leaves_no_role_and_its_members_stay(context: Context) -> None:
+    grant_access(context, "runner", team="core")
+    grant_access(context, "viewer", user="bob")
+    change_team(context, "core", add=["ann", "bob"])
+    assert remove_team(context, "core")["members"] == ["ann", "bob"]
+    assert list_teams(context) == []
+    assert [grant["user"] for grant in list_access(context)] == ["bob"]
+    assert identity(context).may == {}
+    assert [user["teams"] for user in list_users(context)] == [[], []]
+    with pytest.raises(NotFound, match=sentence("there is no {} {}", "team", "'core'")):
+        remove_team(context, "core")
 
 
 def test_an_admin_of_a_project_gives_roles_in_it_alone(context: Context) -> None:
@@ -101,12 +108,12 @@ def test_an_admin_of_a_project_gives_roles_in_it_alone(context: Context) -> None
     ann = context.acting_as(identity(context), Permission.administer)
     assert grant_access(ann, "maintainer", user="bob")["project"] == "search", "their only one"
     for elsewhere in ("ranking", "nowhere"):
-        with pytest.raises(InputError, match=sentence("more than you may do")):
+        with pytest.raises(InputError, match=sentence("which you do not have")):
             grant_access(ann, "viewer", user="bob", project=elsewhere)
         with pytest.raises(NotFound, match=sentence("has no role in {}", "project")):
             revoke_access(ann, user="bob", project=elsewhere)
-    assert {one["project"] for one in list_access(ann)} == {"search"}
-    for name in ("user create", "team change", "gc", "project create"):
+    assert {grant["project"] for grant in list_access(ann)} == {"search"}
+    for name in ("users.create", "teams.change", "garbage.collect", "projects.create"):
         assert OPERATIONS[name].everywhere
         assert sentence("limited to projects") in str(identity(context).refusal(Permission.administer, everywhere=True))
 
@@ -120,24 +127,24 @@ def test_each_role_may_ask_for_what_its_permissions_say(role: Role) -> None:
 
 
 def test_a_token_of_a_user_is_good_for_what_they_may_do_at_the_time(context: Context) -> None:
-    given = create_token(context, "laptop", scopes=["read", "administer"], user="ann")["token"]
+    user_token = create_token(context, "laptop", scopes=["read", "administer"], user="ann")["token"]
     bound = create_token(context, "ci", scopes=["read", "submit"], user="ann", project="search")["token"]
 
-    def found(token: str) -> Identity | None:
+    def identify(token: str) -> Identity | None:
         return asyncio.run(Identities(context, "the operator's").find(f"Bearer {token}"))
 
     def may(token: str) -> dict[str, Any]:
-        who = found(token)
+        who = identify(token)
         assert who is not None
         assert who.name == "ann"
         return dict(who.may)
 
-    assert may(given) == may(bound) == {}
+    assert may(user_token) == may(bound) == {}
     grant_access(context, "maintainer", user="ann")
-    assert may(given) == {"read": None}
+    assert may(user_token) == {"read": None}
     assert may(bound) == {scope: {"search"} for scope in ("read", "submit")}
     remove_user(context, "ann")
-    assert found(given) is found(bound) is None
+    assert identify(user_token) is identify(bound) is None
 
 
 def test_what_is_done_by_a_token_that_somebody_else_made_names_both(context: Context) -> None:
@@ -155,23 +162,23 @@ def test_what_is_done_by_a_token_that_somebody_else_made_names_both(context: Con
         return acting(token).by
 
     of_boss = create_token(context, "boss", scopes=["administer"], user="boss")["token"]
-    made = create_token(acting(of_boss), "for-ann", scopes=["administer"], user="ann", project="search")
+    for_ann = create_token(acting(of_boss), "for-ann", scopes=["administer"], user="ann", project="search")
     assert by(of_boss) == f"boss, by a token that {context.by} made"
-    assert by(made["token"]) == "ann, by a token that boss made"
-    again = create_token(acting(of_boss), "for-boss", scopes=["administer"], user="boss", project="search")
-    assert by(again["token"]) == by(of_boss)
+    assert by(for_ann["token"]) == "ann, by a token that boss made"
+    for_boss = create_token(acting(of_boss), "for-boss", scopes=["administer"], user="boss", project="search")
+    assert by(for_boss["token"]) == by(of_boss)
     own = create_token(replace(context, by="ann"), "own", scopes=["administer"], user="ann", project="search")
     assert by(own["token"]) == "ann"
     nobody = create_token(context, "ci", scopes=["administer"])
     assert by(nobody["token"]) == "ci"
 
-    create_session(acting(made["token"]), "made-by-it", project="search")
-    (noted,) = [row for row in list_audit(context, by="ann") if row["operation"] == "session create"]
-    assert noted["by"] == by(made["token"])
-    cookie = asyncio.run(identities.sign_in(acting(made["token"]).identity, "POST", None))
+    create_session(acting(for_ann["token"]), "made-by-it", project="search")
+    (noted,) = [row for row in list_audit(context, by="ann") if row["operation"] == "sessions.create"]
+    assert noted["by"] == by(for_ann["token"])
+    cookie = asyncio.run(identities.sign_in(acting(for_ann["token"]).identity, "POST", None))
     signed_in = asyncio.run(identities.find_signed_in(cookie))
     assert signed_in is not None
-    assert signed_in.attribution == by(made["token"])
+    assert signed_in.attribution == by(for_ann["token"])
 
 
 def test_an_attribution_fits_whatever_the_names_are() -> None:
@@ -182,14 +189,14 @@ def test_an_attribution_fits_whatever_the_names_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("arguments", "words"),
     [
         (
             {"role": "vewer", "user": "ann"},
             sentence("there is no role {}", "'vewer'") + sentence("; did you mean '{}'", "viewer"),
         ),
-        ({"role": "viewer"}, sentence("of a user or of a team: name one of them")),
-        ({"role": "viewer", "user": "ann", "team": "core"}, sentence("name one of them")),
+        ({"role": "viewer"}, sentence("a role needs one holder")),
+        ({"role": "viewer", "user": "ann", "team": "core"}, sentence("expected a user or a team")),
         (
             {"role": "viewer", "user": "amn"},
             sentence("there is no user {}", "'amn'") + sentence("; did you mean '{}'", "ann"),
@@ -198,9 +205,9 @@ def test_an_attribution_fits_whatever_the_names_are() -> None:
         ({"role": "viewer", "user": "ann", "project": "serch"}, sentence("there is no project {}", "'serch'")),
     ],
 )
-def test_what_is_wrong_with_a_role_is_told(context: Context, asked: dict[str, Any], words: str) -> None:
+def test_what_is_wrong_with_a_role_is_told(context: Context, arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words.replace("?", r"\?")):
-        grant_access(context, **asked)
+        grant_access(context, **arguments)
     assert list_access(context) == []
 
 

@@ -1,4 +1,4 @@
-"""Rows added to a sweep that has run: what runs again, what is shared, what counts, and what is refused."""
+"""Combinations added to a sweep that has ended: reruns, shared work, figures and rejected input."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.support.abc_flow import Abc, changed, node, ran, score, write_new
 from tests.support.bench import Bench
 from tests.support.prose import sentence
 from wtb import END, Workflow, evaluator
-from wtb.analysis import early_stop
+from wtb.analysis import sweep_ends
 from wtb.analysis.matrix.build import build
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.integrations.langgraph import variants
 from wtb.operations.context import Context
 from wtb.operations.control.forks import add_fork
 from wtb.operations.control.rollback import rollback
-from wtb.operations.growth.added_rows import add_row
+from wtb.operations.running.added_rows import add_row
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant
-from wtb.store.growth.retry import retry
+from wtb.store.control.forks import retry
 from wtb.store.read import queries
 from wtb.store.runs.submit import submit_again
 from wtb.store.tables.schema import sweeps
@@ -76,16 +76,16 @@ def test_a_row_that_is_best_by_far_is_exploratory_and_not_the_best(abc: Make) ->
     flow.run()
     matrix = flow.matrix()
     planned, row = matrix["rows"][:2], matrix["rows"][2]
-    assert [one.get("exploratory") for one in planned] == [None, None]
-    told = row["exploratory"]
-    assert (told["suggested_by"], told["cases_left_out"], told["by"]) == ("c3", 1, "anna")
-    assert (told["base"], told["changed"], told["reason"]) == ({"b": "loud"}, {"b": "new"}, "it looked good")
-    found = row["metrics"]["score"]
-    assert (row["n"], found["n"], found["n_pairs"]) == (8, 7, 7)  # without the case that suggested it
-    assert found["mean"] == pytest.approx(13 + 0.01 * (sum(range(8)) - 3) / 7)
-    assert found["delta"] == pytest.approx(10)
-    assert found["p_adjusted"] > found["p"]  # it is tried after the one that was planned
-    assert (found["ranks"], found["common_mean"]) == (None, None)
+    assert [combination.get("exploratory") for combination in planned] == [None, None]
+    details = row["exploratory"]
+    assert (details["suggested_by"], details["cases_left_out"], details["by"]) == ("c3", 1, "anna")
+    assert (details["base"], details["changed"], details["reason"]) == ({"b": "loud"}, {"b": "new"}, "it looked good")
+    figures = row["metrics"]["score"]
+    assert (row["n"], figures["n"], figures["n_pairs"]) == (8, 7, 7)  # without the case that suggested it
+    assert figures["mean"] == pytest.approx(13 + 0.01 * (sum(range(8)) - 3) / 7)
+    assert figures["delta"] == pytest.approx(10)
+    assert figures["p_adjusted"] > figures["p"]  # it is tried after the one that was planned
+    assert (figures["ranks"], figures["common_mean"]) == (None, None)
     assert matrix["best"]["score"] == best | {"tried": best["tried"] + 1}
     assert best["clear"]
     assert best["combination"] == {"b": "loud"}
@@ -112,8 +112,8 @@ def test_before_its_end_what_was_planned_stands_and_the_row_has_no_figures(abc: 
     assert [row["metrics"]["score"]["mean"] for row in meanwhile["rows"][:2]] == [
         row["metrics"]["score"]["mean"] for row in before["rows"]
     ]
-    found = meanwhile["rows"][2]["metrics"]["score"]
-    assert (found["n"], found["mean"], found["p"]) == (0, None, None)
+    figures = meanwhile["rows"][2]["metrics"]["score"]
+    assert (figures["n"], figures["mean"], figures["p"]) == (0, None, None)
 
 
 def test_later_sweeps_over_the_same_cases_count_it_as_tried(abc: Make) -> None:
@@ -121,12 +121,12 @@ def test_later_sweeps_over_the_same_cases_count_it_as_tried(abc: Make) -> None:
     write_new(flow)
     flow.add(flow.execution("c3", b="loud"), {"b": "new"})
     flow.run()
-    again = submit_again(flow.bench.database, flow.bench.row)
-    row = queries.find_sweep(flow.bench.database, again)
+    second_id = submit_again(flow.bench.database, flow.bench.row)
+    row = queries.find_sweep(flow.bench.database, second_id)
     matrix = build(flow.bench.database, row)
     assert matrix["figures"] == "anytime"  # of the repeat nothing has run
-    assert [bool(one.get("exploratory")) for one in matrix["rows"]] == [False, False, True]
-    flow.bench.sweep_id = again
+    assert [bool(combination.get("exploratory")) for combination in matrix["rows"]] == [False, False, True]
+    flow.bench.sweep_id = second_id
     flow.run()
     assert flow.matrix()["best"]["score"]["tried"] == 4, "two rows, in two looks"
 
@@ -136,20 +136,20 @@ def test_a_fork_that_was_looked_at_first_says_what_differs(abc: Make) -> None:
     write_new(flow)
     origin = flow.execution("c3", b="loud")
     bound = flow.code(stored_spec(flow.bench.row))
-    made, _ = add_fork(flow.context, origin, bound=bound, at="a", variants={"b": "new"})
-    added = flow.add(made)
+    fork_id, _ = add_fork(flow.context, origin, bound=bound, at="a", variants={"b": "new"})
+    added = flow.add(fork_id)
     assert (added.choices, added.suggested_by, added.cells) == ({"b": "new"}, "c3", 8)
     with pytest.raises(InputError, match=sentence("is a fork: it goes on from where it was forked")):
-        flow.add(made, at="a")
+        flow.add(fork_id, at="a")
 
 
 def test_values_that_a_person_typed_are_for_their_own_case(abc: Make) -> None:
     flow = abc()
     bound = flow.code(stored_spec(flow.bench.row))
     origin = flow.execution("c3", b="loud")
-    made, _ = add_fork(flow.context, origin, bound=bound, at="a", set={"x": 100}, variants={"b": "off"})
+    fork_id, _ = add_fork(flow.context, origin, bound=bound, at="a", set={"x": 100}, variants={"b": "off"})
     with pytest.raises(InputError, match=sentence("values that a person typed: they hold for its own case only")):
-        flow.add(made)
+        flow.add(fork_id)
     assert flow.bench.row.cells == 16
 
 
@@ -233,23 +233,23 @@ def test_whoever_never_comes_to_what_differs_ends_where_it_ended(bench: Callable
     wf.edge("right", "last")
     wf.edge("last", END)
     cases = [{"id": f"c{x}", "input": {"x": x}} for x in range(4)]
-    made = bench(wf, cases, {"route": ["default"]}, evaluators={"t:score": score})
-    made.run()
+    sweep = bench(wf, cases, {"route": ["default"]}, evaluators={"t:score": score})
+    sweep.run()
     (tmp_path / "log").unlink()
-    (cell,) = queries.cell_rows(made.database, made.sweep_id, case="c1")
+    (cell,) = queries.cell_rows(sweep.database, sweep.sweep_id, case="c1")
 
     def code(spec: SweepSpec) -> Bound:
         return bind(spec, wf, {"t:score": score})
 
     added = add_row(
-        Context(made.database, by="anna"), cell.execution_id, variants={"left": "other"}, run=False, code=code
+        Context(sweep.database, by="anna"), cell.execution_id, variants={"left": "other"}, run=False, code=code
     )
     assert (added.cells, added.node_runs) == (4, 4)
-    made.prepared = replace(made.prepared, bound=code(stored_spec(made.row)))
-    made.run()
+    sweep.prepared = replace(sweep.prepared, bound=code(stored_spec(sweep.row)))
+    sweep.run()
     assert ran(tmp_path) == {"left": 2, "last": 2}
-    assert made.counts == {"succeeded": 8}
-    ways = [cell.state["way"] for cell in made.cells() if cell.combination["left"] == "other"]
+    assert sweep.counts == {"succeeded": 8}
+    ways = [cell.state["way"] for cell in sweep.cells() if cell.combination["left"] == "other"]
     assert ways == [["route", "right", "last"], ["route", "left!", "last"]] * 2
 
 
@@ -257,14 +257,14 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(abc: Make) -> N
     flow = abc(cases=2)
     origin = flow.execution("c1", b="loud")
     refused: dict[str, dict[str, Variant]] = {
-        "needs something that differs": {},
+        "equals another one; expected another variant": {},
         "nothing differs from b=loud": {"b": "loud"},
         "has no node 'bb'; did you mean 'b'": {"bb": "off"},
         "node 'b' has no variant 'of'; did you mean 'off'": {"b": "of"},
     }
-    for words, chosen in refused.items():
+    for words, choices in refused.items():
         with pytest.raises(InputError, match=words):
-            flow.add(origin, chosen)
+            flow.add(origin, choices)
     with pytest.raises(InputError, match=sentence("node {} does not run after checkpoint", "'b'")):
         flow.add(origin, {"b": "off"}, at="b")
     assert flow.bench.row.cells == 4
@@ -300,7 +300,7 @@ def test_a_row_of_which_cells_are_open_and_a_cancelled_sweep_are_refused(abc: Ma
     flow.add(flow.execution("c1", b="default"), {"b": "off"})  # of the other row all have
     with flow.bench.database.write() as connection:
         connection.execute(sweeps.update().values(status="cancelled"))
-    with pytest.raises(ConflictError, match=sentence("is cancelled for good")):
+    with pytest.raises(ConflictError, match=sentence("is cancelled")):
         flow.add(flow.execution("c1", b="default"), {"c": "late"})
 
 
@@ -337,22 +337,22 @@ def test_a_row_of_a_langgraph_graph_runs_what_is_downstream_and_nothing_upstream
     varied = variants(graph).add("b", "loud", suffix="!").add("b", "late", suffix="?")
     workflow = as_workflow(varied, "tests:graph")
     cases = [{"id": f"c{x}", "input": {"x": x}} for x in range(4)]
-    made = bench(workflow, cases, {"b": ["default", "loud"]}, evaluators={"t:score": score})
-    made.run()
-    assert made.counts == {"succeeded": 8}
+    sweep = bench(workflow, cases, {"b": ["default", "loud"]}, evaluators={"t:score": score})
+    sweep.run()
+    assert sweep.counts == {"succeeded": 8}
     (tmp_path / "log").unlink()
-    cell, _ = queries.cell_rows(made.database, made.sweep_id, case="c1")
+    cell, _ = queries.cell_rows(sweep.database, sweep.sweep_id, case="c1")
 
     def code(spec: SweepSpec) -> Bound:
         return bind(spec, workflow, {"t:score": score})
 
-    context = Context(made.database, by="anna")
+    context = Context(sweep.database, by="anna")
     added = add_row(context, cell.execution_id, variants={"b": "late"}, run=False, code=code)
     assert (added.cells, added.node_runs) == (4, 8)
-    made.prepared = replace(made.prepared, bound=code(stored_spec(made.row)))
-    made.run()
+    sweep.prepared = replace(sweep.prepared, bound=code(stored_spec(sweep.row)))
+    sweep.run()
     assert ran(tmp_path) == {"b": 4, "c": 4}  # what runs beside it is shared
-    ways = [cell.state["way"] for cell in made.cells() if cell.combination == {"b": "late"}]
+    ways = [cell.state["way"] for cell in sweep.cells() if cell.combination == {"b": "late"}]
     assert ways == [["a", "b?", "beside", "c"]] * 4
 
 
@@ -374,19 +374,19 @@ def test_a_sweep_that_stops_when_enough_is_known_runs_the_whole_row(
     wf.edge("b", END)
     cases = [{"id": f"c{x}", "input": {"x": x}} for x in range(6)]
     vary, evaluators = {"b": ["default", "loud"]}, {"t:loud": is_loud}
-    made = bench(wf, cases, vary, evaluators=evaluators, stop="when_known", run={"concurrency": 1})
-    made.run()
-    assert made.counts == {"succeeded": 12}
+    sweep = bench(wf, cases, vary, evaluators=evaluators, stop="when_known", run={"concurrency": 1})
+    sweep.run()
+    assert sweep.counts == {"succeeded": 12}
 
     def code(spec: SweepSpec) -> Bound:
         return bind(spec, wf, evaluators)
 
-    (cell, *_) = [row for row in queries.cell_rows(made.database, made.sweep_id) if row.status == "succeeded"]
-    context = Context(made.database, by="anna")
+    (cell, *_) = [row for row in queries.cell_rows(sweep.database, sweep.sweep_id) if row.status == "succeeded"]
+    context = Context(sweep.database, by="anna")
     added = add_row(context, cell.execution_id, variants={"b": "off"}, run=False, code=code)
-    made.prepared = replace(made.prepared, bound=code(stored_spec(made.row)))
-    monkeypatch.setattr(early_stop, "known", lambda *args: pytest.fail("nobody asks whether enough is known"))
-    assert early_stop.stop_where_known(made.database, made.row) is None
-    assert made.run().status == "completed"
-    assert made.counts == {"succeeded": 18}
+    sweep.prepared = replace(sweep.prepared, bound=code(stored_spec(sweep.row)))
+    monkeypatch.setattr(sweep_ends, "reason_to_stop", lambda *args: pytest.fail("nobody asks whether enough is known"))
+    assert sweep_ends.stop_where_known(sweep.database, sweep.row) is None
+    assert sweep.run().status == "completed"
+    assert sweep.counts == {"succeeded": 18}
     assert len(added.executions) == 6

@@ -1,4 +1,4 @@
-"""The audit log has who changed what, and shows whether it is as it was written."""
+"""The audit log records who changed what, and detects rows that were changed afterwards."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ import sqlalchemy as sa
 from tests.support.project import FLOW, SWEEP, Project
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError, NotFound, StoreError
+from wtb.features.access.audit import audit_head, list_audit, prune_audit, verify_audit
+from wtb.features.access.operations import create_token, revoke_token
 from wtb.operations import auditing
-from wtb.operations.administration.audit import audit_head, list_audit, prune_audit, verify_audit
-from wtb.operations.administration.budgets import set_budgets
-from wtb.operations.administration.sessions import archive_session, create_session, delete_session
-from wtb.operations.administration.tokens import create_token, revoke_token
 from wtb.operations.auditing import audited, noting, shown_argument
+from wtb.operations.budgets import set_budgets
 from wtb.operations.context import Context
 from wtb.operations.registry import OPERATIONS, Effect
 from wtb.operations.running.published import submit_published
+from wtb.operations.sessions import archive_session, create_session, delete_session
 from wtb.store.access import audit as store
 from wtb.store.access.audit import Origin
+from wtb.store.access.sessions import Quota
 from wtb.store.database import Database
-from wtb.store.limits.sessions import Quota
 from wtb.store.tables.schema import audit, tokens
 
 
 @pytest.fixture
 def context(prepared_url: str) -> Iterator[Context]:
-    made = Context(Database(prepared_url), by="ann", origin=Origin("wtb test", "10.0.0.1", "nightly"))
-    yield made
-    made.close()
+    ann = Context(Database(prepared_url), by="ann", origin=Origin("wtb test", "10.0.0.1", "nightly"))
+    yield ann
+    ann.close()
 
 
 # What is noted
 
 
 def is_noted(function: Any) -> bool:
-    """Whether a function, or one that it wraps, is the decorator's."""
+    """Return whether a function, or one that it wraps, is the decorator's."""
     while function is not None:
         if function.__code__.co_name == "noted":
             return True
@@ -51,22 +51,26 @@ def is_noted(function: Any) -> bool:
 
 
 def test_every_operation_that_changes_something_is_noted() -> None:
-    """But for the one that only calls another, and the one that loads the log itself and is noted behind it."""
-    left_out = {"plan --pilot", "restore"}
-    changing = {one.path for name, one in OPERATIONS.items() if one.effect is not Effect.reads and name not in left_out}
-    assert {one.path for one in OPERATIONS.values() if is_noted(one.function)} == changing
+    """But for the one that loads the log itself and is noted behind it."""
+    left_out = {"backups.restore"}
+    changing = {
+        operation.path
+        for name, operation in OPERATIONS.items()
+        if operation.effect is not Effect.reads and name not in left_out
+    }
+    assert {operation.path for operation in OPERATIONS.values() if is_noted(operation.function)} == changing
 
 
 def test_who_did_what_from_where_and_how_it_ended_is_noted(context: Context) -> None:
     create_session(context, "s", Quota(usd=5))
     with pytest.raises(ConflictError):
         create_session(context, "s")
-    failed, made = list_audit(context)
-    assert made["by"] == "ann"
-    assert (made["via"], made["address"], made["token"]) == ("wtb test", "10.0.0.1", "nightly")
-    assert (made["operation"], made["outcome"], made["error"]) == ("session create", "done", None)
-    assert made["arguments"]["name"] == "s"
-    assert made["ended_at"] is not None
+    failed, creation = list_audit(context)
+    assert creation["by"] == "ann"
+    assert (creation["via"], creation["address"], creation["token"]) == ("wtb test", "10.0.0.1", "nightly")
+    assert (creation["operation"], creation["outcome"], creation["error"]) == ("sessions.create", "done", None)
+    assert creation["arguments"]["name"] == "s"
+    assert creation["ended_at"] is not None
     assert (failed["outcome"], str(failed["error"]).partition(":")[0]) == ("failed", "ConflictError")
 
 
@@ -82,7 +86,7 @@ def test_a_change_and_its_note_are_committed_together_or_not_at_all(
     assert context.database.scalars(sa.select(tokens.c.name)) == []
     monkeypatch.undo()
     create_token(context, "ann")
-    assert [one["operation"] for one in list_audit(context)] == ["token create"]
+    assert [record["operation"] for record in list_audit(context)] == ["tokens.create"]
 
 
 def test_what_was_killed_has_no_end(context: Context) -> None:
@@ -93,19 +97,19 @@ def test_what_was_killed_has_no_end(context: Context) -> None:
         raise SystemExit
 
     killed.__wrapped__.__module__, killed.__wrapped__.__name__ = (  # type: ignore[attr-defined]
-        "wtb.operations.administration.budgets",
+        "wtb.operations.budgets",
         "set_budgets",
     )
     with pytest.MonkeyPatch.context() as monkey, pytest.raises((SystemExit, TypeError)):
         killed(context)
-    (one,) = list_audit(context)
-    assert (one["operation"], one["outcome"], one["ended_at"]) == ("budget set", "unknown", None)
+    (record,) = list_audit(context)
+    assert (record["operation"], record["outcome"], record["ended_at"]) == ("budgets.set", "unknown", None)
 
 
 def test_an_operation_within_another_is_part_of_it(context: Context) -> None:
     create_session(context, "s")
     delete_session(context, "s")
-    assert [one["operation"] for one in list_audit(context)] == ["session delete", "session create"]
+    assert [record["operation"] for record in list_audit(context)] == ["sessions.delete", "sessions.create"]
 
 
 def test_bad_arguments_and_what_only_reads_are_not_noted(context: Context) -> None:
@@ -122,18 +126,18 @@ def test_an_error_that_may_quote_what_is_secret_is_noted_by_its_name_alone(conte
         submit_published(context, {"sweep": "s", "workflow": "w", "vary": "ana's story", "cases": []})
     with pytest.raises(NotFound):
         delete_session(context, "nothing")
-    found = {one["operation"]: one["error"] for one in list_audit(context)}
-    assert found["submit --published"] == "InputError"
-    assert "nothing" in str(found["session delete"])
+    errors = {record["operation"]: record["error"] for record in list_audit(context)}
+    assert errors["sweeps.submit_published"] == "InputError"
+    assert "nothing" in str(errors["sessions.delete"])
 
 
 def test_secrets_are_left_out(context: Context) -> None:
-    made = create_token(context, "ann")
-    shown = json.dumps(list_audit(context))
-    assert made["token"] not in shown
-    for value, expected in (
+    access_token = create_token(context, "ann")
+    listing = json.dumps(list_audit(context))
+    assert access_token["token"] not in listing
+    for argument, expected in (
         ("postgresql://me:hunter2@host/db", "postgresql://me:***@host/db"),
-        (f"take {made['token']}", "***"),
+        (f"take {access_token['token']}", "***"),
         ("x" * 500, "x" * 200 + "..."),
         ("a\x1b[31m", "a\ufffd[31m"),
         ({"to": ["a", 1, None]}, {"to": ["a", 1, None]}),
@@ -142,7 +146,7 @@ def test_secrets_are_left_out(context: Context) -> None:
         (object(), None),
         (datetime(2026, 1, 31, tzinfo=UTC), "2026-01-31T00:00:00+00:00"),
     ):
-        assert shown_argument(value) == expected
+        assert shown_argument(argument) == expected
 
 
 def test_cases_values_of_states_and_addresses_of_webhooks_are_left_out(context: Context) -> None:
@@ -161,8 +165,8 @@ def test_cases_values_of_states_and_addresses_of_webhooks_are_left_out(context: 
             notify="https://hooks.example/T0/secret",
             keys={"cases": [{"input": {"name": "Jane"}}]},
         )
-    (one,) = list_audit(context)
-    assert one["arguments"] == {
+    (record,) = list_audit(context)
+    assert record["arguments"] == {
         "set": {"name": "***"},
         "value": {"iban": "***"},
         "notify": "***",
@@ -174,18 +178,18 @@ def test_commands_are_noted_by_their_words_and_sweeps_by_their_ids(tmp_path: Any
     project = Project(tmp_path)
     project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
     project.inside("run", "sweep.yaml", "--quiet")
-    project.inside("token", "create", "ann", check=0)
-    listed = project.inside("audit", "list", "--format", "json", check=0).json["audit"]
+    project.inside("admin", "token", "create", "ann", check=0)
+    listed = project.inside("admin", "audit", "list", "--format", "json", check=0).json["audit"]
     ((sweep,),) = project.query("SELECT id FROM sweeps")
-    assert [(one["via"], one["operation"]) for one in listed] == [
-        ("wtb token create", "token create"),
-        ("wtb run", "run"),
+    assert [(record["via"], record["operation"]) for record in listed] == [
+        ("wtb admin token create", "tokens.create"),
+        ("wtb run", "sweeps.run"),
     ]
     assert listed[1]["result"] == {"sweep": sweep}
     assert listed[1]["arguments"]["prepared"]["workflow"]
-    shown = project.inside("audit", "list", check=0).stdout
-    assert "token create" in shown
-    assert "via" not in shown
+    listing = project.inside("admin", "audit", "list", check=0).stdout
+    assert "tokens.create" in listing
+    assert "via" not in listing
     project.close()
 
 
@@ -195,7 +199,7 @@ def test_the_log_is_filtered_and_read_part_by_part(context: Context) -> None:
     with noting(Context(context.database, by="bob"), "sign-in", kind=None), context.database.write():
         pass
     everything = list_audit(context)
-    assert [one["by"] for one in everything] == ["bob", "ann", "ann", "ann"]
+    assert [record["by"] for record in everything] == ["bob", "ann", "ann", "ann"]
     assert list_audit(context, by="bob") == everything[:1]
     assert list_audit(context, command="sign-in") == everything[:1]
     assert list_audit(context, token="nightly") == everything[1:]
@@ -220,9 +224,9 @@ def change(context: Context, statement: Any) -> None:
 
 
 def test_a_log_as_it_was_written_is_well(written: Context) -> None:
-    found = verify_audit(written, [audit_head(written)["head"]])
-    assert (found["ok"], found["rows"], found["first"], found["problems"]) == (True, 6, 1, [])
-    assert found["checked_heads"] == [6]
+    report = verify_audit(written, [audit_head(written)["head"]])
+    assert (report["ok"], report["rows"], report["first"], report["problems"]) == (True, 6, 1, [])
+    assert report["checked_heads"] == [6]
     assert verify_audit(written)["head"] == audit_head(written)
 
 
@@ -230,9 +234,9 @@ def test_a_log_as_it_was_written_is_well(written: Context) -> None:
 def test_a_changed_row_is_found(written: Context, column: str) -> None:
     values = {"at": 1.0, "outcome": "failed", "hash": "f" * 64, "arguments": "{}"}
     change(written, audit.update().where(audit.c.number == 4).values({column: values.get(column, "x")}))
-    found = verify_audit(written)
-    assert not found["ok"]
-    assert found["problems"][0].startswith("row 4 is not as it was written")
+    report = verify_audit(written)
+    assert not report["ok"]
+    assert report["problems"][0].startswith("row 4 is not as it was written")
 
 
 def test_a_removed_row_is_found(written: Context) -> None:
@@ -253,8 +257,8 @@ def test_a_log_that_was_cut_off_or_written_anew_differs_from_its_published_head(
     rows = list(store.rows(written.database))
     change(written, audit.delete().where(audit.c.number > 4))
     assert verify_audit(written)["ok"], "which nothing else shows"
-    found = verify_audit(written, [head])
-    assert found["problems"] == [
+    report = verify_audit(written, [head])
+    assert report["problems"] == [
         sentence("row {} was published as a head and is not there: the log was cut off after {}", 6, 4)
     ]
     change(written, audit.delete())
@@ -274,24 +278,26 @@ def test_what_was_pruned_is_told_from_what_is_missing(written: Context) -> None:
     at = sorted(row.at for row in store.rows(written.database))[4]
     pruned = prune_audit(written, datetime.fromtimestamp(at, UTC))
     assert pruned["rows"] >= 3
-    found = verify_audit(written, [early, late["head"]])
-    assert found["ok"], found
-    assert (found["pruned_heads"], found["checked_heads"]) == ([2], [6])
-    assert found["pruned"] == {"rows": pruned["upto"], "upto": pruned["upto"]}
-    assert list_audit(written)[0]["operation"] == "audit prune"
-    first = int(found["first"] or 0)
+    report = verify_audit(written, [early, late["head"]])
+    assert report["ok"], report
+    assert (report["pruned_heads"], report["checked_heads"]) == ([2], [6])
+    assert report["pruned"] == {"rows": pruned["upto"], "upto": pruned["upto"]}
+    assert list_audit(written)[0]["operation"] == "audit.prune"
+    first = int(report["first"] or 0)
     change(written, audit.delete().where(audit.c.number == first))
-    assert verify_audit(written)["problems"] == [sentence("rows 1 to {} are missing, and no pruning says so", first)]
+    assert verify_audit(written)["problems"] == [
+        sentence("rows 1 to {} are missing, and no pruning is recorded", first)
+    ]
 
 
 def test_a_pruning_that_was_made_up_lacks_the_signature(written: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever can write to the database removes rows before a published head, and says that they were pruned."""
+    """Somebody with write access removes rows before a published head, and claims that they were pruned."""
     head = audit_head(written)["head"]
-    gone = next(row for row in store.rows(written.database) if row.number == 2)
-    change(written, audit.delete().where(audit.c.number <= gone.number))
-    facts = {"upto": gone.number, "hash": gone.hash, "signature": "0" * 64}
+    last_pruned = next(row for row in store.rows(written.database) if row.number == 2)
+    change(written, audit.delete().where(audit.c.number <= last_pruned.number))
+    facts = {"upto": last_pruned.number, "hash": last_pruned.hash, "signature": "0" * 64}
     with written.database.write() as connection:
-        made_up = store.Note("x", "root", Origin("wtb audit prune"), store.PRUNE, "{}", "done", json.dumps(facts))
+        made_up = store.Note("x", "root", Origin("wtb admin audit prune"), store.PRUNE, "{}", "done", json.dumps(facts))
         store.append(connection, made_up)
     assert verify_audit(written, [head])["ok"], "nobody can tell without a key"
     monkeypatch.setenv("WTB_AUDIT_KEY", "open sesame")
@@ -326,32 +332,32 @@ def test_what_is_no_head_is_refused(context: Context, head: str) -> None:
 
 def test_two_who_write_at_once_make_one_chain(prepared_url: str) -> None:
     contexts = [Context(Database(prepared_url), by=name) for name in ("ann", "bob")]
-    begun = threading.Barrier(2)
+    barrier = threading.Barrier(2)
 
     def work(context: Context) -> None:
-        begun.wait(30)
+        barrier.wait(30)
         for number in range(15):
             create_session(context, f"{context.by}{number}")
             archive_session(context, f"{context.by}{number}")
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, contexts))
-    found = verify_audit(contexts[0])
-    assert (found["ok"], found["rows"]) == (True, 120)
-    assert {one["outcome"] for one in list_audit(contexts[0])} == {"done"}
+    report = verify_audit(contexts[0])
+    assert (report["ok"], report["rows"]) == (True, 120)
+    assert {record["outcome"] for record in list_audit(contexts[0])} == {"done"}
     for context in contexts:
         context.close()
 
 
 def test_verify_fails_as_a_command(tmp_path: Any) -> None:
     project = Project(tmp_path)
-    project.inside("session", "create", "ann", check=0)
-    head = project.inside("audit", "head", check=0).stdout.strip()
-    well = project.inside("audit", "verify", "--head", head, check=0).stdout
+    project.inside("admin", "session", "create", "ann", check=0)
+    head = project.inside("admin", "audit", "head", check=0).stdout.strip()
+    well = project.inside("admin", "audit", "verify", "--head", head, check=0).stdout
     assert sentence("no row was changed, removed or moved") in well
     assert sentence("head {}: as it was published", head.partition(":")[0]) in well
     project.change("UPDATE audit SET by = 'eve' WHERE number = 1")
-    bad = project.inside("audit", "verify", check=1).stdout
+    bad = project.inside("admin", "audit", "verify", check=1).stdout
     assert sentence("row {} is not as it was written", 1) in bad
-    assert sentence("no row is so old") in project.inside("audit", "prune", "--before", "365d", check=0).said
+    assert sentence("no row is so old") in project.inside("admin", "audit", "prune", "--before", "365d", check=0).output
     project.close()

@@ -1,4 +1,4 @@
-"""A backup holds all that a database names, at one moment; restored elsewhere, what was under way goes on."""
+"""A backup holds everything that a database refers to at one moment. Restored, unfinished sweeps can be resumed."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ from tests.support.project import FLOW, SWEEP, Project
 from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb import Context as NodeContext
-from wtb.config.keeping.retention_policy import Policy
+from wtb.config.retention_policy import Policy
 from wtb.core.errors import ConflictError, InputError, StoreError
-from wtb.operations.administration.audit import list_audit, verify_audit
-from wtb.operations.backup.backup import backup
-from wtb.operations.backup.manifest import DATABASE, FILES, HEAD
-from wtb.operations.backup.restore import restore
+from wtb.features.access.audit import list_audit, verify_audit
+from wtb.features.backup import queries as copies
+from wtb.features.backup.operations import DATABASE, FILES, HEAD, backup, restore
 from wtb.operations.context import Context
-from wtb.operations.housekeeping.garbage_collection import apply_policy
+from wtb.operations.garbage_collection import apply_policy
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
-from wtb.store.files.locks import copying_files
+from wtb.store.files.locations import copying_files
 from wtb.store.housekeeping import deletion
-from wtb.store.housekeeping.references import snapshots
+from wtb.store.housekeeping.stored_values import snapshots
 from wtb.store.read import queries
 from wtb.store.runs import leases
 from wtb.store.tables.schema import REVISION, budgets, executions, metadata, sessions, sweeps
-from wtb.store.transfer import backup as copies
 
 CASES = [{"id": f"c{n}", "input": {"x": n}} for n in range(3)]
 COPIED = [table for table in metadata.sorted_tables if table not in copies._OF_PROCESSES]
@@ -80,7 +78,7 @@ def place(database: Database, tmp_path: Path) -> Context:
 
 
 def filled(place: Context, steps: Steps) -> Bench:
-    """A sweep with files, outputs, costs and scores, that has not begun."""
+    """Return a sweep with files, outputs, costs and scores that has not started."""
     assert place.files is not None
     return make_bench(
         place.database, place.files, steps.workflow, CASES, {"second": ["default", "twice"]}, run={"pool": "thread"}
@@ -109,25 +107,25 @@ MOVED = {"transaction", "created_transaction", "started_transaction", "ended_tra
 
 
 def comparable(database: Database) -> dict[str, list[tuple[object, ...]]]:
-    """All rows, but for what is another server's: numbers of its transactions, and when the database was made."""
-    found = {}
+    """Return all rows without values of another server: transaction numbers, and the creation time of the database."""
+    rows = {}
     for table in COPIED:
         left_out = MOVED | ({"created_at"} if table is sessions else set())
         columns = [column for column in table.columns if column.name not in left_out]
         if table.name in ("log_ids", "audit"):  # a restore is noted behind what the audit log had
             continue
         with database.read() as connection:
-            found[table.name] = sorted((tuple(row) for row in connection.execute(sa.select(*columns))), key=repr)
-    return found
+            rows[table.name] = sorted((tuple(row) for row in connection.execute(sa.select(*columns))), key=repr)
+    return rows
 
 
 def test_all_rows_and_files_come_back_in_either_database(
     place: Context, steps: Steps, target: Context, tmp_path: Path
 ) -> None:
     steps.gate.set()
-    made = filled(place, steps)
-    made.run()
-    assert made.counts == {"succeeded": 6}
+    sweep = filled(place, steps)
+    sweep.run()
+    assert sweep.counts == {"succeeded": 6}
     with place.database.write() as connection:
         insert_rows(connection, budgets, [{"scope": "project", "key": "p", "node": "", "kind": "usd", "most": 5.0}])
 
@@ -140,17 +138,17 @@ def test_all_rows_and_files_come_back_in_either_database(
     assert comparable(target.database) == comparable(place.database)
     assert verify_audit(target)["ok"]
     noted, *before = list_audit(target)
-    assert (noted["operation"], before) == ("restore", list_audit(place))
-    row = queries.find_sweep(target.database, made.sweep_id)
-    ends = [one for one in target.database.records(queries.ExecutionRow, sa.select(executions)) if one.head_id]
+    assert (noted["operation"], before) == ("backups.restore", list_audit(place))
+    row = queries.find_sweep(target.database, sweep.sweep_id)
+    ends = [end for end in target.database.records(queries.ExecutionRow, sa.select(executions)) if end.head_id]
     with target.database.read() as connection:
         assert copies.missing_values(connection) == copies.damaged_values(connection) == []
-        named = {found for _, _, found in snapshots(connection)}
+        named = {digest for _, _, digest in snapshots(connection)}
     assert ends
     texts = {
-        b"".join(target.workspaces.files.of_project("default").read(entry.digest)).decode()
+        b"".join(target.workspaces.files.of_project("default").read(file.digest)).decode()
         for snapshot in named
-        for entry in target.workspaces.files.of_project("default").manifest(snapshot).values()
+        for file in target.workspaces.files.of_project("default").manifest(snapshot).values()
     }
     assert texts == {"file of 0", "file of 1", "file of 2"}
     before = [event["kind"] for event in queries.event_rows(place.database, row.id)]
@@ -163,11 +161,11 @@ def test_all_rows_and_files_come_back_in_either_database(
     assert queries.event_rows(target.database, row.id)[-1]["kind"] == "sweep.paused"
 
 
-def test_a_backup_is_made_while_a_sweep_runs_and_the_sweep_goes_on_where_it_is_restored(
+def test_a_backup_is_made_while_a_sweep_runs_and_the_sweep_continues_where_it_is_restored(
     place: Context, steps: Steps, target: Context, tmp_path: Path
 ) -> None:
-    made = filled(place, steps)
-    run = made.start()
+    sweep = filled(place, steps)
+    run = sweep.start()
     assert steps.entered.acquire(timeout=60)
 
     backup(place, tmp_path / "backup")
@@ -177,17 +175,17 @@ def test_a_backup_is_made_while_a_sweep_runs_and_the_sweep_goes_on_where_it_is_r
     run.finish()
     restored = restore(target, tmp_path / "backup")
 
-    assert made.counts == {"succeeded": 6}, "the backup held the sweep up"
+    assert sweep.counts == {"succeeded": 6}, "the backup held the sweep up"
     assert restored["open_sweeps"] == 1
-    there = Bench.__new__(Bench)
-    there.database, there.prepared, there.folder = target.database, made.prepared, Path(str(target.files))
-    there.sweep_id, there.ended, there.workspaces = made.sweep_id, [], target.workspaces
-    assert leases.owners(target.database, made.sweep_id) == []
-    assert (there.row.status, there.row.reason) == ("paused", copies.RESTORED)
-    assert there.counts.get("succeeded", 0) < 6
-    there.run()
-    assert there.counts == {"succeeded": 6}
-    states = [[cell.state for cell in one.cells()] for one in (there, made)]
+    other = Bench.__new__(Bench)
+    other.database, other.prepared, other.folder = target.database, sweep.prepared, Path(str(target.files))
+    other.sweep_id, other.ended, other.workspaces = sweep.sweep_id, [], target.workspaces
+    assert leases.owners(target.database, sweep.sweep_id) == []
+    assert (other.row.status, other.row.reason) == ("paused", copies.RESTORED)
+    assert other.counts.get("succeeded", 0) < 6
+    other.run()
+    assert other.counts == {"succeeded": 6}
+    states = [[cell.state for cell in bench.cells()] for bench in (other, sweep)]
     assert states[0] == states[1]
 
 
@@ -199,14 +197,14 @@ def test_it_is_of_one_moment_whatever_is_written_meanwhile(
     written = threading.Event()
     original = copies._copy_pages if place.database.is_sqlite else copies._copy_table
 
-    def writing_first(*given: Any) -> None:
+    def writing_first(*arguments: Any) -> None:
         if not written.is_set():
             written.set()
-            given[0].execute(sa.select(sessions.c.id)).all()
+            arguments[0].execute(sa.select(sessions.c.id)).all()
             thread = threading.Thread(target=place.database.execute, args=(sessions.insert().values(id="s", name="s"),))
             thread.start()
             thread.join()
-        original(*given)
+        original(*arguments)
 
     monkeypatch.setattr(copies, original.__name__, writing_first)
     backup(place, tmp_path / "backup")
@@ -219,7 +217,7 @@ def test_it_is_of_one_moment_whatever_is_written_meanwhile(
 
 @pytest.fixture
 def local(sqlite_url: str, tmp_path: Path) -> Iterator[Context]:
-    """A place on SQLite alone: for what is no matter of the database."""
+    """A place on SQLite alone, for tests that do not depend on the database."""
     database = Database(sqlite_url)
     database.prepare()
     yield Context(database, files=tmp_path / "files")
@@ -251,7 +249,7 @@ def test_it_is_not_restored_into_a_database_that_holds_something(local: Context,
 def test_of_another_version_it_is_refused(backed_up: Path, empty: Context) -> None:
     head = backed_up / HEAD
     head.write_text(head.read_text().replace(f'"revision": "{REVISION}"', '"revision": "1000"'))
-    with pytest.raises(InputError, match=r"is of version 1000.*wtb db upgrade"):
+    with pytest.raises(InputError, match=r"is of version 1000.*wtb admin db upgrade"):
         restore(empty, backed_up)
 
 
@@ -311,7 +309,7 @@ def test_a_file_that_was_lost_before_is_named_and_stops_neither(
 def test_what_fails_half_way_leaves_nothing(
     local: Context, backed_up: Path, empty: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
-    """What is asked next, once the rows are copied or loaded, finds the disk gone."""
+    """The step after the rows are copied or loaded fails, as if the disk were gone."""
     monkeypatch.setattr(copies, after, MagicMock(side_effect=StoreError("the disk is gone")))
     with pytest.raises(StoreError, match="the disk is gone"):
         backup(local, tmp_path / "another") if after == "missing_values" else restore(empty, backed_up)
@@ -323,7 +321,7 @@ def test_what_fails_half_way_leaves_nothing(
 def test_a_folder_with_something_in_it_is_refused(local: Context, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").touch()
-    with pytest.raises(InputError, match=sentence("is there already")):
+    with pytest.raises(InputError, match=sentence("exists already")):
         backup(local, tmp_path / "there")
     with pytest.raises(InputError, match="make it first"):
         backup(local, tmp_path / "nowhere" / "backup")
@@ -333,35 +331,35 @@ def test_a_folder_with_something_in_it_is_refused(local: Context, tmp_path: Path
 
 def test_while_files_are_copied_a_collection_removes_none(local: Context, steps: Steps, tmp_path: Path) -> None:
     steps.gate.set()
-    made = filled(local, steps)
-    made.run()
-    deletion.delete_sweep(local.database, made.sweep_id)
+    sweep = filled(local, steps)
+    sweep.run()
+    deletion.delete_sweep(local.database, sweep.sweep_id)
     files, everything = local.workspaces.files, Policy(outputs=None, superseded=None, sweeps=None, files=3600.0)
     later = time.time() + 2 * 3600
     with copying_files(files):
-        kept = apply_policy(local.database, files, everything, at=later)
-    assert kept.removed["files"].count == 0
-    assert any(sentence("a backup copies them") in note for note in kept.notes)
+        collection = apply_policy(local.database, files, everything, at=later)
+    assert collection.removed["files"].count == 0
+    assert any(sentence("a backup copies them") in note for note in collection.notes)
     assert apply_policy(local.database, files, everything, at=later).removed["files"].count == 6
 
 
 def test_commands_and_python_make_and_restore_one(project: Project, tmp_path: Path) -> None:
     project.write({"flow.py": FLOW, "first.sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
     project.inside("run", "first.sweep.yaml", "--quiet", check=0)
-    made = project.inside("backup", "kept", "--format", "json", check=0)
-    assert made.json["rows"]["cells"] == 64
-    there = f"sqlite:///{tmp_path / 'new' / 'wtb.db'}"
-    restored = project.inside("restore", "kept", "--db", there, "--format", "json", check=0)
-    assert restored.json["rows"] == made.json["rows"]
-    assert project.inside("matrix", "first", "--format", "json", "--db", there, check=0).json["rows"]
-    again = project.inside("restore", "kept", "--db", there, check=2)
-    assert "is not empty" in again.said
+    backup_run = project.inside("admin", "backup", "kept", "--format", "json", check=0)
+    assert backup_run.json["rows"]["cells"] == 64
+    new_url = f"sqlite:///{tmp_path / 'new' / 'wtb.db'}"
+    restored = project.inside("admin", "restore", "kept", "--db", new_url, "--format", "json", check=0)
+    assert restored.json["rows"] == backup_run.json["rows"]
+    assert project.inside("matrix", "first", "--format", "json", "--db", new_url, check=0).json["rows"]
+    second = project.inside("admin", "restore", "kept", "--db", new_url, check=2)
+    assert "is not empty" in second.output
 
 
 @pytest.mark.parametrize("place", ["files", "files/projects/default", "sessions"])
 def test_a_backup_among_the_files_that_it_copies_is_refused(local: Context, place: str) -> None:
     home = local.workspaces.files.top.parent
     (home / place).mkdir(parents=True, exist_ok=True)
-    with pytest.raises(InputError, match=sentence("where WTB keeps files itself")):
+    with pytest.raises(InputError, match=sentence("in which WTB stores its own files")):
         backup(local, home / place / "kept")
     assert not list(home.rglob("*kept*"))

@@ -57,10 +57,10 @@ def scoring(factor: int = 1, scale: str = "") -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
-    made.write({"flow.py": FLOW, "scoring.py": scoring(), "sweep.yaml": SWEEP, "more.jsonl": MORE})
-    made.inside("run", "sweep.yaml", "--quiet", check=0)
-    return made
+    new_project = Project(tmp_path)
+    new_project.write({"flow.py": FLOW, "scoring.py": scoring(), "sweep.yaml": SWEEP, "more.jsonl": MORE})
+    new_project.inside("run", "sweep.yaml", "--quiet", check=0)
+    return new_project
 
 
 def values(project: Project) -> list[float]:
@@ -72,16 +72,16 @@ def values(project: Project) -> list[float]:
 def test_a_changed_evaluator_is_named_with_what_to_do(project: Project, change: dict[str, object]) -> None:
     project.write({"scoring.py": scoring(**change)})  # type: ignore[arg-type]
     refused = project.inside("extend", "plain", "--cases", "more.jsonl", check=2)
-    assert sentence("{} changed since the cells that are there were scored", "evaluator 'good' has") in refused.said
-    assert "--evaluate scoring:good`" in refused.said
-    assert "other" not in refused.said.partition("evaluator")[2].partition("wtb score")[0]
+    assert sentence("{} changed since the cells that are there were scored", "evaluator 'good' has") in refused.output
+    assert "--evaluate scoring:good`" in refused.output
+    assert "other" not in refused.output.partition("evaluator")[2].partition("wtb score")[0]
     assert values(project) == [2.0, 3.0]
 
 
 def test_what_has_changed_in_the_code_is_named(project: Project) -> None:
     project.write({"scoring.py": scoring(10)})
     refused = project.inside("extend", "plain", "--repeats", "2", check=2)
-    assert "scoring:FACTOR changed" in refused.said
+    assert "scoring:FACTOR changed" in refused.output
 
 
 def test_scoring_the_old_cells_again_permits_the_extension(project: Project) -> None:
@@ -101,7 +101,7 @@ def test_options_of_a_new_scoring_hold_for_new_cells_as_well(project: Project) -
 def test_scoring_by_another_evaluator_changes_nothing_for_the_changed_one(project: Project) -> None:
     project.write({"scoring.py": scoring(10)})
     project.inside("score", "plain", "--evaluate", "scoring:other", check=0)
-    assert sentence("{} has changed", "'good'") in project.inside("extend", "plain", "--repeats", "2", check=2).said
+    assert sentence("{} has changed", "'good'") in project.inside("extend", "plain", "--repeats", "2", check=2).output
 
 
 def test_a_change_can_be_allowed_and_the_old_code_brought_back(project: Project) -> None:
@@ -118,10 +118,10 @@ def test_a_change_can_be_allowed_and_the_old_code_brought_back(project: Project)
 def test_a_baseline_is_copied_scored_again_and_then_extended(project: Project) -> None:
     project.inside("baseline", "set", "main", "plain", check=0)
     project.write({"scoring.py": scoring(10)})
-    assert "--new-name" in project.inside("extend", "plain", "--repeats", "2", check=2).said
+    assert "--new-name" in project.inside("extend", "plain", "--repeats", "2", check=2).output
     refused = project.inside("extend", "plain", "--repeats", "2", "--new-name", "plain2", check=2)
-    assert "evaluator 'good' has changed" in refused.said
-    project.inside("copy", "plain", "--new-name", "plain2", check=0)
+    assert "evaluator 'good' has changed" in refused.output
+    project.inside("admin", "copy", "plain", "--new-name", "plain2", check=0)
     project.inside("score", "plain2", "--evaluate", "scoring:good", check=0)
     project.inside("extend", "plain2", "--cases", "more.jsonl", "--quiet", check=0)
     assert values(project) == [2.0, 3.0], "the baseline is as it was"

@@ -56,7 +56,7 @@ class Line:
         state = {"n": Value.of(step), "seen": Value.of(seen)}
         self.values |= {value.digest: value for value in state.values()}
         digests = {key: value.digest for key, value in state.items()}
-        made = Checkpoint(
+        checkpoint = Checkpoint(
             CheckpointId(new_id()),
             None if parent is None else parent.id,
             Position(step, next_nodes),
@@ -64,7 +64,9 @@ class Line:
             writers,
             created_at=float(step + 1),
         )
-        return replace(made, id=self.store.save(self.execution, made, self.values.values(), token=self.token))
+        return replace(
+            checkpoint, id=self.store.save(self.execution, checkpoint, self.values.values(), token=self.token)
+        )
 
     def seen(self, checkpoint: Checkpoint) -> Any:
         return decode(self.values[checkpoint.state["seen"]].data)
@@ -108,8 +110,8 @@ def line(request: pytest.FixtureRequest, prepared_url: str, tmp_path: Path) -> I
             yield Line(bench.checkpoints, execution.id, claim)
     else:
         with Saver(prepared_url) as saver:
-            kept = saver if request.param == "saver" else InMemorySaver()
-            yield Line(ThreadCheckpoints(graph(kept)), "thread", lambda: 0)
+            checkpointer = saver if request.param == "saver" else InMemorySaver()
+            yield Line(ThreadCheckpoints(graph(checkpointer)), "thread", lambda: 0)
 
 
 def ids(checkpoints: Iterable[Checkpoint]) -> list[str]:
@@ -137,11 +139,11 @@ def test_a_save_below_an_earlier_checkpoint_leaves_the_line_after_it(line: Line)
     root = line.begin()
     first = line.step(root, "a")
     second = line.step(first, "b")
-    again = line.step(first, "b")
+    sibling = line.step(first, "b")
 
     history = line.store.history(line.execution)
 
-    assert ids(history) == [root.id, first.id, again.id]
+    assert ids(history) == [root.id, first.id, sibling.id]
     assert line.store.load(second.id).parent == first.id
 
 
@@ -200,15 +202,15 @@ def test_a_line_is_deleted_as_far_as_nothing_else_reaches_it(deletable: Line) ->
     first = line.step(root, "a")
     second = line.step(first, "b")
     third = line.step(second, "c")
-    again = line.step(first, "b")
+    sibling = line.step(first, "b")
     pause(line)
 
     assert line.store.delete(third.id) == (third.id, second.id)
 
-    assert ids(line.store.history(line.execution)) == [root.id, first.id, again.id]
-    for gone in (second, third):
+    assert ids(line.store.history(line.execution)) == [root.id, first.id, sibling.id]
+    for checkpoint in (second, third):
         with pytest.raises(NotFound):
-            line.store.load(gone.id)
+            line.store.load(checkpoint.id)
 
 
 def test_what_something_else_reaches_is_not_deleted(deletable: Line) -> None:
@@ -230,9 +232,9 @@ def test_langgraph_continues_from_what_was_saved() -> None:
     line = Line(ThreadCheckpoints(compiled), "thread", lambda: 0)
     line.step(line.begin(), "a")
 
-    result = compiled.invoke(None, {"configurable": {"thread_id": "thread"}})
+    final_state = compiled.invoke(None, {"configurable": {"thread_id": "thread"}})
 
-    assert result == {"n": 3, "seen": ["a", "b", "c"]}
+    assert final_state == {"n": 3, "seen": ["a", "b", "c"]}
     assert line.store.history("thread").path == ("a", "b", "c")
 
 
@@ -261,15 +263,15 @@ def test_a_deleted_line_of_a_rollback_takes_what_is_inside_its_nodes(prepared_ur
     wf.edge(first, second)
     with wtb.open(prepared_url, files=tmp_path / "files") as bench:
         execution = bench.start(wf, {}).wait()
-        left = execution.history()
-        execution.rollback(left.checkpoints[0].id)
-        assert left.latest is not None
+        old_history = execution.history()
+        execution.rollback(old_history.checkpoints[0].id)
+        assert old_history.latest is not None
 
-        deleted = bench.checkpoints.delete(left.latest.id)
+        deleted = bench.checkpoints.delete(old_history.latest.id)
 
-        assert set(deleted) == {*ids(left.checkpoints[1:]), *ids(left.inside)}
+        assert set(deleted) == {*ids(old_history.checkpoints[1:]), *ids(old_history.inside)}
         (event,) = execution.log(kinds=["sweep.collected"])
         assert event["data"]["checkpoints"] == len(deleted)
-        with pytest.raises(InputError, match="is gone"):
+        with pytest.raises(InputError, match="was removed"):
             execution.undo_rollback()
         assert execution.resume().wait().state == {"x": 1, "y": 1}

@@ -1,4 +1,4 @@
-"""Comments of people on cells: who may write and delete them, what is redacted, and that they are kept."""
+"""Comments on cells: permissions to write and delete them, redaction, archives and copies."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 
 from tests.support.prose import sentence
 from wtb import END, Score, Sweep, SweepHandle, Workflow, evaluator
-from wtb.core.access.roles import Permission
 from wtb.core.errors import AccessDenied, InputError
-from wtb.core.scoring.reasons import MOST_COMMENT, MOST_REASON
-from wtb.operations.archive.exporter import export_execution
-from wtb.operations.archive.importer import import_execution
+from wtb.core.roles import Permission
+from wtb.core.scoring.scores import MOST_COMMENT, MOST_REASON
+from wtb.features.archive.exporter import export_execution
+from wtb.features.archive.importer import import_execution
 from wtb.operations.context import Context
-from wtb.operations.housekeeping.erase import erase
+from wtb.operations.deleting import erase
 from wtb.operations.identity import Identity, Method
-from wtb.operations.outputs.commenting import add_comment, delete_comment, list_comments
-from wtb.operations.outputs.side_by_side import outputs
+from wtb.operations.results.commenting import add_comment, delete_comment, list_comments
+from wtb.operations.results.side_by_side import outputs
 from wtb.store.database import Database
 
 
@@ -60,31 +60,33 @@ def sweep(database: Database) -> SweepHandle:
 
 @pytest.fixture
 def other_database(tmp_path: Path) -> Iterator[Database]:
-    made = Database(f"sqlite:///{tmp_path / 'other.db'}")
-    made.prepare()
-    yield made
-    made.close()
+    database = Database(f"sqlite:///{tmp_path / 'other.db'}")
+    database.prepare()
+    yield database
+    database.close()
 
 
 def somebody(sweep: SweepHandle, name: str) -> Context:
-    """A context of somebody with a token, who is no operator."""
+    """Return the context of a user with a token, who is not the operator."""
     every = dict.fromkeys(Permission, None)
     return Context(sweep.database).acting_as(Identity(name, Method.token, every), Permission.answer)
 
 
 def test_a_comment_is_on_its_cell_redacted_and_in_the_log(sweep: SweepHandle) -> None:
-    made = sweep.add_comment("q1", "Right, but key-42 is rude\n=1+1", row=1, repeat=1)
-    assert (made["number"], made["case"], made["row"], made["repeat"]) == (1, "q1", 1, 1)
-    assert made["text"] == "Right, but [redacted:key] is rude\n=1+1"
-    assert sweep.comments() == [made] == sweep.comments(case="q1")
+    comment = sweep.add_comment("q1", "Right, but key-42 is rude\n=1+1", row=1, repeat=1)
+    assert (comment["number"], comment["case"], comment["row"], comment["repeat"]) == (1, "q1", 1, 1)
+    assert comment["text"] == "Right, but [redacted:key] is rude\n=1+1"
+    assert sweep.comments() == [comment] == sweep.comments(case="q1")
     assert sweep.comments(case="long") == []
-    shown = sweep.outputs()["cases"]
-    by_place = {(case["case"], case["repeat"], cell["row"]): cell for case in shown for cell in case["cells"] if cell}
+    case_outputs = sweep.outputs()["cases"]
+    by_place = {
+        (case["case"], case["repeat"], cell["row"]): cell for case in case_outputs for cell in case["cells"] if cell
+    }
     assert [place for place, cell in by_place.items() if "comments" in cell] == [("q1", 1, 1)]
-    assert by_place["q1", 1, 1]["comments"][0]["text"] == made["text"]
+    assert by_place["q1", 1, 1]["comments"][0]["text"] == comment["text"]
     (event,) = [event for event in sweep.log() if event["kind"] == "comment.added"]
     assert event["execution"] == by_place["q1", 1, 1]["execution"]
-    assert event["data"] == {"number": 1, "case": "q1", "repeat": 1, "combination": 1, "by": made["by"]}
+    assert event["data"] == {"number": 1, "case": "q1", "repeat": 1, "combination": 1, "by": comment["by"]}
     (cell,) = [cell for cell in sweep.cells(case="q1") if "comments" in cell]
     assert (cell["combination"], cell["repeat"]) == ({"answer": "loud"}, 1)
 
@@ -100,7 +102,7 @@ def test_only_the_author_and_the_operator_delete_a_comment(sweep: SweepHandle) -
     delete_comment(ana, sweep.id, 1)
     with pytest.raises(InputError, match=sentence("has no comment {}", 1)):
         delete_comment(ana, sweep.id, 1)
-    assert [one["text"] for one in list_comments(ana, sweep.id)["comments"]] == ["second"]
+    assert [comment["text"] for comment in list_comments(ana, sweep.id)["comments"]] == ["second"]
     sweep.delete_comment(2)
     assert sweep.comments() == []
     kinds = [event["kind"] for event in sweep.log() if event["kind"].startswith("comment.")]
@@ -169,22 +171,24 @@ def test_an_archive_and_a_copy_have_comments_and_reasons(
     file = tmp_path / "one.wtb"
     export_execution(Context(sweep.database), execution.id, file)
     imported = import_execution(Context(other_database), file)
-    there = list_comments(Context(other_database), imported["id"])["comments"]
-    assert [(one["text"], one["row"], one["case"]) for one in there] == [("kept", 0, "q1")]
+    imported_comments = list_comments(Context(other_database), imported["id"])["comments"]
+    assert [(comment["text"], comment["row"], comment["case"]) for comment in imported_comments] == [("kept", 0, "q1")]
     (case,) = outputs(Context(other_database), imported["id"])["cases"]
     assert case["cells"][0]["scores"]["plain"]["reason"] == "[redacted:key] one loud is not plain"  # type: ignore[index]
     assert sweep.copy(other_database.url.render_as_string(hide_password=False))["is_new"]
     assert list_comments(Context(other_database), sweep.id) == list_comments(Context(sweep.database), sweep.id)
     assert not sweep.copy(other_database.url.render_as_string(hide_password=False))["is_new"]
-    again = import_execution(Context(sweep.database), file)
-    assert [one["text"] for one in list_comments(Context(sweep.database), again["id"])["comments"]] == ["kept"]
+    second_import = import_execution(Context(sweep.database), file)
+    assert [comment["text"] for comment in list_comments(Context(sweep.database), second_import["id"])["comments"]] == [
+        "kept"
+    ]
 
 
 def test_erasing_a_case_erases_its_comments(sweep: SweepHandle) -> None:
     sweep.add_comment("q1", "gone")
     sweep.add_comment("long", "stays")
     erase(Context(sweep.database), "q1", sweep=sweep.id)
-    assert [one["text"] for one in sweep.comments()] == ["stays"]
+    assert [comment["text"] for comment in sweep.comments()] == ["stays"]
     assert [event["data"]["case"] for event in sweep.log() if event["kind"] == "comment.added"] == ["long"]
 
 

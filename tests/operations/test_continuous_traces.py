@@ -1,4 +1,4 @@
-"""Traces that are sent by themselves: once each while all goes well, and none lost whatever does not."""
+"""Continuous export of traces: each is sent once while nothing fails, and none is lost after a failure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from tests.support.bench import Bench, in_memory, make_bench
 from tests.support.prose import sentence
 from tests.support.receiver import Receiver, attributes, receiving
 from wtb.core.errors import InputError
-from wtb.hosting.diagnostics.machine import _collectors
-from wtb.hosting.telemetry.metrics import DatabaseMetrics, Tallies, exposition
-from wtb.operations.telemetry import continuous
-from wtb.operations.telemetry.building import SpanOptions
-from wtb.operations.telemetry.collector import Collector, url_of
-from wtb.operations.telemetry.continuous import TraceExports
-from wtb.operations.telemetry.settings import TelemetrySettings, parse_headers, read_telemetry
+from wtb.features.telemetry import operations
+from wtb.features.telemetry.building import SpanOptions
+from wtb.features.telemetry.collector import Collector, TelemetrySettings, parse_headers, read_telemetry, url_of
+from wtb.features.telemetry.operations import TraceExports
+from wtb.hosting.diagnostics import _collectors
+from wtb.hosting.metrics import DatabaseMetrics, Tallies, exposition
+from wtb.store import log_followers
 from wtb.store.database import Database
 from wtb.store.tables.schema import exporters, exports, sweeps
-from wtb.store.telemetry import positions
 
 
 class Sending:
@@ -36,52 +35,52 @@ class Sending:
 
     def __init__(self, folder: Path, url: str, *, timeout: float = 5.0, from_now_on: bool = True) -> None:
         self.database = in_memory()
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.folder = folder
         settings = TelemetrySettings(url, Collector(url_of(url), {"X-Key": "k"}, timeout), SpanOptions())
         self.settings = settings
-        self.traces = TraceExports(self.database, settings, self.said.append)
+        self.traces = TraceExports(self.database, settings, self.messages.append)
         if from_now_on:
             self.look()
 
     def run(self, cases: int = 2) -> Bench:
         """Run a sweep."""
-        given = [{"id": f"c{n}", "input": {"x": n}} for n in range(cases)]
-        bench = make_bench(self.database, self.folder, branching(), cases=given, vary={"b": "all"})
+        new_cases = [{"id": f"c{n}", "input": {"x": n}} for n in range(cases)]
+        bench = make_bench(self.database, self.folder, branching(), cases=new_cases, vary={"b": "all"})
         bench.run()
         return bench
 
     def look(self, traces: TraceExports | None = None) -> None:
-        """Have what is new sent, and wait until it is."""
+        """Send new traces, and wait until they are sent."""
         traces = traces or self.traces
         traces.look()
         if traces._thread is not None:
             traces._thread.join(30)
 
-    def again(self) -> None:
-        """As the scheduler does that is started after one was killed: at another time, with no memory."""
+    def restart(self) -> None:
+        """Export as a scheduler that starts after another was killed: later, and without its memory."""
         with self.database.write() as connection:
             connection.execute(exporters.update().values(lease_until=0.0))
-        self.look(TraceExports(self.database, self.settings, self.said.append))
+        self.look(TraceExports(self.database, self.settings, self.messages.append))
 
     @property
     def state(self) -> Any:
-        (row,) = positions.collectors(self.database)
+        (row,) = log_followers.collectors(self.database)
         return row
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as found:
-        yield found
+    with receiving() as collector:
+        yield collector
 
 
 @pytest.fixture
 def sending(tmp_path: Path, receiver: Receiver) -> Iterator[Sending]:
-    made = Sending(tmp_path, receiver.url)
-    yield made
-    made.traces.end()
-    made.database.close()
+    sender = Sending(tmp_path, receiver.url)
+    yield sender
+    sender.traces.end()
+    sender.database.close()
 
 
 def attempts_of(receiver: Receiver) -> list[str]:
@@ -100,10 +99,10 @@ def test_what_ends_is_sent_once(sending: Sending, receiver: Receiver) -> None:
     ids = [span["spanId"] for span in receiver.spans]
     assert len(set(ids)) == len(ids) == sending.state.spans
     sending.look()
-    sending.again()
+    sending.restart()
     assert [span["spanId"] for span in receiver.spans] == ids, "nothing is new"
     sending.run(cases=1)
-    sending.again()
+    sending.restart()
     assert len(set(attempts_of(receiver))) == count(sending.database)
     assert receiver.headers[0]["X-Key"] == "k"
 
@@ -113,18 +112,18 @@ def test_what_was_sent_and_not_noted_is_sent_again(
 ) -> None:
     sending.run()
     with monkeypatch.context() as killed:
-        killed.setattr(positions, "note_sent", lambda *_, **__: False)
+        killed.setattr(log_followers, "note_sent", lambda *_, **__: False)
         sending.look()
     once = [span["spanId"] for span in receiver.spans]
-    sending.again()
+    sending.restart()
     assert [span["spanId"] for span in receiver.spans] == once + once
     assert len(set(attempts_of(receiver))) == count(sending.database)
 
 
-def test_parts_go_on_where_the_last_one_ended(
+def test_parts_continue_where_the_last_one_ended(
     sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(continuous, "AT_A_TIME", 2)
+    monkeypatch.setattr(operations, "AT_A_TIME", 2)
     sending.run(cases=4)
     sending.look()
     ids = [span["spanId"] for span in receiver.spans]
@@ -143,10 +142,10 @@ def test_a_collector_that_is_away_loses_nothing(tmp_path: Path) -> None:
         sending.look()
         assert len(receiver.bodies) == 1, "it is given time"
         receiver.status = 200
-        sending.again()
+        sending.restart()
         assert (sending.state.error, sending.state.failing_since) == (None, None)
         assert len(set(attempts_of(receiver))) == count(sending.database)
-    assert len(sending.said) == 1
+    assert len(sending.messages) == 1
 
 
 def test_a_collector_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ def test_a_collector_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
         sending.traces.look()
         assert time.monotonic() - began < 0.2
         sending.look()
-        assert sentence("does not answer within {} s", "0.3") in sending.state.error
+        assert "does not respond within 0.3 s" in sending.state.error
 
 
 def test_what_a_collector_refuses_for_good_is_counted_and_left(tmp_path: Path) -> None:
@@ -166,8 +165,8 @@ def test_what_a_collector_refuses_for_good_is_counted_and_left(tmp_path: Path) -
         sending.run()
         sending.look()
         assert sending.state.rejected == sending.state.spans > 0
-        assert "are lost" in sending.said[0]
-        sending.again()
+        assert "are lost" in sending.messages[0]
+        sending.restart()
         assert len(receiver.bodies) == 1
 
 
@@ -176,12 +175,12 @@ def test_nothing_is_sent_while_workers_have_work_but_for_a_while(
 ) -> None:
     sending.run()
     before = sending.state
-    monkeypatch.setattr(positions, "is_busy", lambda _: True)
+    monkeypatch.setattr(log_followers, "is_busy", lambda _: True)
     sending.look()
     assert not receiver.bodies
     assert sending.state == before, "nothing is written either"
-    monkeypatch.setattr(continuous, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(continuous, "SHARE", 0.0)
+    monkeypatch.setattr(operations, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(operations, "SHARE", 0.0)
     sending.look()
     assert len(attempts_of(receiver)) == count(sending.database)
 
@@ -190,12 +189,12 @@ def test_while_workers_have_work_for_long_it_sends_a_tenth_of_the_time(
     sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sending.run()
-    monkeypatch.setattr(positions, "is_busy", lambda _: True)
-    monkeypatch.setattr(continuous, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(log_followers, "is_busy", lambda _: True)
+    monkeypatch.setattr(operations, "PATIENCE_S", 0.0)
     rests: list[float] = []
     monkeypatch.setattr(sending.traces._ending, "wait", rests.append)
     receiver.hold()
-    late = threading.Timer(0.3, receiver.go_on)
+    late = threading.Timer(0.3, receiver.resume)
     late.start()
     sending.look()
     assert receiver.bodies
@@ -238,12 +237,12 @@ def test_settings_say_where_traces_go(tmp_path: Path, monkeypatch: pytest.Monkey
     switches = "content = true\nprotobuf = true\n"
     (tmp_path / "wtb.toml").write_text(f"[telemetry]\nendpoint = 'http://127.0.0.1:4318/'\n{switches}")
     monkeypatch.setenv("WTB_TELEMETRY_HEADERS", "Authorization=Bearer a=b, X-Team=x")
-    found = read_telemetry()
-    assert found is not None
-    assert found.collector.url == "http://127.0.0.1:4318/v1/traces"
-    assert found.collector.headers == {"Authorization": "Bearer a=b", "X-Team": "x"}
-    assert (found.options, found.collector.protobuf) == (SpanOptions(content=True), True)
-    assert "Bearer" not in repr(found), "keys are in no message"
+    telemetry = read_telemetry()
+    assert telemetry is not None
+    assert telemetry.collector.url == "http://127.0.0.1:4318/v1/traces"
+    assert telemetry.collector.headers == {"Authorization": "Bearer a=b", "X-Team": "x"}
+    assert (telemetry.options, telemetry.collector.protobuf) == (SpanOptions(content=True), True)
+    assert "Bearer" not in repr(telemetry), "keys are in no message"
 
 
 def test_the_environment_says_where_traces_go_where_no_file_does(
@@ -251,11 +250,11 @@ def test_the_environment_says_where_traces_go_where_no_file_does(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WTB_TELEMETRY_ENDPOINT", "http://collector:4318")
-    found = read_telemetry()
-    assert found is not None
-    assert (found.endpoint, found.options) == ("http://collector:4318", SpanOptions())
+    telemetry = read_telemetry()
+    assert telemetry is not None
+    assert (telemetry.endpoint, telemetry.options) == ("http://collector:4318", SpanOptions())
     monkeypatch.setenv("WTB_TELEMETRY_ENDPOINT", "collector")
-    with pytest.raises(InputError, match="WTB_TELEMETRY_ENDPOINT endpoint 'collector' is none"):
+    with pytest.raises(InputError, match="WTB_TELEMETRY_ENDPOINT endpoint is 'collector'"):
         read_telemetry()
 
 
@@ -291,9 +290,9 @@ def test_doctor_and_metrics_say_what_a_collector_takes(tmp_path: Path) -> None:
         sending = Sending(tmp_path, receiver.url)
         sending.run()
         sending.look()
-        (found,) = _collectors(sending.database)
-        assert found["status"] == "problem"
-        assert "answers 503" in found["found"]
+        (collector,) = _collectors(sending.database)
+        assert collector["status"] == "problem"
+        assert "answers 503" in collector["found"]
         body, _ = exposition([DatabaseMetrics(sending.database, Tallies())], "text/plain")
         assert b'wtb_exported_spans{status="accepted"} 0.0' in body
         assert b"wtb_export_failing_seconds 0.0\n" not in body

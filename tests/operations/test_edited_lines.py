@@ -15,8 +15,8 @@ from wtb.operations.context import Context
 from wtb.operations.control.forks import add_fork
 from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.store.control import executions as steering
-from wtb.store.growth.retry import retry
-from wtb.store.read.references import find_one
+from wtb.store.control.forks import retry
+from wtb.store.read.details import find_one
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import checkpoints
 
@@ -71,20 +71,20 @@ def back(bench: Bench, to: str) -> None:
 
 
 def first_of(bench: Bench) -> str:
-    """The checkpoint that node a made first."""
+    """Return the first checkpoint of node a."""
     rows = sorted(bench.rows(checkpoints), key=lambda row: row["id"])
     return next(str(row["id"]) for row in rows if row["writers"] and row["writers"][0][0] == "a")
 
 
 def edit(bench: Bench, **changes: Any) -> None:
-    """Change its state where it is paused, and run on from there."""
+    """Change the state of a paused execution, and resume it."""
     encoded = {name: Value.of(value) for name, value in changes.items()}
     steering.resume(bench.database, the_root(bench).id, by="ada", changes=encoded)
     bench.run()
 
 
 def counted(bench: Bench) -> list[float]:
-    """What the matrix counts: the mean of x for each row that has one."""
+    """Return what the matrix counts: the mean of x for each row that has one."""
     rows = build(bench.database, bench.row)["rows"]
     return [row["metrics"]["x"]["mean"] for row in rows if row["metrics"]["x"]["n"]]
 

@@ -1,4 +1,4 @@
-"""A case that is erased is nowhere any more, and everybody is told that it was erased, and by whom."""
+"""Erasing a case removes it everywhere, and leaves a tombstone that names who erased it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb import Context as NodeContext
 from wtb.core.errors import ConflictError, InputError
+from wtb.features.backup import queries as copies
 from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
-from wtb.operations.housekeeping.erase import erase, preview_erase
+from wtb.operations.deleting import erase, preview_erase
 from wtb.operations.inspection.sweeps import show
 from wtb.operations.results.matrix import matrix
-from wtb.store.access.idempotency import Claim, find_answer, keep_answer
-from wtb.store.access.operations import (
+from wtb.store.access import requests
+from wtb.store.access.requests import (
+    Claim,
     FoundOperation,
     NewOperation,
+    NewUpload,
     begin_operation,
     end_operation,
+    find_answer,
     find_operation,
+    keep_answer,
 )
 from wtb.store.database import Database
-from wtb.store.files import uploads
-from wtb.store.files.uploads import NewUpload
 from wtb.store.read import queries, tallies
 from wtb.store.tables.schema import approvals, cases, events, executions, metadata, sweeps
 from wtb.store.transactions import Scope
-from wtb.store.transfer import backup as copies
 
 SECRET = "the story of Ana Karenina"
 CASES = [
@@ -49,7 +51,7 @@ def place(database: Database, tmp_path: Path) -> Context:
 
 
 def teller(asks: bool = False, fails: bool = False) -> Workflow:
-    """A workflow that leaves something of its case wherever it can."""
+    """Return a workflow that writes its case to every place that it can."""
     workflow = Workflow("teller")
 
     @workflow.node(retries=1)
@@ -75,53 +77,55 @@ def long_text(case: Any, result: Any) -> float:
     return float(len(result.state["told"]))
 
 
-def ran(place: Context, name: str = "first", **given: Any) -> Bench:
+def ran(place: Context, name: str = "first", **fields: Any) -> Bench:
     assert place.files is not None
-    made = make_bench(
+    sweep = make_bench(
         place.database,
         place.files,
-        teller(**given),
+        teller(**fields),
         CASES,
         {"tell": ["default", "twice"]},
         evaluators={"long_text": long_text},
         sweep=name,
         run={"pool": "thread"},
     )
-    made.run()
-    return made
+    sweep.run()
+    return sweep
 
 
 def everything(place: Context) -> str:
-    """All that is stored: rows, stored files, and the bytes of the database where it is a file."""
+    """Return everything that is stored: rows, stored files, and the bytes of a database file."""
     with place.database.read() as connection:
-        found = [repr(tuple(row)) for table in metadata.sorted_tables for row in connection.execute(sa.select(table))]
+        contents = [
+            repr(tuple(row)) for table in metadata.sorted_tables for row in connection.execute(sa.select(table))
+        ]
     assert place.files is not None
     folders = [place.files] if place.database.path is None else [place.files, place.database.path.parent]
     for folder in folders:
-        found += [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
-    return "\n".join(found)
+        contents += [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
+    return "\n".join(contents)
 
 
 def test_nothing_of_its_content_is_left_in_the_database_and_in_stored_files(place: Context) -> None:
-    made = ran(place)
+    sweep = ran(place)
     assert everything(place).count(SECRET) > 10, "the test looks in the wrong places"
 
     erased = erase(place, "ana", reason="asked to")
 
-    left = everything(place)
-    assert SECRET not in left, [line[:500] for line in left.splitlines() if SECRET in line][:3]
+    content = everything(place)
+    assert SECRET not in content, [line[:500] for line in content.splitlines() if SECRET in line][:3]
     assert erased.counts["cells"] == 2
     assert erased.values > 0
     assert erased.files == 4  # two stories, and the manifests of both variants
     assert erased.notes == ()
-    (bob,) = [row for row in made.rows(cases) if row["id"] == "bob"]
+    (bob,) = [row for row in sweep.rows(cases) if row["id"] == "bob"]
     assert bob["erased_at"] is None
-    assert {cell.case for cell in made.cells()} == {"bob"}
-    assert [cell.state["told"] for cell in made.cells()] == ["told another story"] * 2
+    assert {cell.case for cell in sweep.cells()} == {"bob"}
+    assert [cell.state["told"] for cell in sweep.cells()] == ["told another story"] * 2
 
 
 def test_values_and_files_that_others_have_stay(place: Context) -> None:
-    """Of the other case, and of another sweep with the same one."""
+    """Copies of the other case, and of another sweep with the same case, stay."""
     ran(place, "first")
     other = ran(place, "second")
     erase(place, "ana", sweep="first")
@@ -130,21 +134,21 @@ def test_values_and_files_that_others_have_stay(place: Context) -> None:
         assert copies.missing_values(connection) == copies.damaged_values(connection) == []
         snapshots = {row.workspace for row in connection.execute(sa.select(sa.text("workspace from checkpoints")))}
     for snapshot in snapshots - {None}:
-        for entry in place.workspaces.files.of_project("default").manifest(snapshot).values():
-            assert b"".join(place.workspaces.files.of_project("default").read(entry.digest))
+        for file in place.workspaces.files.of_project("default").manifest(snapshot).values():
+            assert b"".join(place.workspaces.files.of_project("default").read(file.digest))
     assert {cell.case for cell in other.cells()} == {"ana", "bob"}
     erase(place, "ana")
     assert SECRET not in everything(place)
 
 
 def test_a_tombstone_says_who_erased_it_and_the_matrix_does_not_say_missing(place: Context) -> None:
-    made = ran(place)
+    sweep = ran(place)
     before = matrix(place, "first")
-    tallies.tally(place.database, made.sweep_id)
+    tallies.tally(place.database, sweep.sweep_id)
     erase(place, "ana", reason="asked to")
-    (row,) = [one for one in made.rows(cases) if one["id"] == "ana"]
+    (row,) = [case for case in sweep.rows(cases) if case["id"] == "ana"]
     assert (row["input"], row["expected"], row["tags"], row["erased_by"]) == ({}, None, [], "erin")
-    event = queries.event_rows(place.database, made.sweep_id)[-1]
+    event = queries.event_rows(place.database, sweep.sweep_id)[-1]
     assert event["kind"] == "case.erased"
     assert event["data"] == {"case": "ana", "by": "erin", "reason": "asked to", "cells": 2, "executions": 1 + 2}
     after = matrix(place, "first")
@@ -152,10 +156,10 @@ def test_a_tombstone_says_who_erased_it_and_the_matrix_does_not_say_missing(plac
         sentence("{} erased, with {} cells and scores: {} (by {})", "1 case was", "its", "ana", "erin")
         in after["warnings"]
     )
-    assert not any("missing" in one or "no outcome" in one for one in after["warnings"])
+    assert not any("missing" in warning or "no outcome" in warning for warning in after["warnings"])
     assert (before["cells"]["total"], after["cells"]["total"]) == (4, 2)
     assert after["cost"]["usd"] == before["cost"]["usd"], "what was spent was spent"
-    means = [[row["metrics"]["long_text"]["mean"] for row in one["rows"]] for one in (before, after)]
+    means = [[row["metrics"]["long_text"]["mean"] for row in document["rows"]] for document in (before, after)]
     assert means[1] == [18.0, 18.0]
     assert means[0] != means[1]
     show(place, "first")
@@ -171,21 +175,21 @@ def test_a_sweep_of_which_all_cases_were_erased_can_still_be_looked_at(place: Co
         erase(place, "ana")
 
 
-def test_a_question_and_its_answer_go_too_and_the_rest_goes_on(place: Context) -> None:
-    made = ran(place, asks=True)
-    asked = made.rows(approvals)
-    for one in asked:
-        whose = SECRET if SECRET in one["question"] else "bob"
-        answer(place, one["id"], "yes", feedback=f"for {whose}", bound=made.prepared.bound)
+def test_a_question_and_its_answer_go_too_and_the_rest_continues(place: Context) -> None:
+    sweep = ran(place, asks=True)
+    questions = sweep.rows(approvals)
+    for question in questions:
+        whose = SECRET if SECRET in question["question"] else "bob"
+        answer(place, question["id"], "yes", feedback=f"for {whose}", bound=sweep.prepared.bound)
     with place.database.write() as connection:
         connection.execute(sweeps.update().values(status="paused"))
     erase(place, "ana")
     assert SECRET not in everything(place)
-    left = made.rows(approvals)
-    assert {row["question"] for row in left} == {"May I tell another story?"}
-    made.run()
-    assert made.counts == {"succeeded": 2}
-    assert made.status == "completed"
+    remaining = sweep.rows(approvals)
+    assert {row["question"] for row in remaining} == {"May I tell another story?"}
+    sweep.run()
+    assert sweep.counts == {"succeeded": 2}
+    assert sweep.status == "completed"
 
 
 def test_failures_and_the_reasons_in_a_kept_matrix_go_too(place: Context) -> None:
@@ -210,10 +214,10 @@ def test_copies_that_spare_somebody_to_send_or_ask_again_go_too(place: Context) 
     assert counts == expected
     assert SECRET not in everything(place)
     assert everything(place).count("of another project") >= 3
-    for kept in (find_answer(place.database, "key-2"), find_operation(place.database, "operation-2")):
-        row = kept.row if isinstance(kept, FoundOperation) else kept
+    for stored_copy in (find_answer(place.database, "key-2"), find_operation(place.database, "operation-2")):
+        row = stored_copy.row if isinstance(stored_copy, FoundOperation) else stored_copy
         assert row is not None
-        assert (row.status, sentence("what this did is done") in str(row.body)) == (410, True)
+        assert (row.status, sentence("the operation was carried out") in str(row.body)) == (410, True)
     under_way = find_operation(place.database, "under-way")
     assert under_way is not None
     assert under_way.status == "running"
@@ -221,12 +225,12 @@ def test_copies_that_spare_somebody_to_send_or_ask_again_go_too(place: Context) 
 
 
 def keep_copies(database: Database, id: str, project: str, text: str) -> None:
-    """Have an upload, an answer to a request and one of a long operation be kept that hold a text."""
+    """Store an upload, a response and the result of a long operation that contain a text."""
     content = text.encode()
     upload = NewUpload(f"upload-{id}", project, sha256(content + id.encode()).hexdigest(), "ann")
-    uploads.begin_upload(database, upload)
-    uploads.add_part(database, upload, 0, content)
-    uploads.complete_upload(database, upload)
+    requests.begin_upload(database, upload)
+    requests.add_part(database, upload, 0, content)
+    requests.complete_upload(database, upload)
     with database.write() as connection:
         Claim(f"key-{id}", "request").store(connection)
     keep_answer(database, f"key-{id}", 200, None, text)
@@ -245,11 +249,11 @@ def test_a_sweep_that_may_run_is_refused_and_nothing_is_erased(place: Context) -
 
 
 def test_a_preview_counts_and_erases_nothing(place: Context) -> None:
-    made = ran(place)
+    sweep = ran(place)
     counted = preview_erase(place, "ana").counts
     assert counted["cells"] == counted["scores"] == 2
     assert counted["node_runs"] == 2
-    assert [row["erased_at"] for row in made.rows(cases)] == [None, None]
+    assert [row["erased_at"] for row in sweep.rows(cases)] == [None, None]
     assert place.database.scalar(sa.select(sa.func.count()).where(events.c.kind == "case.erased")) == 0
 
 
@@ -262,9 +266,9 @@ def test_only_sweeps_of_a_project_are_changed(place: Context) -> None:
 def test_the_command_asks_first(project: Project) -> None:
     project.write({"flow.py": FLOW, "first.sweep.yaml": SWEEP, "cases.jsonl": Project.cases(2)})
     project.inside("run", "first.sweep.yaml", "--quiet", check=0)
-    refused = project.inside("erase", "c1", check=2)
-    assert sentence("nobody is there to confirm it; give --yes") in refused.said
-    done = project.inside("erase", "c1", "--yes", "--reason", "asked to", "--format", "json", check=0)
+    refused = project.inside("admin", "erase", "c1", check=2)
+    assert sentence("this needs confirmation, and there is no terminal; give --yes") in refused.output
+    done = project.inside("admin", "erase", "c1", "--yes", "--reason", "asked to", "--format", "json", check=0)
     assert done.json["counts"]["cells"] == 64
     assert project.inside("matrix", "first", "--format", "json", check=0).json["cells"]["total"] == 64
     assert "erased case c1, with 64 cells: asked to" in project.inside("log", "first", check=0).stdout

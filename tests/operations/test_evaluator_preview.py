@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.support.prose import sentence
-from wtb.core.documents.workflows.new_sweeps import EvaluatorPreviewDocument
+from wtb.core.documents.workflows import EvaluatorPreviewDocument
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
-from wtb.operations.drafting import evaluator_preview
-from wtb.operations.drafting.evaluator_preview import preview_evaluator
+from wtb.operations.running import previews
+from wtb.operations.running.previews import preview_evaluator
 from wtb.store.database import Database
 
 CONTAINS = {"contains": {"field": "answer"}}
@@ -25,9 +25,9 @@ def context() -> Context:
     return Context(Database("sqlite:///:memory:"))
 
 
-def values(found: EvaluatorPreviewDocument) -> dict[str, float | None]:
-    assert found["runs"] == "here"
-    return {one["metric"]: one["value"] for one in found["scores"]}
+def values(preview: EvaluatorPreviewDocument) -> dict[str, float | None]:
+    assert preview["runs"] == "here"
+    return {score["metric"]: score["value"] for score in preview["scores"]}
 
 
 def test_a_built_in_evaluator_gives_the_score_that_a_cell_would_have(context: Context) -> None:
@@ -52,9 +52,9 @@ def test_code_of_users_and_models_are_left_to_workers(
 ) -> None:
     (tmp_path / "mine.py").write_text("raise SystemExit('it was imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    found = preview_evaluator(context, evaluator, {"answer": "x"}, expected="x")
-    assert (found["runs"], found["scores"]) == ("workers", [])
-    assert reason in str(found["reason"])
+    preview = preview_evaluator(context, evaluator, {"answer": "x"}, expected="x")
+    assert (preview["runs"], preview["scores"]) == ("workers", [])
+    assert reason in str(preview["reason"])
     assert "mine" not in sys.modules
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_score_is_refused_in_words(
 
 
 def test_a_pattern_without_end_is_ended(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator_preview, "SEARCH_S", 0.5)
+    monkeypatch.setattr(previews, "SEARCH_S", 0.5)
     began = time.monotonic()
     with pytest.raises(InputError, match=r"still searching at its deadline of 0\.5 s"):
         preview_evaluator(context, {"regex": {"field": "a", "pattern": "(a+)+$"}}, {"a": "a" * 60 + "b"})

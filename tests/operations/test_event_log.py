@@ -1,4 +1,4 @@
-"""The log of an execution on both databases: decisions, calls of models and tools, what was undone, and values."""
+"""The log of an execution on both databases: decisions, calls of models and tools, reversed calls, and values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import wtb
 from tests.support.prose import sentence
 from wtb import END, Bench, ExecutionHandle, Workflow
-from wtb.core.documents.events.texts import event_text
+from wtb.core.documents.event_texts import event_text
 from wtb.core.errors import InputError
 from wtb.display.text.costs import as_csv, costs
 from wtb.operations.inspection.log import events_after, select_events
@@ -92,11 +92,11 @@ def test_a_decision_names_the_edges_that_were_tried(bench: Bench) -> None:
     execution = run(bench)
     (event,) = execution.log(kinds=["decision"])
 
-    data: Any = event["data"]
-    assert [list(edge) for edge in data["tried"]] == [["give_up", "is_full", False], ["confirm", "is_booked", True]]
-    assert (data["node"], data["to"], data["why"]) == ("plan", "confirm", "is_booked is true")
-    assert data["checkpoint"] == execution.history().checkpoints[1].id
-    assert event_text("decision", data) == "plan → confirm: is_booked is true (not give_up if is_full)"
+    decision: Any = event["data"]
+    assert [list(edge) for edge in decision["tried"]] == [["give_up", "is_full", False], ["confirm", "is_booked", True]]
+    assert (decision["node"], decision["to"], decision["why"]) == ("plan", "confirm", "is_booked is true")
+    assert decision["checkpoint"] == execution.history().checkpoints[1].id
+    assert event_text("decision", decision) == "plan → confirm: is_booked is true (not give_up if is_full)"
 
 
 def test_calls_of_models_and_tools_stand_between_the_start_and_the_end_of_their_node(bench: Bench) -> None:
@@ -161,17 +161,17 @@ def test_a_rollback_names_the_calls_that_it_undid(bench: Bench) -> None:
     new = [event["kind"] for event in log[len(before) :]]
     assert new.index("rollback.begun") < new.index("tool.reversed") < new.index("execution.rolled_back")
     (reversed_call,) = data_of(execution, "tool.reversed")
-    made = data_of(execution, "tool.called")[0]
+    first_call = data_of(execution, "tool.called")[0]
     identity = ("node_run", "attempt", "number", "tool", "node")
-    assert [reversed_call[name] for name in identity] == [made[name] for name in identity]
+    assert [reversed_call[name] for name in identity] == [first_call[name] for name in identity]
     (rolled_back,) = data_of(execution, "execution.rolled_back")
     text = event_text("execution.rolled_back", rolled_back)
     assert "undone: 1 call (book of plan); no reverse: 1 call (announce of confirm)" in text
 
     execution.undo_rollback()
 
-    again = data_of(execution, "tool.called")[-1]
-    assert (again["tool"], again["again"]) == ("book", True)
+    second_call = data_of(execution, "tool.called")[-1]
+    assert (second_call["tool"], second_call["again"]) == ("book", True)
 
 
 def test_each_event_is_followed_once_from_any_position(bench: Bench) -> None:
@@ -185,9 +185,9 @@ def test_each_event_is_followed_once_from_any_position(bench: Bench) -> None:
 
 def test_one_execution_of_a_sweep_has_its_own_calls(bench: Bench) -> None:
     sweep = wtb.Sweep(workflow=trip(), cases=[{"id": "one", "input": {"seat": "1"}}], vary={"plan": "all"})
-    result = bench.run(sweep)
-    execution = result.execution("one", {"plan": "default"})
-    of_all = [event for event in result.log(kinds=["tool.called"]) if event["execution"] == execution.id]
+    handle = bench.run(sweep)
+    execution = handle.execution("one", {"plan": "default"})
+    of_all = [event for event in handle.log(kinds=["tool.called"]) if event["execution"] == execution.id]
     assert of_all == list(execution.log(kinds=["tool.called"])) != []
     counts = {row["kind"]: row["count"] for row in execution.count_events(kinds=["tool", "model"])}
     assert counts == {"tool.called": 3, "model.called": 1}
@@ -198,9 +198,9 @@ def test_costs_by_tool_count_failures_time_cost_and_what_was_undone(bench: Bench
     execution.rollback(execution.history().checkpoints[0].id)
     bench.start(failing(), {}).wait()
 
-    found = bench.costs(by=["tool"])
+    report = bench.costs(by=["tool"])
 
-    rows = {row["tool"]: row for row in found["rows"]}
+    rows = {row["tool"]: row for row in report["rows"]}
     names = ("calls", "failed_calls", "reversed_calls", "usd")
     assert {tool: tuple(rows[tool].get(name) for name in names) for tool in rows} == {
         "book": (1, 0, 1, 0.0),
@@ -210,14 +210,14 @@ def test_costs_by_tool_count_failures_time_cost_and_what_was_undone(bench: Bench
         "search": (2, 1, 0, 0.5),
     }
     assert rows["mail"]["duration_s"] == 0.125
-    assert (found["total"]["calls"], found["total"].get("failed_calls"), found["total"].get("reversed_calls")) == (
+    assert (report["total"]["calls"], report["total"].get("failed_calls"), report["total"].get("reversed_calls")) == (
         6,
         2,
         1,
     )
-    table = costs(found, 100)
+    table = costs(report, 100)
     assert table.splitlines()[0].split() == ["tool", "calls", "failed", "undone", "time", "spent"]
-    assert as_csv(found).splitlines()[0].endswith("failed_calls,duration_s,reversed_calls")
+    assert as_csv(report).splitlines()[0].endswith("failed_calls,duration_s,reversed_calls")
     of_nodes = bench.costs(by=["node", "tool"])["rows"]
     assert ("pay", "pay") in {(row["node"], row["tool"]) for row in of_nodes}
     with pytest.raises(InputError, match=sentence("by model or by tool")):

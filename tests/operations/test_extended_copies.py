@@ -18,13 +18,13 @@ from tests.support.abc_flow import Abc, write_new
 from tests.support.bench import Bench
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.archive.sweep_copies import copy_sweep
-from wtb.operations.growth.extending import Extended, extend, plan_extension
-from wtb.operations.outputs.commenting import add_comment, list_comments
-from wtb.operations.results.baselines import set_baseline
+from wtb.features.archive.sweep_copies import copy_sweep
+from wtb.operations.results.commenting import add_comment, list_comments
+from wtb.operations.results.comparing import set_baseline
+from wtb.operations.running.extending import Extended, extend, plan_extension
+from wtb.store.housekeeping.sweep_copy import digests_of_tables
 from wtb.store.read import queries
 from wtb.store.tables.schema import metadata, sweeps
-from wtb.store.transfer.sweep_copy import digests_of_tables
 
 Make = Callable[..., Abc]
 
@@ -34,25 +34,25 @@ def abc(bench: Callable[..., Bench], tmp_path: Path) -> Make:
     return lambda cases=4, **spec: Abc(tmp_path, bench, cases, **spec)
 
 
-def add(flow: Abc, **given: Any) -> Extended:
-    return extend(flow.context, flow.bench.sweep_id, run=False, code=flow.code, **given)
+def add(flow: Abc, **options: Any) -> Extended:
+    return extend(flow.context, flow.bench.sweep_id, run=False, code=flow.code, **options)
 
 
 def everything(flow: Abc, sweep_id: str) -> dict[str, str]:
-    """A digest of all rows of a sweep by table, its own row and its look among them."""
+    """Return a digest of all rows of a sweep by table, including its own row and its look."""
     with flow.bench.database.read() as connection:
-        found = digests_of_tables(connection, sweep_id)
+        digests = digests_of_tables(connection, sweep_id)
         for table in metadata.sorted_tables:
             key = table.c.id if table is sweeps else table.c.get("sweep_id")
             if key is not None:
                 rows = connection.execute(sa.select(table).where(key == sweep_id))
                 text = "\n".join(sorted(map(repr, rows)))
-                found[f"all of {table.name}"] = hashlib.sha256(text.encode()).hexdigest()
-    return found
+                digests[f"all of {table.name}"] = hashlib.sha256(text.encode()).hexdigest()
+    return digests
 
 
 def turn_to(flow: Abc, sweep_id: str) -> None:
-    """Have what follows be about another sweep."""
+    """Point the flow at another sweep."""
     flow.bench.sweep_id = sweep_id
 
 
@@ -145,7 +145,7 @@ def test_what_a_sweep_has_spent_is_not_spent_again_by_its_copy(abc: Make) -> Non
 
 
 def test_a_copy_is_extended_and_deleted_without_its_original_and_the_other_way_round(abc: Make) -> None:
-    from wtb.operations.housekeeping.delete import delete
+    from wtb.operations.deleting import delete
 
     flow = abc(cases=2)
     original = flow.bench.sweep_id
@@ -169,28 +169,28 @@ def test_what_the_original_showed_counts_as_one_earlier_look(abc: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    ("options", "problem"),
     [
-        ({"new_name": "s", "repeats": 2}, sentence("is called {} itself", "'s'")),
+        ({"new_name": "s", "repeats": 2}, sentence("already has the name {}", "'s'")),
         ({"new_name": "", "repeats": 2}, "new_name is empty"),
         ({"new_name": "x" * 201, "repeats": 2}, "at most 200"),
-        ({"new_name": "twin", "cases": cases_of(0)}, sentence("nothing new to add to a copy")),
+        ({"new_name": "twin", "cases": cases_of(0)}, sentence("nothing to add to a copy")),
     ],
 )
 def test_names_that_do_not_fit_are_rejected_and_nothing_is_copied(
-    abc: Make, given: dict[str, Any], problem: str
+    abc: Make, options: dict[str, Any], problem: str
 ) -> None:
     flow = abc(cases=2)
-    if given["new_name"] == "s":
-        given = {**given, "new_name": flow.bench.row.name}
-        problem = "itself; expected another name"
+    if options["new_name"] == "s":
+        options = {**options, "new_name": flow.bench.row.name}
+        problem = "expected another one"
     with pytest.raises(InputError, match=problem):
-        add(flow, **given)
+        add(flow, **options)
     assert flow.bench.database.scalar(sa.select(sa.func.count()).select_from(sweeps)) == 1
 
 
 def test_a_copy_that_fails_leaves_nothing(abc: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wtb.store.transfer import sweep_copy
+    from wtb.store.housekeeping import sweep_copy
 
     flow = abc(cases=2)
     before = everything(flow, flow.bench.sweep_id)

@@ -1,4 +1,4 @@
-"""Sweeps that are extended: what runs, what is shared, what stays as it is, and what is rejected."""
+"""Extending sweeps: new work, shared work, unchanged rows and rejected input."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.bench import Bench
 from tests.support.project import Project
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.growth.extending import Extended, extend, plan_extension
-from wtb.operations.growth.extension_draft import PlannedExtension
-from wtb.operations.results.baselines import set_baseline
+from wtb.operations.results.comparing import set_baseline
+from wtb.operations.running.extending import Extended, extend, plan_extension
+from wtb.operations.running.extension_draft import PlannedExtension
 from wtb.planning.sweep_spec import Variant
 from wtb.store.read import queries
 
@@ -35,12 +35,12 @@ def cases_of(*numbers: int) -> list[dict[str, Any]]:
     return [{"id": f"c{number}", "input": {"x": number}} for number in numbers]
 
 
-def add(flow: Abc, **given: Any) -> Extended:
-    return extend(flow.context, flow.bench.sweep_id, run=False, code=flow.code, **given)
+def add(flow: Abc, **options: Any) -> Extended:
+    return extend(flow.context, flow.bench.sweep_id, run=False, code=flow.code, **options)
 
 
-def plan(flow: Abc, **given: Any) -> PlannedExtension:
-    return plan_extension(flow.context, flow.bench.sweep_id, code=flow.code, **given)
+def plan(flow: Abc, **options: Any) -> PlannedExtension:
+    return plan_extension(flow.context, flow.bench.sweep_id, code=flow.code, **options)
 
 
 def outcomes(flow: Abc) -> dict[tuple[str, int, str], tuple[str, str]]:
@@ -119,8 +119,8 @@ def test_several_new_variants_share_what_they_have_in_common(abc: Make) -> None:
 def test_cases_repeats_and_variants_together_make_a_whole_grid(abc: Make) -> None:
     flow = abc(cases=3)
     write_new(flow)
-    given: dict[str, Any] = {"cases": cases_of(2, 3, 4), "repeats": 2, "vary": {"b": ["new"]}}
-    planned, added = plan(flow, **given), add(flow, **given)
+    options: dict[str, Any] = {"cases": cases_of(2, 3, 4), "repeats": 2, "vary": {"b": ["new"]}}
+    planned, added = plan(flow, **options), add(flow, **options)
     assert (added.cells, added.cases, added.present) == (5 * 3 * 2 - 3 * 2, 2, 1)
     flow.run()
     assert planned.node_runs == (flow.ran.total(), flow.ran.total())
@@ -130,13 +130,13 @@ def test_cases_repeats_and_variants_together_make_a_whole_grid(abc: Make) -> Non
 def test_extending_again_adds_nothing(abc: Make) -> None:
     flow = abc(cases=3)
     write_new(flow)
-    given: dict[str, Any] = {"cases": cases_of(3), "repeats": 2, "vary": {"b": ["new"]}}
-    add(flow, **given)
+    options: dict[str, Any] = {"cases": cases_of(3), "repeats": 2, "vary": {"b": ["new"]}}
+    add(flow, **options)
     flow.run()
     before = outcomes(flow)
-    again = add(flow, **given)
-    assert (again.cells, again.present, again.cases) == (0, 1, 0)
-    assert sentence("the sweep has {} already", "b=new") in again.notes
+    second = add(flow, **options)
+    assert (second.cells, second.present, second.cases) == (0, 1, 0)
+    assert sentence("the sweep has {} already", "b=new") in second.notes
     assert outcomes(flow) == before
     assert len(flow.bench.row.spec["extensions"]) == 1
 
@@ -174,7 +174,7 @@ def test_an_input_that_is_there_under_another_id_is_a_warning_and_one_cluster(ab
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    ("options", "problem"),
     [
         ({}, sentence("nothing to add")),
         ({"repeats": 1}, sentence("expected at least as many")),
@@ -186,10 +186,10 @@ def test_an_input_that_is_there_under_another_id_is_a_warning_and_one_cluster(ab
         ({"cases": [{"id": "c9", "input": {"x": 1}}, {"id": "c9", "input": {"x": 2}}]}, "a second time"),
     ],
 )
-def test_bad_input_is_rejected_before_anything_changes(abc: Make, given: dict[str, Any], problem: str) -> None:
+def test_bad_input_is_rejected_before_anything_changes(abc: Make, options: dict[str, Any], problem: str) -> None:
     flow = abc(cases=2, repeats=2)
     with pytest.raises(InputError, match=problem):
-        add(flow, **given)
+        add(flow, **options)
     assert flow.bench.row.cells == 8
     assert "extensions" not in flow.bench.row.spec
 
@@ -240,9 +240,9 @@ def test_a_new_level_of_a_factor_stands_beside_every_other_level(tmp_path: Path)
     added = project.inside("extend", "grid", "--vary", "answer.model=huge", "--dry-run", check=0).stdout
     assert sentence("{} of {} combinations", "8 new cells", 4) in added
     project.inside("extend", "grid", "--vary", "answer.model=huge", check=0)
-    again = project.inside("extend", "grid", "--vary", "answer.model=huge", check=0)
-    assert sentence("nothing new to add") in again.said
-    assert "the sweep has answer.model=huge answer.temperature=0.7 already" in again.said
+    output = project.inside("extend", "grid", "--vary", "answer.model=huge", check=0)
+    assert sentence("nothing new to add") in output.output
+    assert "the sweep has answer.model=huge answer.temperature=0.7 already" in output.output
     rows = project.inside("matrix", "grid", "--format", "json", check=0).json["rows"]
     levels = {(row["combination"]["find"], *row["levels"].values()) for row in rows}
     assert levels == {
@@ -254,11 +254,11 @@ def test_a_new_level_of_a_factor_stands_beside_every_other_level(tmp_path: Path)
     cells = project.inside("show", "grid", "--cells", "--format", "json", check=0).json["cells"]
     assert len(cells) == 24
     number = project.inside("extend", "grid", "--vary", "answer.temperature=1.5", check=0)
-    assert sentence("{} of {} combinations", "cells added", 6) in number.said
+    assert sentence("{} of {} combinations", "cells added", 6) in number.output
     temperatures = project.inside("matrix", "grid", "--format", "json", check=0).json["rows"]
     assert {row["levels"]["answer.temperature"] for row in temperatures} == {"0", "0.7", "1.5"}
     unknown = project.inside("extend", "grid", "--vary", "answer.modle=huge", check=2)
-    assert "modle" in unknown.said
+    assert "modle" in unknown.output
 
 
 GRID_FLOW = """
@@ -324,20 +324,20 @@ def test_any_json_is_a_level_and_types_differ(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     with wtb.open() as bench:
-        result = bench.sweep("levels")
-        added = result.extend(vary={"answer.t": JSON_LEVELS})
+        handle = bench.sweep("levels")
+        added = handle.extend(vary={"answer.t": JSON_LEVELS})
         assert [row["answer"] for row in added.combinations] == [
             *("t=1", "t=1.0", 't="1"', "t=true", "t=null", 't="5"', "t=[1,2]", 't={"a":1}', "t=0.25", 't="true"')
         ]
-        seen = {cell["state"]["y"] for cell in result.cells()}
+        seen = {cell["state"]["y"] for cell in handle.cells()}
         assert seen == {f"{level!r} 'mini' 0.5" for level in [5, *JSON_LEVELS]}
-        assert result.plan_extension(vary={"answer.t": JSON_LEVELS}).cells == 0, "all of them are there"
-        number = result.plan_extension(vary={"answer.share": ["0.75"]})
+        assert handle.plan_extension(vary={"answer.t": JSON_LEVELS}).cells == 0, "all of them are there"
+        number = handle.plan_extension(vary={"answer.share": ["0.75"]})
         assert all("share=0.75" in row["answer"] for row in number.combinations), "no parameter of type float has text"
-        text = result.plan_extension(vary={"answer.model": ["7"]})
+        text = handle.plan_extension(vary={"answer.model": ["7"]})
         assert all('model="7"' in row["answer"] for row in text.combinations)
         with pytest.raises(InputError, match=sentence("is {}; expected {}", 7, "str")):
-            result.plan_extension(vary={"answer.model": [7]})
+            handle.plan_extension(vary={"answer.model": [7]})
 
 
 def test_a_level_is_typed_as_its_parameter_takes_it_and_quoted_as_text(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The code of fires: node processes import it, and what they submit and run is what a command submits and runs."""
+"""The code of fires: node processes import it, and submit and run the same as a command does."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import sqlalchemy as sa
 from tests.support.bench import in_memory
 from tests.support.prose import sentence
 from wtb.core.errors import InputError
+from wtb.features.schedules import queries as store
+from wtb.features.schedules.fire import carry_out, prepared_fire
+from wtb.features.schedules.operations import add_schedule
+from wtb.features.schedules.queries import NewSchedule
 from wtb.operations.context import Context
 from wtb.operations.running.preparing import prepare_file, prepare_single
 from wtb.operations.running.submitting import submit
-from wtb.operations.schedules.fire import carry_out
-from wtb.operations.schedules.fire_code import prepared_fire
-from wtb.operations.schedules.schedules import add_schedule
-from wtb.store import schedules as store
 from wtb.store.database import Database
-from wtb.store.schedules import Fire, NewSchedule
+from wtb.store.read.baselines import Fire, fire_rows
 from wtb.store.tables.schema import cases, cells, combinations, executions, sweeps
 
 MODELS = """
@@ -160,11 +160,11 @@ class Place:
         claimed = store.claim(database, store.open_fires(database)[-1])
         assert claimed is not None
         carry_out(self.context, claimed)
-        return store.fire_rows(database, schedule.id)[-1]
+        return fire_rows(database, schedule.id)[-1]
 
     def rows(self, sweep: str) -> dict[str, list[dict[str, Any]]]:
         """Return all that is stored of a submission, without ids and times."""
-        found = {}
+        rows_by_table = {}
         with self.context.database.read() as connection:
             for table in (sweeps, combinations, cases, executions, cells):
                 column = table.c.id if table is sweeps else table.c.sweep_id
@@ -172,9 +172,9 @@ class Place:
                 left_out = {"id", "sweep_id", "execution_id", "created_at", "started_at"}
                 if table is cases:
                     left_out -= {"id"}
-                found[table.name] = [{key: row[key] for key in row if key not in left_out} for row in named]
-                found[table.name].sort(key=str)
-        return found
+                rows_by_table[table.name] = [{key: row[key] for key in row if key not in left_out} for row in named]
+                rows_by_table[table.name].sort(key=str)
+        return rows_by_table
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 @pytest.fixture
 def walled(prepared_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """A database in which workers have a role of their own, which is not that of the process that asks."""
+    """A database in which workers have their own role, unlike the current process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     database = Database(prepared_postgres_url)
@@ -202,7 +202,7 @@ def walled(prepared_postgres_url: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_fire_submits_what_a_command_submits(quick: Place, name: str) -> None:
-    """With models, tuples, reducers, added variants, files, clusters, several messages of cases, and redaction."""
+    """The sweeps use models, tuples, reducers, added variants, files, clusters, several messages and redaction."""
     (quick.folder / "note.txt").write_text("hello")
     (quick.folder / "cases.jsonl").write_text("".join(LINES % (f"c{n}", f"k{n // 3}") for n in range(30)))
     file = quick.write(SWEEPS[name], models=MODELS, graphs=GRAPHS)

@@ -1,4 +1,4 @@
-"""Schedules and their fires in the database, and what carries a fire out, as its process does it."""
+"""Schedules and their fires in the database, and carrying out a fire as its process does."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.support.bench import in_memory
 from wtb.config import webhooks
 from wtb.core.cron import TRIES
 from wtb.core.errors import ConflictError
+from wtb.features.schedules import fire as firing
+from wtb.features.schedules import queries as store
+from wtb.features.schedules.fire import carry_out
+from wtb.features.schedules.history import check_schedule, history
 from wtb.operations.context import Context
-from wtb.operations.schedules import fire as firing
-from wtb.operations.schedules.fire import carry_out
-from wtb.operations.schedules.history import check_schedule, history
-from wtb.store import schedules as store
+from wtb.store.access.sessions import create
 from wtb.store.database import Database
 from wtb.store.housekeeping.deletion import delete_session, delete_sweep
-from wtb.store.limits.sessions import create
-from wtb.store.schedules import Fire
+from wtb.store.read.baselines import Fire, fire_rows
 from wtb.store.tables.schema import fires, now, schedules, sweeps
 
 FLOW = """
@@ -73,7 +73,7 @@ class Cron:
             f"run: {{pool: {pool}}}\n"
         )
         self.code(AS_IT_WAS)
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def code(self, body: str) -> None:
         """Change the workflow, as it is read by the next process."""
@@ -102,7 +102,7 @@ class Cron:
             connection.execute(schedules.update().values(next_at=schedules.c.next_at - days * A_DAY))
 
     def make(self) -> Fire:
-        """Make a fire that is due: its row."""
+        """Make a fire that is due, and return its row."""
         store.make_manual(self.database, store.find_schedule(self.database, "nightly").id)
         return store.open_fires(self.database)[-1]
 
@@ -110,11 +110,11 @@ class Cron:
         """Claim a fire and carry it out, as a child of a scheduler does. Its row afterwards."""
         claimed = store.claim(self.database, fire)
         assert claimed is not None
-        carry_out(Context(self.database, report=self.said.append), claimed)
+        carry_out(Context(self.database, report=self.messages.append), claimed)
         return self.row(fire)
 
     def row(self, fire: Fire) -> Fire:
-        rows = store.fire_rows(self.database, fire.schedule_id)
+        rows = fire_rows(self.database, fire.schedule_id)
         return next(row for row in rows if row.fire_at == fire.fire_at)
 
     def count(self, table: sa.Table) -> int:
@@ -129,10 +129,10 @@ def cron(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cron]:
-    """The same in memory, for what has nothing to do with the kind of database."""
-    made = in_memory()
-    yield Cron(made, tmp_path, monkeypatch)
-    made.close()
+    """The same in memory, for tests that do not depend on the database."""
+    database = in_memory()
+    yield Cron(database, tmp_path, monkeypatch)
+    database.close()
 
 
 # Making
@@ -142,18 +142,18 @@ def test_two_schedulers_at_once_make_one_fire(cron: Cron) -> None:
     cron.add()
     cron.is_due()
     both = threading.Barrier(2)
-    made: list[Any] = []
+    due_fires: list[Any] = []
 
     def look() -> None:
         both.wait()
-        made.extend(store.make_due(cron.database))
+        due_fires.extend(store.make_due(cron.database))
 
     threads = [threading.Thread(target=look) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == 1
+    assert len(due_fires) == 1
     assert cron.count(fires) == 1
     assert store.make_due(cron.database) == []
 
@@ -161,10 +161,10 @@ def test_two_schedulers_at_once_make_one_fire(cron: Cron) -> None:
 def test_a_clock_that_went_back_makes_no_second_fire(cron: Cron) -> None:
     added = cron.add()
     cron.is_due(3.0)
-    (made,) = store.make_due(cron.database)
+    (fire,) = store.make_due(cron.database)
     with cron.database.write() as connection:
         connection.execute(fires.update().values(status="judged", verdict="same"))
-        connection.execute(schedules.update().values(next_at=made.fire_at))  # as it stood then
+        connection.execute(schedules.update().values(next_at=fire.fire_at))  # as it stood then
     store.make_due(cron.database)
     assert cron.count(fires) == 1
     assert store.find_schedule(cron.database, "nightly").next_at == added.next_at
@@ -173,18 +173,18 @@ def test_a_clock_that_went_back_makes_no_second_fire(cron: Cron) -> None:
 def test_fires_missed_in_a_downtime_are_made_up_for_once_and_that_is_said(cron: Cron) -> None:
     cron.add()
     cron.was_down(4)
-    (made,) = store.make_due(cron.database)
+    (late_fire,) = store.make_due(cron.database)
     (fire,) = store.open_fires(cron.database)
-    assert made.fire_at == fire.fire_at
+    assert late_fire.fire_at == fire.fire_at
     assert fire.why == [prose.sentence("{} {} before it were missed", 3, "fires")]
 
 
 def test_missed_fires_can_be_skipped(cron: Cron) -> None:
     cron.add(missed="skip")
     cron.was_down(4)
-    (made,) = store.make_due(cron.database)
-    is_hardly_late = made.fire_at is not None  # where this runs at three o'clock
-    assert made.missed == 4 - is_hardly_late
+    (fire,) = store.make_due(cron.database)
+    is_hardly_late = fire.fire_at is not None  # where this runs at three o'clock
+    assert fire.missed == 4 - is_hardly_late
     assert cron.count(fires) == is_hardly_late
 
 
@@ -192,8 +192,8 @@ def test_a_fire_that_nobody_has_begun_stands_for_those_that_follow(cron: Cron) -
     cron.add()
     cron.make()
     cron.is_due()
-    (made,) = store.make_due(cron.database)
-    assert (made.fire_at, made.missed) == (None, 1)
+    (fire,) = store.make_due(cron.database)
+    assert (fire.fire_at, fire.missed) == (None, 1)
     assert cron.count(fires) == 1
 
 
@@ -227,8 +227,8 @@ def test_a_fire_is_claimed_once_and_given_up_after_some_deaths(cron: Cron) -> No
     row = cron.row(fire)
     assert (row.status, row.verdict) == ("failed", "failed")
     assert row.why == [prose.sentence("its process died {} times while it {}", 3, "began its sweep")]
-    told = cron.carry(row)
-    assert told.notified_at is not None
+    carried_fire = cron.carry(row)
+    assert carried_fire.notified_at is not None
 
 
 def test_files_of_a_fire_are_where_its_context_keeps_them(quick: Cron) -> None:
@@ -237,7 +237,7 @@ def test_files_of_a_fire_are_where_its_context_keeps_them(quick: Cron) -> None:
     quick.add()
     claimed = store.claim(quick.database, quick.make())
     assert claimed is not None
-    carry_out(Context(quick.database, files=quick.folder / "elsewhere", report=quick.said.append), claimed)
+    carry_out(Context(quick.database, files=quick.folder / "elsewhere", report=quick.messages.append), claimed)
     assert (quick.folder / "elsewhere" / "files").is_dir()
     assert not (quick.folder / ".wtb").exists()
 
@@ -260,12 +260,12 @@ def test_who_lost_a_fire_submits_nothing(cron: Cron) -> None:
     assert first is not None
     store.release(cron.database, first)  # as if its lease had run out
     second = store.claim(cron.database, cron.row(fire))
-    carry_out(Context(cron.database, report=cron.said.append), first)
+    carry_out(Context(cron.database, report=cron.messages.append), first)
     assert cron.count(sweeps) == 0
     with pytest.raises(ConflictError), cron.database.write() as connection:
         store.mark_submitted(connection, first, "x")
     assert second is not None
-    carry_out(Context(cron.database, report=cron.said.append), second)
+    carry_out(Context(cron.database, report=cron.messages.append), second)
     assert cron.count(sweeps) == 1
     assert cron.row(fire).status == "judged"
 
@@ -276,7 +276,7 @@ def test_a_schedule_that_is_removed_meanwhile_submits_nothing_and_keeps_its_swee
     claimed = store.claim(cron.database, cron.make())
     assert claimed is not None
     assert store.remove_schedule(cron.database, added.id) == 2
-    carry_out(Context(cron.database, report=cron.said.append), claimed)
+    carry_out(Context(cron.database, report=cron.messages.append), claimed)
     assert (cron.count(sweeps), cron.count(fires)) == (1, 0)
 
 
@@ -315,9 +315,9 @@ def test_each_fire_is_compared_with_the_last_good_one(cron: Cron) -> None:
     cron.code(AS_IT_WAS)
     assert cron.carry(cron.make()).verdict == "same"
     assert not check_schedule(Context(cron.database), "nightly").is_wrong
-    found = history(Context(cron.database), "nightly")
-    assert [one["code_changed"] for one in found["fires"]] == [[], [], ["A"], [], ["A"]]
-    assert [one["mean"] for one in found["fires"]] == [4.5, 4.5, 3.5, 3.5, 4.5]
+    document = history(Context(cron.database), "nightly")
+    assert [fire["code_changed"] for fire in document["fires"]] == [[], [], ["A"], [], ["A"]]
+    assert [fire["mean"] for fire in document["fires"]] == [4.5, 4.5, 3.5, 3.5, 4.5]
 
 
 def test_a_sweep_file_that_is_refused_fails_the_fire_with_the_error(quick: Cron) -> None:
@@ -374,9 +374,9 @@ def test_a_sweep_that_is_paused_waits_for_a_person_and_is_said_to(quick: Cron) -
     assert store.claim(quick.database, quick.row(fire)) is None
     checked = check_schedule(Context(quick.database), "nightly")
     assert checked.is_wrong
-    said = checked.sentence
-    assert "limit reached" in said
-    assert f"wtb resume {fire.sweep_id}" in said
+    message = checked.sentence
+    assert "limit reached" in message
+    assert f"wtb resume {fire.sweep_id}" in message
 
 
 def test_a_sweep_that_waits_for_a_provider_is_judged_as_unclear_and_is_no_baseline(quick: Cron) -> None:
@@ -408,8 +408,8 @@ def test_a_fire_that_nobody_makes_or_carries_out_is_overdue(quick: Cron) -> None
     quick.is_due(3700.0)
     checked = check_schedule(Context(quick.database), "nightly")
     assert checked.is_wrong
-    said = checked.sentence
-    assert prose.sentence("does anything run `wtb schedule run-due`") in said
+    message = checked.sentence
+    assert prose.sentence("does anything run `wtb schedule run-due`") in message
 
 
 def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cron) -> None:
@@ -423,8 +423,8 @@ def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cro
         connection.execute(fires.update().values(lease_until=now() - 3700))
     checked = check_schedule(Context(cron.database), "nightly")
     assert checked.is_wrong
-    said = checked.sentence
-    assert said.startswith("interrupted: no process carries on the fire of ")
+    message = checked.sentence
+    assert message.startswith("interrupted: no process carries on the fire of ")
     assert store.claim(cron.database, cron.row(fire)) is not None
     assert not check_schedule(Context(cron.database), "nightly").is_wrong
 
@@ -460,10 +460,10 @@ def test_scores_that_a_provider_prevented_fail_no_fire(quick: Cron) -> None:
 
 
 def test_a_session_takes_its_schedules_with_it(cron: Cron) -> None:
-    made = create(cron.database, "ann")
+    session = create(cron.database, "ann")
     cron.add(session="ann")
     cron.make()
-    delete_session(cron.database, made.id, may_live=lambda owner, expired: False)
+    delete_session(cron.database, session.id, may_live=lambda owner, expired: False)
     assert (cron.count(schedules), cron.count(fires)) == (0, 0)
 
 
@@ -471,18 +471,18 @@ def test_a_session_takes_its_schedules_with_it(cron: Cron) -> None:
 
 
 class Listener(http.server.BaseHTTPRequestHandler):
-    """A webhook: answers with the statuses it was given, the last one again and again."""
+    """A webhook that responds with a list of statuses, and repeats the last one."""
 
     statuses: list[int] = [200]
     got: list[tuple[dict[str, Any], dict[str, str]]] = []
-    held = threading.Event()
+    release = threading.Event()
 
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
         self.got.append((json.loads(self.rfile.read(length)), dict(self.headers)))
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         if status == 0:
-            self.held.wait(10)
+            self.release.wait(10)
             return
         self.send_response(status)
         self.send_header("Location", "/elsewhere")
@@ -494,10 +494,10 @@ class Listener(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """A server on this machine: `webhook(500, 200)` is the URL of one that answers so."""
+    """A server on this machine: `webhook(500, 200)` returns the URL of one that responds with 500, then 200."""
     monkeypatch.setattr(firing, "PAUSES_S", (0.0,) * len(firing.PAUSES_S))
     monkeypatch.setattr(webhooks, "ANSWER_S", 0.5)
-    Listener.got, Listener.held = [], threading.Event()
+    Listener.got, Listener.release = [], threading.Event()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -507,7 +507,7 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
             return f"http://ann:secret@127.0.0.1:{server.server_address[1]}/hook?key=secret"
 
         yield url
-        Listener.held.set()
+        Listener.release.set()
         server.shutdown()
         thread.join()
 
@@ -525,7 +525,7 @@ def test_a_regression_and_the_recovery_from_it_are_told_and_nothing_else(
     assert row.notified_at is not None
     assert (row.notify_tries, row.notify_error) == (2, None)
     quick.code(AS_IT_WAS)
-    again = quick.carry(quick.make())
+    second_fire = quick.carry(quick.make())
     quick.carry(quick.make())
     (failed, _), (message, headers), (recovered, _) = Listener.got
     assert failed == message
@@ -534,7 +534,7 @@ def test_a_regression_and_the_recovery_from_it_are_told_and_nothing_else(
     assert [cell["case"] for cell in message["cells"]] == [f"c{n}" for n in range(8)]
     assert headers["Idempotency-Key"] == message["key"]
     assert headers["Authorization"].startswith("Basic ")
-    assert (recovered["verdict"], recovered["sweep"]) == ("same", again.sweep_id)
+    assert (recovered["verdict"], recovered["sweep"]) == ("same", second_fire.sweep_id)
     assert recovered["text"] == "nightly recovered: same"
     assert message["text"].startswith("nightly worse than the last good run: score: fell in this run: 4.5 ")
     assert message["text"].endswith("; first differs at A; cronflow:A changed")
@@ -576,7 +576,7 @@ def test_a_chat_gets_the_text_and_a_link_to_the_page(
     [
         (302, True, prose.sentence("redirects are not followed")),
         (404, True, "answered 404"),
-        (0, True, prose.sentence("did not answer within")),
+        (0, True, prose.sentence("did not respond within")),
         (200, False, prose.sentence("not a public address")),
     ],
 )
@@ -589,7 +589,7 @@ def test_a_webhook_that_does_not_take_it_is_tried_some_times_and_then_said(
     assert row.verdict == "failed"
     assert row.notified_at is None
     assert error in row.notify_error
-    assert "secret" not in row.notify_error + " ".join(quick.said)
+    assert "secret" not in row.notify_error + " ".join(quick.messages)
     assert row.notify_tries == firing.NOTIFY_TRIES
     assert len(Listener.got) == (firing.NOTIFY_TRIES if private else 0)
     assert store.open_fires(quick.database) == []
@@ -608,13 +608,13 @@ def test_who_is_down_for_a_while_is_told_by_a_later_round(
     assert prose.sentence("it is tried again") in check_schedule(Context(quick.database), "nightly").sentence
     with quick.database.write() as connection:
         connection.execute(fires.update().values(lease_until=now() - 1))
-    told = quick.carry(quick.row(row))
-    assert (told.notify_tries, told.notify_error) == (3, None)
-    assert told.notified_at is not None
+    fire = quick.carry(quick.row(row))
+    assert (fire.notify_tries, fire.notify_error) == (3, None)
+    assert fire.notified_at is not None
     checked = check_schedule(Context(quick.database), "nightly")
     assert checked.is_wrong
-    said = checked.sentence
-    assert "None" not in said, "it has no sweep"
+    message = checked.sentence
+    assert "None" not in message, "it has no sweep"
 
 
 def test_a_command_is_told_on_its_stdin_and_its_failure_is_said(quick: Cron, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,19 +13,19 @@ from langgraph.graph import START, StateGraph
 from tests.support.bench import Bench
 from tests.support.prose import sentence
 from wtb import END, Workflow, evaluator
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import execution_document
 from wtb.integrations.langgraph import variants
 from wtb.operations.context import Context
 from wtb.operations.control.forks import Forked, fork
-from wtb.operations.growth.added_rows import add_row
+from wtb.operations.running.added_rows import add_row
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant
 from wtb.store.control import executions
 from wtb.store.read import queries
-from wtb.store.read.references import find_one
+from wtb.store.read.details import find_one
 from wtb.store.tables.executions import ExecutionRow
 
 LOUD: Mapping[str, Any] = {"name": "loud !!!", "of": "loud", "suffix": "!!!"}
@@ -54,7 +54,7 @@ def made_workflow() -> Workflow:
 
 
 class Flow:
-    """A sweep of two cases that was run to its end, and what forks of it are asked with."""
+    """A sweep of two cases that has ended, with the bound workflow and the context that fork it."""
 
     def __init__(self, bench: Callable[..., Bench], vary: Any = ("default",)) -> None:
         self.wf = made_workflow()
@@ -90,21 +90,23 @@ def flow(bench: Callable[..., Bench]) -> Flow:
 
 def test_a_fork_of_one_case_runs_with_another_parameter_and_no_row_changes(flow: Flow) -> None:
     before = flow.bench.counts, queries.choices(flow.bench.database, flow.bench.sweep_id)
-    made = flow.fork(LOUD)
-    assert (made.status, flow.way(made)) == ("completed", "ab!!!c")
-    assert flow.row(made).choices == {"b": "loud !!!"}
+    new_fork = flow.fork(LOUD)
+    assert (new_fork.status, flow.way(new_fork)) == ("completed", "ab!!!c")
+    assert flow.row(new_fork).choices == {"b": "loud !!!"}
     assert before == (flow.bench.counts, queries.choices(flow.bench.database, flow.bench.sweep_id))
-    (run,) = [one for one in flow.bench.ran("b") if one["variant"] == "loud !!!"]
-    others = {one["fingerprint"] for one in flow.bench.ran("b") if one["variant"] != "loud !!!"}
-    assert run["fingerprint"] not in {*others, None}, "its parameters are in its fingerprint"
+    (run,) = [node_run for node_run in flow.bench.ran("b") if node_run["variant"] == "loud !!!"]
+    other_fingerprints = {
+        node_run["fingerprint"] for node_run in flow.bench.ran("b") if node_run["variant"] != "loud !!!"
+    }
+    assert run["fingerprint"] not in {*other_fingerprints, None}, "its parameters are in its fingerprint"
     assert "loud !!!" not in flow.bench.row.fingerprints["b"], "no sweep waits for the code of a fork"
 
 
-def test_a_fork_that_is_left_paused_goes_on_with_its_parameter_from_what_is_stored(flow: Flow) -> None:
-    made = flow.fork(LOUD, run=False)
-    assert made.status == "paused"
+def test_a_fork_that_is_left_paused_continues_with_its_parameter_from_what_is_stored(flow: Flow) -> None:
+    new_fork = flow.fork(LOUD, run=False)
+    assert new_fork.status == "paused"
     assert flow.bound.spec.fork_variants["b"][0].params == {"suffix": "!!!"}
-    assert [one.name for one in flow.bound.recipe.variants] == ["loud !!!"], "node processes make it, too"
+    assert [variant.name for variant in flow.bound.recipe.variants] == ["loud !!!"], "node processes make it, too"
     later = flow.fork(LOUD)  # the same once more is the same variant
     assert flow.way(later) == "ab!!!c"
     assert flow.bench.row.spec["fork_variants"] == {"b": [LOUD]}
@@ -202,17 +204,17 @@ def test_a_node_that_does_not_follow_is_refused(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize("form", [LOUD, "loud"])
-def test_a_fork_fails_where_the_code_has_its_variant_no_longer_and_the_sweep_goes_on(flow: Flow, form: Variant) -> None:
-    made = flow.fork(form, run=False)
+def test_a_fork_fails_if_the_code_lacks_its_variant_and_the_sweep_continues(flow: Flow, form: Variant) -> None:
+    new_fork = flow.fork(form, run=False)
     flow.wf = made_workflow()
     del flow.wf["b"].variants["loud"]
     flow.bench.prepared = replace(flow.bench.prepared, bound=flow.bound)
-    executions.resume(flow.bench.database, made.execution, by="anna", changes={})
-    flow.bench.run_fork(made.execution)
-    row = flow.row(made)
+    executions.resume(flow.bench.database, new_fork.execution, by="anna", changes={})
+    flow.bench.run_fork(new_fork.execution)
+    row = flow.row(new_fork)
     assert (row.status, flow.bench.status) == ("failed", "completed")
     assert row.failure is not None
-    assert sentence("the code has no {} any more", f"b={flow.row(made).choices['b']}") in str(row.failure)
+    assert sentence("the code has no {} any more", f"b={flow.row(new_fork).choices['b']}") in str(row.failure)
     assert flow.way(flow.fork({"name": "other", "of": "default", "suffix": "+"})) == "ab+c"
 
 
@@ -234,14 +236,14 @@ def test_a_node_of_a_langgraph_graph_has_another_parameter_for_one_case(bench: C
     graph.add_node("a", word("a")).add_node("b", word("b")).add_node("inner", within)
     graph.add_edge(START, "a").add_edge("a", "b").add_edge("b", "inner")
     workflow = as_workflow(variants(graph).add("b", "loud", suffix="!"), "tests:graph")
-    made = bench(workflow, [{"id": "c", "input": {"x": 1}}], {"b": ["default"]})
-    made.run()
-    (cell,) = queries.cell_rows(made.database, made.sweep_id)
+    sweep = bench(workflow, [{"id": "c", "input": {"x": 1}}], {"b": ["default"]})
+    sweep.run()
+    (cell,) = queries.cell_rows(sweep.database, sweep.sweep_id)
 
     def forked(node: str, form: Variant) -> list[str]:
-        bound, context = bind(stored_spec(made.row), workflow), Context(made.database, by="anna")
-        one = fork(context, str(cell.execution_id), at="a", variants={node: form}, bound=bound)
-        way = execution_document(made.database, find_one(made.database, one.execution))["state"]["way"]
+        bound, context = bind(stored_spec(sweep.row), workflow), Context(sweep.database, by="anna")
+        new_fork = fork(context, str(cell.execution_id), at="a", variants={node: form}, bound=bound)
+        way = execution_document(sweep.database, find_one(sweep.database, new_fork.execution))["state"]["way"]
         return list(dict.fromkeys(way))  # what a graph within returns holds what it was given
 
     assert forked("b", {"name": "louder", "of": "loud", "suffix": "!!"}) == ["a", "b!!", "deep"]

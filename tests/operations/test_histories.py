@@ -13,10 +13,9 @@ from tests.support.prose import sentence
 from tests.support.tenants import limited_to
 from wtb import END, Bench, Workflow
 from wtb.core.errors import InputError, NotFound
-from wtb.display.text.inspect.lineage import tree as draw
+from wtb.display.text.history import tree as draw
 from wtb.operations.context import Context
-from wtb.operations.inspection.executions import tree
-from wtb.operations.inspection.history import history, show_checkpoint
+from wtb.operations.inspection.executions import history, show_checkpoint, tree
 from wtb.operations.registry import Permission
 
 
@@ -35,9 +34,9 @@ def looping() -> Workflow:
     @wf.node
     def look(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
         (ctx.workspace / f"page-{state['n']}").write_text("x" * state["n"])
-        value = ctx.tools.fetch(page=state["n"])
+        page = ctx.tools.fetch(page=state["n"])
         ctx.checkpoint("halfway", page=state["n"])
-        return {"seen": [*state.get("seen", []), value]}
+        return {"seen": [*state.get("seen", []), page]}
 
     @wf.node
     def end(state: dict[str, Any]) -> None:
@@ -64,35 +63,35 @@ def run(bench: Bench, **state: Any) -> wtb.ExecutionHandle:
 
 def test_a_history_has_visits_with_their_status_times_and_states(bench: Bench) -> None:
     execution = run(bench)
-    found = execution.history()
+    timeline = execution.history()
 
-    assert found.path == ("count", "look", "count", "look", "end")
-    assert (len(found), found.completed_nodes) == (6, ("count", "look", "end"))
-    assert [(one.node, one.visit, one.status) for one in found.boundaries] == [
+    assert timeline.path == ("count", "look", "count", "look", "end")
+    assert (len(timeline), timeline.completed_nodes) == (6, ("count", "look", "end"))
+    assert [(boundary.node, boundary.visit, boundary.status) for boundary in timeline.boundaries] == [
         ("count", 0, "succeeded"),
         ("look", 0, "succeeded"),
         ("count", 1, "succeeded"),
         ("look", 1, "succeeded"),
         ("end", 0, "succeeded"),
     ]
-    for boundary in found.boundaries:
+    for boundary in timeline.boundaries:
         assert boundary.started is not None
         assert boundary.ended is not None
         assert boundary.started <= boundary.ended
-    assert found.latest is not None
-    assert found.latest.is_terminal
+    assert timeline.latest is not None
+    assert timeline.latest.is_terminal
     document = history(Context(bench.database), execution.id)
-    assert {key: document[key] for key in found.document()} == found.document()  # type: ignore[literal-required]
+    assert {key: document[key] for key in timeline.document()} == timeline.document()  # type: ignore[literal-required]
 
 
 def test_the_state_is_there_at_every_checkpoint_and_visit(bench: Bench) -> None:
     execution = run(bench)
-    found = execution.history()
+    timeline = execution.history()
 
     assert execution.state_at("look", 0) == {"n": 1, "seen": [10]}
     assert execution.state_at("look") == execution.state == {"n": 2, "seen": [10, 20]}
-    assert execution.state_at(found.boundary("look", 1).entry) == {"n": 2, "seen": [10]}
-    assert execution.state_at(found.checkpoints[0].id) == {}
+    assert execution.state_at(timeline.boundary("look", 1).entry) == {"n": 2, "seen": [10]}
+    assert execution.state_at(timeline.checkpoints[0].id) == {}
     assert execution.state_at("halfway") == {"n": 2, "seen": [10]}  # where its visit began
     for target, visit in (("nowhere", None), ("look", 2), ("", None)):
         with pytest.raises(InputError, match=r"has not run .*(it has: 'count', 'look', 'end'|expected one of 0, 1)"):
@@ -113,27 +112,29 @@ def test_a_node_that_failed_has_its_error_and_never_had_a_state(bench: Bench) ->
 def test_input_and_output_of_each_visit_are_in_the_history_on_request(bench: Bench) -> None:
     context, id = Context(bench.database), run(bench).id
 
-    found = history(context, id, state=True)
-    visit = found["boundaries"][3]
+    document = history(context, id, state=True)
+    visit = document["boundaries"][3]
     assert (visit["input"], visit["output"]) == ({"n": 2, "seen": [10]}, {"seen": [10, 20]})
-    assert found["checkpoints"][-1]["state"] == {"n": 2, "seen": [10, 20]}
-    assert all("state" not in one for one in history(context, id)["checkpoints"])
+    assert document["checkpoints"][-1]["state"] == {"n": 2, "seen": [10, 20]}
+    assert all("state" not in checkpoint for checkpoint in history(context, id)["checkpoints"])
 
 
 def test_checkpoints_inside_nodes_have_their_ids_everywhere(bench: Bench) -> None:
     execution = run(bench)
-    found = execution.history()
+    timeline = execution.history()
 
-    assert [one.name for one in found.inside] == ["fetch #0", "halfway", "fetch #0", "halfway"]
-    targets = found.rollback_targets("tool")
+    assert [checkpoint.name for checkpoint in timeline.inside] == ["fetch #0", "halfway", "fetch #0", "halfway"]
+    targets = timeline.rollback_targets("tool")
     assert set(targets) == {"count", "look", "end", "fetch #0", "halfway"}
-    assert targets["halfway"] == found.inside[-1].id
-    assert set(found.rollback_targets()) == {"count", "look", "end"}
+    assert targets["halfway"] == timeline.inside[-1].id
+    assert set(timeline.rollback_targets()) == {"count", "look", "end"}
     document = history(Context(bench.database), execution.id)
-    assert [one["id"] for one in document["inside"]] == [one.id for one in found.inside]
+    assert [checkpoint["id"] for checkpoint in document["inside"]] == [checkpoint.id for checkpoint in timeline.inside]
     drawn = tree(Context(bench.database), execution.history().execution or "")
-    listed = [one["id"] for of_case in drawn["trees"] for part in of_case["segments"] for one in part["inside"]]
-    assert listed == [one.id for one in found.inside]
+    listed = [
+        checkpoint["id"] for of_case in drawn["trees"] for part in of_case["segments"] for checkpoint in part["inside"]
+    ]
+    assert listed == [checkpoint.id for checkpoint in timeline.inside]
     assert all(f"  {id}  look  " in draw(drawn, 100) for id in listed)
 
 
@@ -147,7 +148,7 @@ def test_a_rollback_takes_what_the_history_says_it_can(bench: Bench) -> None:
 
     after = execution.history()
     assert after.checkpoints[-1].parent == first.id
-    assert [one.id for one in after.left] == [one.id for one in before.checkpoints[2:]]
+    assert [checkpoint.id for checkpoint in after.left] == [checkpoint.id for checkpoint in before.checkpoints[2:]]
     assert sentence("a line that a rollback left") in after.can_rollback_to(before.checkpoints[-1].id).reason
     assert not after.can_rollback_to("end")
     assert execution.resume().wait().state == {"n": 2, "seen": [10, 20]}
@@ -155,17 +156,17 @@ def test_a_rollback_takes_what_the_history_says_it_can(bench: Bench) -> None:
 
 def test_a_checkpoint_shows_its_state_files_writers_and_what_comes_next(bench: Bench) -> None:
     execution = run(bench)
-    found = execution.history()
+    timeline = execution.history()
 
-    shown = bench.checkpoint(found.boundary("look", 1).entry)
-    assert (shown["checkpoint"]["state"], shown["checkpoint"]["next"]) == ({"n": 2, "seen": [10]}, ["look"])
-    assert [one["node"] for one in shown["checkpoint"]["writers"]] == ["count"]
-    assert [(one["path"], one["size"]) for one in shown["files"]] == [("page-1", 1)]
-    assert shown["inside"] is None
-    assert shown["checkpoint"]["parent"] == found.boundary("look", 0).exit
+    document = bench.checkpoint(timeline.boundary("look", 1).entry)
+    assert (document["checkpoint"]["state"], document["checkpoint"]["next"]) == ({"n": 2, "seen": [10]}, ["look"])
+    assert [writer["node"] for writer in document["checkpoint"]["writers"]] == ["count"]
+    assert [(file["path"], file["size"]) for file in document["files"]] == [("page-1", 1)]
+    assert document["inside"] is None
+    assert document["checkpoint"]["parent"] == timeline.boundary("look", 0).exit
 
-    inside = bench.checkpoint(found.inside[-1].id)
-    assert (inside["saved"], [one["path"] for one in inside["files"]]) == ({"page": 2}, ["page-1", "page-2"])
+    inside = bench.checkpoint(timeline.inside[-1].id)
+    assert (inside["saved"], [file["path"] for file in inside["files"]]) == ({"page": 2}, ["page-1", "page-2"])
     assert inside["inside"] is not None
     assert (inside["inside"]["node"], inside["checkpoint"]["name"]) == ("look", "halfway")
 
@@ -189,11 +190,11 @@ def test_a_checkpoint_is_found_by_the_name_that_somebody_gave_it(bench: Bench) -
     named = execution.name_checkpoint("before the second page", note="one page seen", at=first)
 
     assert (named.checkpoint, named.previous) == (first, None)
-    found = execution.history()
-    assert found.resolve("before the second page").id == first
-    assert found.notes == {first: "one page seen"}
-    shown = bench.checkpoint(str(first))["checkpoint"]
-    assert (shown["name"], shown["note"]) == ("before the second page", "one page seen")
+    timeline = execution.history()
+    assert timeline.resolve("before the second page").id == first
+    assert timeline.notes == {first: "one page seen"}
+    checkpoint = bench.checkpoint(str(first))["checkpoint"]
+    assert (checkpoint["name"], checkpoint["note"]) == ("before the second page", "one page seen")
     assert execution.list_files(at="before the second page")["checkpoint"] == first
     (event,) = execution.log(kinds=["checkpoint.named"])
     assert event["data"] == {
@@ -205,8 +206,8 @@ def test_a_checkpoint_is_found_by_the_name_that_somebody_gave_it(bench: Bench) -
 
     execution.rollback("before the second page")
     assert execution.resume().wait().state == {"n": 2, "seen": [10, 20]}
-    again = execution.name_checkpoint("page 1", at=first)
-    assert (again.previous, execution.history().notes) == ("before the second page", {})
+    renaming = execution.name_checkpoint("page 1", at=first)
+    assert (renaming.previous, execution.history().notes) == ("before the second page", {})
 
 
 def test_a_name_given_after_a_rollback_outlives_its_undoing(bench: Bench) -> None:

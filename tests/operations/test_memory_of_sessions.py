@@ -1,4 +1,4 @@
-"""The memory quota of a session in Python: made, changed, lifted and refused."""
+"""The memory quota of a session in Python: set, change, lift and reject it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from wtb import InputError
 
 def test_a_session_gets_keeps_and_loses_its_memory_quota(prepared_url: str) -> None:
     with wtb.open(prepared_url) as bench:
-        made = bench.create_session("ann", memory=4 * 10**9, disk=10**9)
-        assert made["session"]["quota"].get("memory") == 4 * 10**9
-        assert made["session"]["usage"].get("memory") == 0
+        document = bench.create_session("ann", memory=4 * 10**9, disk=10**9)
+        assert document["session"]["quota"].get("memory") == 4 * 10**9
+        assert document["session"]["usage"].get("memory") == 0
         assert bench.change_session("ann", memory=10**9).memory == 10**9
         assert bench.change_session("ann", disk=None).memory == 10**9, "what is not named stays"
         assert bench.change_session("ann", memory=None).memory is None

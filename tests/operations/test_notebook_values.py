@@ -1,4 +1,4 @@
-"""What a notebook shows of a workflow, a prepared sweep and comparisons, and reports written to a path."""
+"""Notebooks show workflows, prepared sweeps and comparisons, and write reports to a path."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def sweep() -> Sweep:
     return Sweep(workflow=workflow(), cases=cases, vary={"answer": "all"}, evaluate=[{"exact_match": {"field": "n"}}])
 
 
-def html_of(value: Any) -> str:
-    text: str = value._repr_html_()
+def html_of(document: Any) -> str:
+    text: str = document._repr_html_()
     return text
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> SweepHandle:
+def handle(tmp_path_factory: pytest.TempPathFactory) -> SweepHandle:
     return sweep().run(db=f"sqlite:///{tmp_path_factory.mktemp('notes') / 'notes.db'}")
 
 
@@ -57,14 +57,14 @@ def test_a_workflow_is_drawn_with_its_variants() -> None:
     assert "<b>two" not in drawn
 
 
-def test_comparisons_are_documents_that_are_shown_as_tables(result: SweepHandle) -> None:
-    again = sweep().run(db=result.database)
-    found = again.compare(result)
-    assert found["verdict"] == "same"
-    assert json.loads(json.dumps(found)) == orjson.loads(orjson.dumps(found)) == found
-    assert "120 cells of 2 combinations and 60 cases compared\n" in html_of(found)
-    assert sentence("{} of {} combinations", "120 cells", 2) in str(found)
-    rows = result.compare_rows("answer=default", 1)
+def test_comparisons_are_documents_that_are_shown_as_tables(handle: SweepHandle) -> None:
+    second = sweep().run(db=handle.database)
+    comparison = second.compare(handle)
+    assert comparison["verdict"] == "same"
+    assert json.loads(json.dumps(comparison)) == orjson.loads(orjson.dumps(comparison)) == comparison
+    assert "120 cells of 2 combinations and 60 cases compared\n" in html_of(comparison)
+    assert sentence("{} of {} combinations", "120 cells", 2) in str(comparison)
+    rows = handle.compare_rows("answer=default", 1)
     assert rows["wins"] == 60
     assert sentence("{} of both: ", "60 cases") + sentence("{} better, {} worse", 60, 0) in str(rows)
     assert "&lt;b&gt;two" in html_of(rows)
@@ -75,14 +75,14 @@ def test_comparisons_are_documents_that_are_shown_as_tables(result: SweepHandle)
     [("r.html", "<!DOCTYPE html>"), ("r.md", "# "), ("r.csv", "sweep,"), ("r.json", "{"), ("r.xml", "<?xml")],
 )
 def test_a_report_is_written_by_the_ending_of_its_path(
-    result: SweepHandle, tmp_path: Path, name: str, content: str
+    handle: SweepHandle, tmp_path: Path, name: str, content: str
 ) -> None:
-    assert result.report(str(tmp_path / name)) == tmp_path / name
+    assert handle.report(str(tmp_path / name)) == tmp_path / name
     assert content.lower() in (tmp_path / name).read_text("utf-8").lower()[:300]
 
 
-def test_a_report_of_no_form_or_nowhere_is_refused(result: SweepHandle, tmp_path: Path) -> None:
-    assert result.report()["matrix"]["rows"]
-    for path, said in (("r.pdf", "there is no report in the form '.pdf'"), ("gone/r.md", "cannot be written")):
-        with pytest.raises(InputError, match=said):
-            result.report(tmp_path / path)
+def test_a_report_of_no_form_or_nowhere_is_refused(handle: SweepHandle, tmp_path: Path) -> None:
+    assert handle.report()["matrix"]["rows"]
+    for path, message in (("r.pdf", "there is no report in the form '.pdf'"), ("gone/r.md", "cannot be written")):
+        with pytest.raises(InputError, match=message):
+            handle.report(tmp_path / path)

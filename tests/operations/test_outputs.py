@@ -12,11 +12,11 @@ from tests.support.documents import validator
 from tests.support.project import Project
 from tests.support.prose import sentence
 from wtb import END, Sweep, SweepHandle, Workflow, evaluator
-from wtb.core.documents.results.outputs import CUT
+from wtb.core.documents.outputs import CUT
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
-from wtb.operations.housekeeping.erase import erase
-from wtb.operations.outputs.side_by_side import outputs
+from wtb.operations.deleting import erase
+from wtb.operations.results.side_by_side import outputs
 from wtb.store.database import Database
 
 ESCAPES = '"\\\n\t\x00\x1b é \u202e \U0001f600'
@@ -72,38 +72,40 @@ def sweep(database: Database) -> SweepHandle:
     ).run(database)
 
 
-def ids(found: Any) -> list[str]:
-    return [case["case"] for case in found["cases"]]
+def ids(document: Any) -> list[str]:
+    return [case["case"] for case in document["cases"]]
 
 
 def test_cases_are_rows_and_combinations_columns(sweep: SweepHandle) -> None:
-    found = sweep.outputs(rows=[1, 0])
-    validator("outputs").validate(json.loads(json.dumps(found)))
-    assert [row["combination"] for row in found["rows"]] == [{"answer": "loud"}, {"answer": "default"}]
-    assert (found["keys"], found["other_keys"]) == (["answer"], ["steps", "question"]), "what evaluators read is shown"
-    assert (found["total"], found["combinations"], found["repeats"]) == (4, 3, 1)
-    first = found["cases"][0]
+    document = sweep.outputs(rows=[1, 0])
+    validator("outputs").validate(json.loads(json.dumps(document)))
+    assert [row["combination"] for row in document["rows"]] == [{"answer": "loud"}, {"answer": "default"}]
+    assert (document["keys"], document["other_keys"]) == (["answer"], ["steps", "question"]), (
+        "what evaluators read is shown"
+    )
+    assert (document["total"], document["combinations"], document["repeats"]) == (4, 3, 1)
+    first = document["cases"][0]
     assert (first["case"], first["tags"], first["expected"]["value"]) == ("q1", ["easy"], "Paris")
     assert first["input"]["question"]["value"] == "Capital of France?"
     loud, plain = first["cells"]
     assert (loud["outputs"]["answer"]["value"], plain["outputs"]["answer"]["value"]) == ("It is PARIS.", "Paris")
     assert (loud["row"], loud["status"], loud["cost_usd"]) == (1, "succeeded", 0.5)
     assert plain["scores"]["right"] == {"value": 1.0, "reason": None, "version": None}
-    assert "nothing to compare with" in found["cases"][3]["cells"][0]["scores"]["right"]["reason"]
+    assert "nothing to compare with" in document["cases"][3]["cells"][0]["scores"]["right"]["reason"]
     assert sweep.outputs(keys=["steps"])["cases"][0]["cells"][0]["outputs"]["steps"]["value"] == ["read", "think"]
 
 
 def test_an_execution_has_its_case_and_its_cells(sweep: SweepHandle) -> None:
     execution = sweep.execution("q2", {"answer": "loud"})
-    found = outputs(Context(sweep.database), execution.id)
-    assert (ids(found), [row["row"] for row in found["rows"]]) == (["q2"], [1])
-    assert found["cases"][0]["cells"][0]["execution"] == execution.id
+    document = outputs(Context(sweep.database), execution.id)
+    assert (ids(document), [row["row"] for row in document["rows"]]) == (["q2"], [1])
+    assert document["cases"][0]["cells"][0]["execution"] == execution.id
 
 
 def test_a_failed_cell_has_its_error_and_what_there_was(sweep: SweepHandle) -> None:
-    found = sweep.outputs(failed=True)
-    assert ids(found) == ["q2"]
-    plain, _, broken = found["cases"][0]["cells"]
+    document = sweep.outputs(failed=True)
+    assert ids(document) == ["q2"]
+    plain, _, broken = document["cases"][0]["cells"]
     assert (plain["error"], broken["status"]) == (None, "failed")
     assert "the line to Lima was cut" in broken["error"]
     assert broken["outputs"] == {}
@@ -171,10 +173,10 @@ def test_long_values_are_cut_with_a_path_to_the_whole(database: Database) -> Non
     cases = [{"id": "q1", "input": {"question": "huge"}, "expected": "Paris"}]
     run = {"pool": "thread"}
     sweep = Sweep(workflow=asking(), cases=cases, vary={"answer": ["default"]}, evaluate=[right], run=run).run(database)
-    found = sweep.outputs(keys=["answer", "steps"])
-    (cell,) = found["cases"][0]["cells"]
+    document = sweep.outputs(keys=["answer", "steps"])
+    (cell,) = document["cases"][0]["cells"]
     answer, steps = cell["outputs"]["answer"], cell["outputs"]["steps"]
-    assert len(json.dumps(found)) < 60_000
+    assert len(json.dumps(document)) < 60_000
     assert answer["value"] == LONG[: len(answer["value"])]
     assert CUT - 100 < len(answer["value"]) <= CUT
     assert (answer["cut"], answer["kind"]) == (True, "text")
@@ -190,7 +192,7 @@ def test_long_values_are_cut_with_a_path_to_the_whole(database: Database) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({"rows": [3]}, sentence("{} {}: the sweep has the rows 0 to {}", "rows", 3, 2)),
         ({"differ": [0]}, sentence("differ is {}; expected two combinations", 0)),
@@ -204,13 +206,13 @@ def test_long_values_are_cut_with_a_path_to_the_whole(database: Database) -> Non
         ({"limit": 1001}, "limit is 1001"),
     ],
 )
-def test_what_there_is_not_is_rejected(sqlite_url: str, given: dict[str, Any], words: str) -> None:
+def test_what_there_is_not_is_rejected(sqlite_url: str, options: dict[str, Any], words: str) -> None:
     database = Database(sqlite_url)
-    made = Sweep(
+    empty_sweep = Sweep(
         workflow=asking(), cases=CASES[:1], vary={"answer": "all"}, evaluate=[right], run={"pool": "thread"}
     ).run(database)
     with pytest.raises(InputError, match="|".join([words.replace("?", r"\?")])):
-        made.outputs(**{"tag": None, **given})
+        empty_sweep.outputs(**{"tag": None, **options})
     database.close()
 
 
@@ -245,7 +247,7 @@ evaluate: [{contains: {field: answer}}]
 
 
 def test_people_read_them_in_80_columns(project: Project) -> None:
-    cases = [{"id": one, "input": {"question": one}, "expected": f"red {one}"} for one in "abc"]
+    cases = [{"id": name, "input": {"question": name}, "expected": f"red {name}"} for name in "abc"]
     project.write(
         {
             "flow.py": FLOW,
@@ -254,9 +256,9 @@ def test_people_read_them_in_80_columns(project: Project) -> None:
         }
     )
     project.inside("run", "sweep.yaml", "--quiet", check=1)
-    shown = project.inside("show", "s", "--outputs", "--limit", "2", check=0).stdout
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "\x1b" not in shown, "a terminal would obey it"
+    text = project.inside("show", "s", "--outputs", "--limit", "2", check=0).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text, "a terminal would obey it"
     for words in (
         "case a",
         "question: a",
@@ -267,19 +269,19 @@ def test_people_read_them_in_80_columns(project: Project) -> None:
         "bytes",
         "1 to 2 of 3",
     ):
-        assert words in shown
-    assert sentence("more with --offset {}", 2) in shown
-    found = project.inside("show", "s", "--outputs", "--failed", "--format", "json", check=0).json
-    assert ids(found) == ["b"]
-    execution = found["cases"][0]["cells"][0]["execution"]
+        assert words in text
+    assert sentence("more with --offset {}", 2) in text
+    document = project.inside("show", "s", "--outputs", "--failed", "--format", "json", check=0).json
+    assert ids(document) == ["b"]
+    execution = document["cases"][0]["cells"][0]["execution"]
     assert project.inside("show", execution, "--key", "answer", check=0).stdout == "\x1b[31mred b\n"
     assert project.inside("show", "s", "--case", "c", "--key", "question", check=0).stdout == "c\n"
-    assert "contains: 'red a' is not in answer" in shown, "the reason for the score"
-    project.inside("comment", "s", "c", "Too \x1b[31mlong", "--row", "1", check=0)
+    assert "contains: 'red a' is not in answer" in text, "the reason for the score"
+    project.inside("comment", "add", "s", "c", "Too \x1b[31mlong", "--row", "1", check=0)
     commented = project.inside("show", "s", "--outputs", "--case", "c", check=0).stdout
     assert "[31mlong" in commented
     assert "\x1b" not in commented
-    assert "case c, row 1" in project.inside("comment", "s", check=0).stdout
+    assert "case c, row 1" in project.inside("comment", "list", "s", check=0).stdout
     lines = list(
         csv.DictReader(project.inside("show", "s", "--outputs", "--format", "csv", check=0).stdout.splitlines())
     )
@@ -289,8 +291,8 @@ def test_people_read_them_in_80_columns(project: Project) -> None:
     ]
     assert (lines[1]["contains"], lines[1]["contains.reason"]) == ("0.0", "'red a' is not in answer")
     assert lines[5]["comments"].endswith("Too \x1b[31mlong")
-    assert project.inside("comment", "s", "--delete", "1", check=0).stdout == "comment 1 deleted\n"
-    assert project.inside("comment", "s", "c", "--row", "1", check=2).said
-    assert project.inside("show", "s", "--format", "csv", check=2).said
+    assert project.inside("comment", "delete", "s", "1", check=0).stdout == "comment 1 deleted\n"
+    assert project.inside("comment", "add", "s", "c", "--row", "1", check=2).output
+    assert project.inside("show", "s", "--format", "csv", check=2).output
     for options in (("--worst", "x"), ("--differ", "0"), ("--outputs", "--cells"), ("--outputs", "--tag", "x")):
-        assert project.inside("show", "s", *options, check=2).said
+        assert project.inside("show", "s", *options, check=2).output

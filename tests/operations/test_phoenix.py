@@ -1,4 +1,4 @@
-"""Phoenix takes what is exported: each attempt of the database is a span there, however often it is sent.
+"""Phoenix accepts exported traces: each attempt of the database is one span, however often it is sent.
 
 It brings some two hundred packages, so it has an environment of its own: `make phoenix`.
 """
@@ -20,10 +20,10 @@ from tests.operations.test_traces import branching
 from tests.support.attempts import attempts
 from tests.support.bench import in_memory, make_bench
 from tests.support.project import Project
-from wtb.hosting.servers.processes import free_port
+from wtb.features.telemetry.collector import SpansRefused
+from wtb.features.telemetry.operations import export_traces
+from wtb.hosting.servers.server import free_port
 from wtb.operations.context import Context
-from wtb.operations.telemetry.collector import SpansRefused
-from wtb.operations.telemetry.export import export_traces
 
 pytestmark = pytest.mark.slow
 PHOENIX = Path(__file__).parents[2] / ".venv" / "phoenix" / "bin" / "phoenix"
@@ -58,8 +58,8 @@ def _answers(url: str) -> bool:
 
 def _spans(url: str) -> list[dict[str, Any]]:
     with urllib.request.urlopen(f"{url}/v1/projects/default/spans?limit=1000", timeout=20) as answer:
-        found: list[dict[str, Any]] = json.load(answer)["data"]
-    return found
+        spans: list[dict[str, Any]] = json.load(answer)["data"]
+    return spans
 
 
 def test_phoenix_has_every_attempt_once(phoenix: str, tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_phoenix_has_every_attempt_once(phoenix: str, tmp_path: Path) -> None:
     for _ in range(2):
         sent = export_traces(context, bench.sweep_id, phoenix, openinference=True, protobuf=True)
     Project.until(lambda: len(_spans(phoenix)) >= sent.spans, "it has taken them")
-    found = _spans(phoenix)
-    made = database.scalar(sa.select(sa.func.count()).select_from(attempts))
+    spans = _spans(phoenix)
+    attempt_count = database.scalar(sa.select(sa.func.count()).select_from(attempts))
     database.close()
-    kept = [span for span in found if "wtb.attempt" in span["attributes"]]
-    assert (len(found), len(kept)) == (sent.spans, made)
-    assert len({span["context"]["trace_id"] for span in found}) == len(cases)
-    assert {span["span_kind"] for span in found} == {"CHAIN", "LLM", "TOOL"}
+    attempt_spans = [span for span in spans if "wtb.attempt" in span["attributes"]]
+    assert (len(spans), len(attempt_spans)) == (sent.spans, attempt_count)
+    assert len({span["context"]["trace_id"] for span in spans}) == len(cases)
+    assert {span["span_kind"] for span in spans} == {"CHAIN", "LLM", "TOOL"}

@@ -1,4 +1,4 @@
-"""Policies are asked before an operation begins, and whatever is wrong with one denies."""
+"""Policies are evaluated before an operation begins, and an invalid policy denies it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from wtb import Context as NodeContext
 from wtb.authoring.code.described import workflow_of
 from wtb.authoring.code.describing import describe_workflow
 from wtb.core.errors import AccessDenied, InputError
+from wtb.features.access.audit import list_audit
 from wtb.hosting.api.app import make_app
-from wtb.operations.administration.audit import list_audit
 from wtb.operations.context import Context
 from wtb.operations.control.answers import answer, answer_all
 from wtb.operations.control.pause_cancel import cancel
-from wtb.operations.housekeeping.delete import delete, preview_delete
-from wtb.operations.inspection.columns import cell_columns
+from wtb.operations.deleting import delete, preview_delete
+from wtb.operations.inspection.cells import cell_columns
 from wtb.operations.inspection.sweeps import list_sweeps
-from wtb.operations.policy.engine import find_policies
-from wtb.operations.policy.vocabulary import Asked
+from wtb.operations.policy_rules import Asked, find_policies
 from wtb.operations.registry import OPERATIONS
-from wtb.operations.results.baselines import set_baseline
+from wtb.operations.results.comparing import set_baseline
 from wtb.operations.running.local import run
 from wtb.planning.prepare import Prepared, prepare
 from wtb.planning.sweep_spec import parse_spec
@@ -45,11 +44,11 @@ EVERYBODY = "permit(principal, action, resource);\n"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of policies, empty."""
-    made = tmp_path / "policy"
-    made.mkdir()
-    monkeypatch.setenv("WTB_POLICY", str(made))
-    monkeypatch.setattr("wtb.operations.policy.engine.KEEP_S", -1.0)  # each test writes others
-    return made
+    directory = tmp_path / "policy"
+    directory.mkdir()
+    monkeypatch.setenv("WTB_POLICY", str(directory))
+    monkeypatch.setattr("wtb.operations.policy_rules.KEEP_S", -1.0)  # each test writes others
+    return directory
 
 
 @pytest.fixture
@@ -60,62 +59,64 @@ def place(sqlite_url: str, tmp_path: Path) -> Iterator[Context]:
     database.close()
 
 
-def shown(name: str) -> str:
-    """A policy of the page, by its name."""
+def policy_of_page(name: str) -> str:
+    """Return a policy of the documentation by its name."""
     text = DOCS.read_text("utf-8")
     start = text.index(f'@id("{name}")')
     return text[start : text.index(";\n", start) + 2]
 
 
 def workflow(asks: bool = False) -> Workflow:
-    made = Workflow("support")
+    support = Workflow("support")
 
-    @made.tool
+    @support.tool
     def send(*, to: str) -> str:
         return to
 
-    @made.node
+    @support.node
     def reply(state: dict[str, Any], ctx: NodeContext) -> dict[str, Any]:
         return {"said": ctx.ask("send it?").action} if asks else {"said": "yes"}
 
-    made.entry(reply)
-    made.edge(reply, END)
-    return made
+    support.entry(reply)
+    support.edge(reply, END)
+    return support
 
 
 def prepared(asks: bool = False, *, of: Workflow | None = None, **spec: Any) -> Prepared:
-    data = {
+    document = {
         "workflow": "t:w",
         "cases": [{"id": "one", "input": {}}],
         "vary": {"reply": ["default"]},
         "sweep": "nightly",
     }
-    return prepare(parse_spec({**data, "run": {"pool": "thread"}, **spec}), workflow=of or workflow(asks))
+    return prepare(parse_spec({**document, "run": {"pool": "thread"}, **spec}), workflow=of or workflow(asks))
 
 
 def ran(place: Context, asks: bool = False) -> Bench:
     assert place.files is not None
-    made = make_bench(place.database, place.files, workflow(asks), sweep="nightly", run={"pool": "thread"})
-    made.run()
-    return made
+    sweep = make_bench(place.database, place.files, workflow(asks), sweep="nightly", run={"pool": "thread"})
+    sweep.run()
+    return sweep
 
 
-def decided(made: Bench) -> list[dict[str, Any]]:
-    return [event["data"] for event in event_rows(made.database, made.sweep_id) if event["kind"] == "policy.decided"]
+def decided(sweep: Bench) -> list[dict[str, Any]]:
+    return [event["data"] for event in event_rows(sweep.database, sweep.sweep_id) if event["kind"] == "policy.decided"]
 
 
 def test_without_policies_all_is_allowed(place: Context, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of that name without policies is something else."""
+    """A folder of that name without policies is ignored."""
     monkeypatch.delenv("WTB_POLICY")
     monkeypatch.chdir(folder.parent)
     (folder / "notes.txt").write_text("no policies here")
     run(place, prepared())
-    assert [one["name"] for one in list_sweeps(place)] == ["nightly"]
+    assert [sweep["name"] for sweep in list_sweeps(place)] == ["nightly"]
 
 
 def test_who_may_submit_over_50_dollars(place: Context, folder: Path) -> None:
-    (folder / "money.cedar").write_text(EVERYBODY + shown("over-50-dollars"))
-    with pytest.raises(AccessDenied, match=r"ana may not run \(workflow support\): policy over-50-dollars forbids it"):
+    (folder / "money.cedar").write_text(EVERYBODY + policy_of_page("over-50-dollars"))
+    with pytest.raises(
+        AccessDenied, match=r"ana may not carry out sweeps\.run \(workflow support\): policy over-50-dollars forbids it"
+    ):
         run(place, prepared(limits={"usd": 50.01}))
     with pytest.raises(AccessDenied, match="over-50-dollars"):
         run(place, prepared())  # without a limit it may cost anything
@@ -126,17 +127,17 @@ def test_who_may_submit_over_50_dollars(place: Context, folder: Path) -> None:
 
 
 def test_which_tools_a_workflow_may_call(place: Context, folder: Path) -> None:
-    """Also where it is known by what workers publish, as to the server and to agents."""
-    (folder / "tools.cedar").write_text(EVERYBODY + shown("no-mail"))
-    published = workflow_of(json.loads(json.dumps(describe_workflow(workflow()))))
-    for one in (workflow(), published):
+    """The policy also holds for a published workflow, on the server and for agents."""
+    (folder / "tools.cedar").write_text(EVERYBODY + policy_of_page("no-mail"))
+    published = workflow_of(json.loads(json.dumps(describe_workflow(workflow().facts()))))
+    for code in (workflow(), published):
         with pytest.raises(AccessDenied, match="ana may not submit workflow 'support', which has the tool 'send'"):
-            run(place, prepared(of=one))
+            run(place, prepared(of=code))
     run(place, prepared(project="outreach"))
 
 
 def test_four_eyes_for_a_baseline(place: Context, folder: Path) -> None:
-    (folder / "eyes.cedar").write_text(EVERYBODY + shown("four-eyes"))
+    (folder / "eyes.cedar").write_text(EVERYBODY + policy_of_page("four-eyes"))
     run(place, prepared())
     with pytest.raises(AccessDenied, match="policy four-eyes forbids it"):
         set_baseline(place, "main", "nightly")
@@ -144,15 +145,15 @@ def test_four_eyes_for_a_baseline(place: Context, folder: Path) -> None:
 
 
 def test_who_may_answer_which_questions(place: Context, folder: Path) -> None:
-    (folder / "answers.cedar").write_text(EVERYBODY + shown("answers-of-support"))
-    made = ran(place, asks=True)
-    (question,) = made.rows(approvals)
+    (folder / "answers.cedar").write_text(EVERYBODY + policy_of_page("answers-of-support"))
+    sweep = ran(place, asks=True)
+    (question,) = sweep.rows(approvals)
     with pytest.raises(AccessDenied, match="policy answers-of-support forbids it"):
-        answer(place, question["id"], "approve", bound=made.prepared.bound)
+        answer(place, question["id"], "approve", bound=sweep.prepared.bound)
     with pytest.raises(AccessDenied, match="policy answers-of-support forbids it"):
         answer_all(place, "approve", [question["id"]])
-    answer(replace(place, by="cleo"), question["id"], "approve", bound=made.prepared.bound)
-    assert [(one["by"], one["allowed"], one["rules"]) for one in decided(made)] == [
+    answer(replace(place, by="cleo"), question["id"], "approve", bound=sweep.prepared.bound)
+    assert [(decision["by"], decision["allowed"], decision["rules"]) for decision in decided(sweep)] == [
         ("ana", False, ["answers-of-support"]),
         ("ana", False, ["answers-of-support"]),
         ("cleo", True, ["answers.cedar #1"]),
@@ -161,15 +162,16 @@ def test_who_may_answer_which_questions(place: Context, folder: Path) -> None:
 
 def test_where_no_policy_permits_it_is_denied(place: Context, folder: Path) -> None:
     (folder / "some.cedar").write_text('permit(principal == User::"bert", action, resource);')
-    made = make_bench(place.database, place.files, workflow(), sweep="nightly")  # type: ignore[arg-type]
+    sweep = make_bench(place.database, place.files, workflow(), sweep="nightly")  # type: ignore[arg-type]
     with pytest.raises(AccessDenied, match=sentence("no policy permits it")):
-        cancel(place, made.sweep_id)
+        cancel(place, sweep.sweep_id)
     with pytest.raises(
-        AccessDenied, match=sentence("{} may not {}: ", "ana", "list") + sentence("no policy permits it")
+        AccessDenied,
+        match=sentence("{} may not {}: ", "ana", "carry out sweeps.list") + sentence("no policy permits it"),
     ):
         list_sweeps(place)
     assert list_sweeps(replace(place, by="bert"))
-    preview_delete(place, made.sweep_id)
+    preview_delete(place, sweep.sweep_id)
 
 
 def test_a_policy_that_fails_denies_although_cedar_skips_it(place: Context, folder: Path) -> None:
@@ -186,6 +188,13 @@ def test_a_policy_that_fails_denies_although_cedar_skips_it(place: Context, fold
     [
         ("permit(principal, action, resource", r"bad\.cedar: .*unexpected end of input|bad\.cedar"),
         ('permit(principal, action == Action::"submitt", resource);', "submitt"),
+        ('forbid(principal, action == Action::"submit", resource);', "'submit'; write 'sweeps.submit'"),
+        ('forbid(principal, action == Action::"plan --pilot", resource);', "'plan --pilot'; write 'sweeps.run_pilot'"),
+        (
+            'forbid(principal, action == Action::"baseline set --repeat", resource);',
+            "'baseline set --repeat'; write 'baselines.set'",
+        ),
+        ('forbid(principal, action == Action::"executions.start", resource);', "write 'sweeps.run'"),
         ("permit(principal, action, resource) when { context.limit_cents > 5 };", "limit_cents"),
         ('permit(principal, action, resource) when { context.colour == "red" };', "colour"),
         ("permit(principal == ?principal, action, resource);", "template"),
@@ -195,6 +204,17 @@ def test_bad_policies_are_refused_when_they_are_loaded(place: Context, folder: P
     (folder / "bad.cedar").write_text(text)
     with pytest.raises(InputError, match=expected):
         list_sweeps(place)
+
+
+def test_each_unknown_action_is_one_line(place: Context, folder: Path) -> None:
+    text = 'forbid(principal, action in [Action::"submit", Action::"label ANSWER", Action::"nothing"], resource);'
+    (folder / "old.cedar").write_text(text + 'forbid(principal, action == Action::"label ANSWER", resource);')
+    with pytest.raises(InputError) as refused:
+        list_sweeps(place)
+    lines = str(refused.value).splitlines()
+    assert len([line for line in lines if "old.cedar #1" in line]) == 3
+    assert len([line for line in lines if "old.cedar #2" in line]) == 1
+    assert sentence("there is no action {}; write {}", "'label ANSWER'", "'labels.answer'") in lines[-1]
 
 
 def test_a_folder_that_is_named_and_not_there_allows_nothing(
@@ -217,85 +237,92 @@ def test_policies_are_read_again_once_they_have_changed(place: Context, folder: 
 def test_every_operation_passes_the_place_where_policies_are_asked(
     name: str, place: Context, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever its arguments are: it is asked about before they are used."""
+    """Policies are evaluated before the arguments of an operation are used."""
     (folder / "none.cedar").write_text("forbid(principal, action, resource);")
     function = OPERATIONS[name].function
-    needed = [one for one in OPERATIONS[name].arguments.values() if one.default is one.empty]
-    asked: list[str] = []
-    monkeypatch.setattr(Context, "authorize", lambda self, function, given: asked.append(function.__name__) or 1 / 0)
-    monkeypatch.setattr("wtb.core.arguments.checking.check", lambda *given: None)
+    needed = [parameter for parameter in OPERATIONS[name].arguments.values() if parameter.default is parameter.empty]
+    function_names: list[str] = []
+    monkeypatch.setattr(
+        Context, "authorize", lambda self, function, arguments: function_names.append(function.__name__) or 1 / 0
+    )
+    monkeypatch.setattr("wtb.core.arguments.check", lambda *arguments: None)
     with pytest.raises(ZeroDivisionError):
         function(
             place,
-            *(None for one in needed if one.kind is not one.KEYWORD_ONLY),
-            **{one.name: None for one in needed if one.kind is one.KEYWORD_ONLY},
+            *(None for parameter in needed if parameter.kind is not parameter.KEYWORD_ONLY),
+            **{parameter.name: None for parameter in needed if parameter.kind is parameter.KEYWORD_ONLY},
         )
-    assert asked == [function.__name__]
+    assert function_names == [function.__name__]
 
 
 def test_what_pages_read_of_cells_is_asked_for_as_cells(place: Context, folder: Path) -> None:
-    (folder / "all.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"show --cells", resource);\n')
+    (folder / "all.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"cells.list", resource);\n')
     with pytest.raises(AccessDenied):
         cell_columns(place, "any", None)
 
 
 def test_a_sweep_is_deleted_where_policies_permit_it(place: Context, folder: Path) -> None:
     (folder / "a.cedar").write_text(EVERYBODY)
-    made = ran(place)
-    delete(place, made.sweep_id)
+    sweep = ran(place)
+    delete(place, sweep.sweep_id)
 
 
 def test_decisions_are_remembered_by_all_that_they_follow_from(folder: Path) -> None:
-    """`python -m benchmarks policy` has what they take."""
-    (folder / "all.cedar").write_text(EVERYBODY + shown("over-50-dollars"))
+    """`python -m benchmarks policy` measures the time that policies take."""
+    (folder / "all.cedar").write_text(EVERYBODY + policy_of_page("over-50-dollars"))
     policies = find_policies()
     assert policies is not None
 
     def decide(by: str, cents: int) -> bool:
-        return policies.decide(Asked("submit", by, "Workflow", "support", {"limit_cents": cents})).allowed
+        return policies.decide(Asked("sweeps.submit", by, "Workflow", "support", {"limit_cents": cents})).allowed
 
     assert [decide("ana", 4_000), decide("ana", 6_000), decide("cleo", 6_000)] * 2 == [True, False, True] * 2
 
 
 def test_commands_check_and_explain(project: Project) -> None:
-    project.write({"flow.py": FLOW, "policy/money.cedar": EVERYBODY + shown("over-50-dollars")})
-    assert project.inside("policy", "check", check=0).stdout.split("\n")[:2] == ["money.cedar #1", "over-50-dollars"]
+    project.write({"flow.py": FLOW, "policy/money.cedar": EVERYBODY + policy_of_page("over-50-dollars")})
+    assert project.inside("admin", "policy", "check", check=0).stdout.split("\n")[:2] == [
+        "money.cedar #1",
+        "over-50-dollars",
+    ]
     limits = ("--with", "limit_cents=6000")
-    denied = project.inside("policy", "explain", "submit", "--by", "ana", *limits, "--format", "json", check=1)
+    denied = project.inside(
+        "admin", "policy", "explain", "sweeps.submit", "--by", "ana", *limits, "--format", "json", check=1
+    )
     assert denied.json["rules"] == ["over-50-dollars"]
-    allowed = project.inside("policy", "explain", "submit", "--by", "cleo", *limits, check=0)
+    allowed = project.inside("admin", "policy", "explain", "sweeps.submit", "--by", "cleo", *limits, check=0)
     assert allowed.stdout == "allowed: policy money.cedar #1 permits it\n"
-    refused = project.inside("policy", "explain", "sumbit", check=2)
-    assert sentence("did you mean '{}'", "submit") in refused.said
+    refused = project.inside("admin", "policy", "explain", "sweeps.sumbit", check=2)
+    assert sentence("did you mean '{}'", "sweeps.submit") in refused.output
 
 
 def test_what_a_policy_forbids_is_forbidden_over_http_and_in_the_audit_log(place: Context, folder: Path) -> None:
-    (folder / "no.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"pause", resource);\n')
+    (folder / "no.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"sweeps.pause", resource);\n')
     ran(place)
     token = "a-token-of-the-tests-own"
     client = TestClient(make_app(place, token=token, hosts=["testserver"]))
-    asked = client.post("/api/v1/sweeps/nightly/pause", json={}, headers={"Authorization": f"Bearer {token}"})
-    assert (asked.status_code, asked.json()["error"]) == (403, "AccessDenied")
+    response = client.post("/api/v1/sweeps/nightly/pause", json={}, headers={"Authorization": f"Bearer {token}"})
+    assert (response.status_code, response.json()["error"]) == (403, "AccessDenied")
     (noted,) = list_audit(place, command="pause")
     assert (noted["outcome"], noted["via"]) == ("failed", "POST /api/v1/sweeps/{ref}/pause")
     assert "policy no.cedar" in str(noted["error"])
 
 
 def test_commands_explain_calls_of_tools(project: Project) -> None:
-    """With the arguments, as nodes evaluate them."""
+    """The command evaluates calls with their arguments, as nodes do."""
     text = """
 @id("large") forbid(principal, action == Action::"call tool with arguments", resource == Tool::"pay")
 when { context.numbers.hasTag("sum") && context.numbers.getTag("sum") > 5 };
 @id("mail") @ask("Really?") forbid(principal, action == Action::"call tool with arguments", resource == Tool::"send");
 """
     project.write({"policy/calls.cedar": EVERYBODY + text})
-    call = ("policy", "explain", "call tool with arguments", "--resource")
+    call = ("admin", "policy", "explain", "call tool with arguments", "--resource")
     assert project.inside(*call, "Tool:pay", "--with", "arguments.sum=5", check=0).stdout.startswith("allowed")
     large = project.inside(*call, "Tool:pay", "--with", "arguments.sum=5.5", check=1)
     assert large.stdout == "denied: policy large forbids it\n"
-    asked = project.inside(*call, "Tool:send", check=1)
+    output = project.inside(*call, "Tool:send", check=1)
     assert (
-        asked.stdout
+        output.stdout
         == sentence("asks a person") + ": " + sentence("policy {} requires that a person approves it", "mail") + "\n"
     )
 
@@ -305,7 +332,7 @@ when { context.numbers.hasTag("sum") && context.numbers.getTag("sum") > 5 };
     [
         '@ask("?") permit(principal, action == Action::"call tool with arguments", resource);',
         '@ask("?") forbid(principal, action, resource);',
-        '@ask("?") forbid(principal, action in [Action::"call tool with arguments", Action::"submit"], resource);',
+        '@ask("?") forbid(principal, action in [Action::"call tool with arguments", Action::"sweeps.run"], resource);',
     ],
 )
 def test_only_calls_of_tools_can_wait_for_a_person(place: Context, folder: Path, policy: str) -> None:

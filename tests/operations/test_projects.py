@@ -1,4 +1,4 @@
-"""Projects: what belongs to one is, for whoever is limited to another, as if it did not exist."""
+"""Projects: a user of one project cannot detect anything of another."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tests.support.tenants import NOTHING, Call, Tenant, limited_to
 from wtb import start
 from wtb.core.errors import ConflictError, InputError, NotFound
 from wtb.core.ids import DEFAULT_PROJECT
-from wtb.operations.administration.budgets import list_budgets
-from wtb.operations.administration.projects import create_project, describe_project, list_projects
-from wtb.operations.administration.sessions import create_session, describe_session, list_sessions
-from wtb.operations.administration.tokens import create_token
+from wtb.features.access.operations import create_token
+from wtb.operations.budgets import list_budgets
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity, Method
+from wtb.operations.projects import create_project, describe_project, list_projects
 from wtb.operations.registry import OPERATIONS, Permission
+from wtb.operations.sessions import create_session, describe_session, list_sessions
+from wtb.store.access.sessions import check_open, named_session
 from wtb.store.database import DEFAULT_SESSION, Database
-from wtb.store.limits.sessions import check_open, named_session
 from wtb.store.read import queries
 from wtb.store.tables.schema import values
 from wtb.store.transactions import Scope
@@ -71,15 +71,15 @@ def test_what_belongs_to_another_project_is_as_if_it_did_not_exist(alpha: Tenant
 
 
 def test_a_digest_alone_gives_no_value(alpha: Tenant, folder: Path) -> None:
-    """Values and files are stored once for all: not even whoever owns one gets it by its digest."""
+    """Values and files are stored once for all projects: not even the owner of one reads it by its digest."""
     with alpha.context.database.read() as connection:
         digest = connection.scalars(sa.select(values.c.digest)).first()
     assert digest is not None
-    calls = [*tenants.calls(), Call("files PATH", "path", "digest"), Call("erase", "case", "digest")]
+    calls = [*tenants.calls(), Call("files.read", "path", "digest"), Call("cases.erase", "case", "digest")]
     for call in calls:
         context = alpha.context.acting_as(limited_to("quokka"), OPERATIONS[call.name].needs)
-        given, nothing = (call.outcome(context, alpha.names, value, folder) for value in (digest, NOTHING))
-        assert given == nothing, call
+        outcome, nothing = (call.outcome(context, alpha.names, target, folder) for target in (digest, NOTHING))
+        assert outcome == nothing, call
 
 
 def test_lists_and_sums_are_of_what_belongs_to_the_project(alpha: Tenant, beta: Tenant) -> None:
@@ -87,12 +87,20 @@ def test_lists_and_sums_are_of_what_belongs_to_the_project(alpha: Tenant, beta: 
         tenants.plain(), {"x": 1}, db=beta.context, create_only=True, sweep="zebras.ru", session=beta.names["session"]
     )
     names = tenants.lists()
-    assert {"list", "approvals", "costs", "session list", "schedule list", "budget list", "token list"} <= set(names)
+    assert {
+        "sweeps.list",
+        "questions.list",
+        "costs.show",
+        "sessions.list",
+        "schedules.list",
+        "budgets.list",
+        "tokens.list",
+    } <= set(names)
     for name in names:
-        found = OPERATIONS[name].function(as_beta(alpha, name))
-        text = str(found.look() if name == "watch" else found)
-        assert not [one for one in alpha.names.values() if one in text], (name, text)
-        if name not in ("costs", "watch", "workflow list --published"):  # code is of no project
+        listing = OPERATIONS[name].function(as_beta(alpha, name))
+        text = str(listing.look() if name == "sweeps.watch" else listing)
+        assert not [own_name for own_name in alpha.names.values() if own_name in text], (name, text)
+        if name not in ("costs.show", "sweeps.watch", "workflows.list"):  # code is of no project
             assert "zebras" in text, name
 
 
@@ -102,17 +110,17 @@ def test_a_token_is_not_made_for_more_than_its_maker_may_do(context: Context) ->
     create_project(context, "beta")
     beta = context.acting_as(Identity("bob", Method.token, may), Permission.administer)
     assert create_token(beta, "mine")["project"] == "beta", "the only project of its maker"
-    with pytest.raises(InputError, match=sentence("more than you may do")):
+    with pytest.raises(InputError, match=sentence("would exceed your own permissions")):
         create_token(beta, "more", scopes=["submit"])
     for elsewhere in ("alpha", NOTHING):
-        with pytest.raises(InputError, match=r"a token that may read there .* more than you may do"):
+        with pytest.raises(InputError, match=r"a token with permission read there would exceed your own permissions"):
             create_token(beta, "other", project=elsewhere)
 
 
 def test_projects_are_made_listed_and_shown(context: Context) -> None:
-    assert [one["name"] for one in list_projects(context)] == [DEFAULT_PROJECT]
-    made = create_project(context, "search")
-    assert (made["created_by"], made["sessions"], made["sweeps"]) == ("ann", 0, 0)
+    assert [project["name"] for project in list_projects(context)] == [DEFAULT_PROJECT]
+    project = create_project(context, "search")
+    assert (project["created_by"], project["sessions"], project["sweeps"]) == ("ann", 0, 0)
     with pytest.raises(ConflictError, match=sentence("there is a project {} already", "'search'")):
         create_project(context, "search")
     create_session(context, "ann", project="search")
@@ -130,8 +138,8 @@ def test_projects_are_made_listed_and_shown(context: Context) -> None:
 def test_a_sweep_is_of_the_project_of_its_session(context: Context, tmp_path: Path) -> None:
     create_project(context, "search")
     create_session(context, "ann", project="search")
-    made = make_bench(context.database, tmp_path, tenants.asking(), session="ann")
-    assert made.row.project == "search"
+    sweep = make_bench(context.database, tmp_path, tenants.asking(), session="ann")
+    assert sweep.row.project == "search"
     with pytest.raises(
         InputError, match=sentence("the sweep is of project {}, and its session of project {}", "'other'", "'search'")
     ):
@@ -139,22 +147,22 @@ def test_a_sweep_is_of_the_project_of_its_session(context: Context, tmp_path: Pa
     assert make_bench(context.database, tmp_path, tenants.asking()).row.project == DEFAULT_PROJECT
     named = make_bench(context.database, tmp_path, tenants.asking(), project="new")
     assert named.row.project == "new", "sessions of the default project are open to all"
-    assert "new" in [one["name"] for one in list_projects(context)]
+    assert "new" in [project["name"] for project in list_projects(context)]
 
 
 def test_whoever_is_limited_to_a_project_submits_to_it_alone(alpha: Tenant, beta: Tenant, tmp_path: Path) -> None:
-    database = as_beta(alpha, "submit").database
+    database = as_beta(alpha, "sweeps.submit").database
     for session in ("quokka.se", NOTHING):
         with pytest.raises(NotFound, match=f"there is no session '{session}'"):
             make_bench(database, tmp_path, tenants.asking(), session=session)
-    made = make_bench(database, tmp_path, tenants.asking(), session="zebras.se")
-    assert made.row.project == "zebras"
+    sweep = make_bench(database, tmp_path, tenants.asking(), session="zebras.se")
+    assert sweep.row.project == "zebras"
 
 
 def test_whoever_is_limited_to_a_project_needs_to_name_no_session(context: Context, tmp_path: Path) -> None:
     for name in ("search", "Ads & more", "third"):
         create_project(context, name)
-    made = {}
+    session_by_project = {}
     for project in ("search", "Ads & more"):
         database = context.database.within(Scope(frozenset({project})))
         check_open(database, DEFAULT_SESSION)
@@ -163,9 +171,9 @@ def test_whoever_is_limited_to_a_project_needs_to_name_no_session(context: Conte
         assert {bench.row.project for bench in benches} == {project}
         (session,) = {bench.row.session for bench in benches}
         assert named_session(database) == session
-        made[project] = session
-    assert made["search"] == "search"
-    assert re.fullmatch(r"project-[0-9a-f]{12}", made["Ads & more"])
+        session_by_project[project] = session
+    assert session_by_project["search"] == "search"
+    assert re.fullmatch(r"project-[0-9a-f]{12}", session_by_project["Ads & more"])
     assert make_bench(context.database, tmp_path, tenants.asking()).row.session == DEFAULT_SESSION
 
 
@@ -173,9 +181,9 @@ def test_a_name_that_is_taken_elsewhere_is_not_that_of_the_session(context: Cont
     create_project(context, "search")
     create_session(context, "search")
     database = context.database.within(Scope(frozenset({"search"})))
-    made = make_bench(database, tmp_path, tenants.asking())
-    assert made.row.project == "search"
-    assert re.fullmatch(r"search-[0-9a-f]{12}", made.row.session)
+    sweep = make_bench(database, tmp_path, tenants.asking())
+    assert sweep.row.project == "search"
+    assert re.fullmatch(r"search-[0-9a-f]{12}", sweep.row.session)
 
 
 def test_whoever_may_submit_in_several_projects_names_one(context: Context, tmp_path: Path) -> None:
@@ -194,9 +202,9 @@ def test_whoever_may_submit_in_several_projects_names_one(context: Context, tmp_
 def test_what_is_submitted_with_a_token_is_bound_by_its_budget(context: Context, tmp_path: Path) -> None:
     create_project(context, "search")
     create_session(context, "ann", project="search")
-    made = create_token(context, "nightly", scopes=["submit"], project="search", budget={"node_runs": 1})
+    token = create_token(context, "nightly", scopes=["submit"], project="search", budget={"node_runs": 1})
     may = {Permission.submit: frozenset({"search"})}
-    limited = context.acting_as(Identity("nightly", Method.token, may, made["name"]), Permission.submit)
+    limited = context.acting_as(Identity("nightly", Method.token, may, token["name"]), Permission.submit)
     bench = make_bench(limited.database, tmp_path, tenants.asking(), session="ann")
     bench.run()
     assert (bench.row.status, bench.row.token) == ("paused", "nightly")
@@ -206,7 +214,7 @@ def test_what_is_submitted_with_a_token_is_bound_by_its_budget(context: Context,
 
 
 def test_sessions_of_others_are_not_counted(alpha: Tenant, beta: Tenant) -> None:
-    assert [one["name"] for one in list_sessions(as_beta(alpha, "session list"))] == ["zebras.se"]
+    assert [session["name"] for session in list_sessions(as_beta(alpha, "sessions.list"))] == ["zebras.se"]
     assert len(list_sessions(alpha.context)) == 3
 
 

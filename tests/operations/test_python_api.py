@@ -1,4 +1,4 @@
-"""Live objects read the database each time, records never change, and what waits has a twin that is awaited."""
+"""Live objects read the database each time, records never change, and methods that block have async versions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import importlib
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,9 +22,10 @@ import sqlalchemy as sa
 
 import wtb
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb import Bench, Progress, Sweep, Workflow
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.running.background import BackgroundRun
+from wtb.operations.control.continuation import BackgroundRun
 from wtb.operations.running.local import begin
 from wtb.operations.running.preparing import prepare_single
 from wtb.store.tables.schema import sweeps
@@ -98,11 +98,11 @@ def test_a_part_of_a_sweep_runs_in_the_session_of_the_bench(bench: Bench) -> Non
     bench.create_session("trial", usd=1.0)
     seen: list[Progress] = []
     with wtb.open(bench.database, session="trial") as other:
-        found = other.run(doubled(), case="two", progress=seen.append)
-        assert [cell["case"] for cell in found.cells()] == ["two"]
+        part = other.run(doubled(), case="two", progress=seen.append)
+        assert [cell["case"] for cell in part.cells()] == ["two"]
     assert bench.sweep("doubling").record.session == "trial"
     assert bench.plan(doubled(), limit=1)["cells"] == 1
-    assert (seen[-1].sweep, seen[-1].cells, seen[-1].done) == (found.id, 1, 1)
+    assert (seen[-1].sweep, seen[-1].cells, seen[-1].done) == (part.id, 1, 1)
 
 
 def test_what_is_no_sweep_or_no_execution_is_refused(bench: Bench) -> None:
@@ -118,6 +118,18 @@ def test_what_is_no_sweep_or_no_execution_is_refused(bench: Bench) -> None:
         sweep.cancel()
 
 
+def test_a_cell_that_is_one_of_several_is_not_chosen(bench: Bench) -> None:
+    sweep = bench.run(Sweep(workflow=doubling(), cases=TWO, vary={"double": "all"}, repeats=2))
+    with pytest.raises(InputError, match="several cells are of case 'two'"):
+        sweep.execution("two")
+    assert sweep.execution("two", repeat=1).state["y"] == 4
+
+
+def test_a_pilot_of_a_published_workflow_is_rejected(bench: Bench) -> None:
+    with pytest.raises(InputError, match=sentence("a pilot runs the workflow's code here: plan without `published`")):
+        bench.plan({"workflow": "doubling", "cases": TWO, "vary": {"double": "all"}}, published=True, pilot=1)
+
+
 def test_a_wait_ends_in_time(bench: Bench) -> None:
     gate = threading.Event()
     wf = Workflow("slow")
@@ -128,7 +140,7 @@ def test_a_wait_ends_in_time(bench: Bench) -> None:
     assert run.wait(60).status == "completed"
 
 
-def test_executions_are_taken_back_forked_and_carried_elsewhere(bench: Bench, tmp_path: Path) -> None:
+def test_executions_are_rolled_back_forked_and_carried_elsewhere(bench: Bench, tmp_path: Path) -> None:
     run = bench.start(doubling(), {"x": 1}, breakpoints=["after double"]).wait(60)
     other = run.fork("double", set={"x": 5}, reason="to see")
     assert (other.status, other.record.origin, other.state["x"]) == ("paused", "manual", 5)
@@ -184,7 +196,7 @@ def test_a_task_that_follows_can_be_cancelled(bench: Bench) -> None:
 def test_progress_that_raises_leaves_no_run_behind(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a callback with a fault, when it raises, then the sweep has paused and goes on where it was."""
+    """Given a callback with a fault, when it raises, then the sweep is paused and can be resumed."""
     seen = tmp_path / "seen"
     (tmp_path / "flow_that_waits.py").write_text(WAITING)
     monkeypatch.syspath_prepend(tmp_path)
@@ -285,8 +297,8 @@ def test_resuming_changes_nothing_where_a_check_fails(bench: Bench, monkeypatch:
 
         def close(self) -> None: ...
 
-    entry = SimpleNamespace(load=lambda: lambda url: Refusing())
-    monkeypatch.setattr("wtb.operations.context.entry_points", lambda **_: [entry])
+    entry_point = SimpleNamespace(load=lambda: lambda url: Refusing())
+    monkeypatch.setattr("wtb.operations.context.entry_points", lambda **_: [entry_point])
     sweep = doubled()
     sweep_id = sweep.prepare().submit(bench.database, bench.backend.workspaces, queued=True)
     execution = bench.sweep(sweep_id).execution("one", {"double": "default"})
@@ -353,7 +365,7 @@ def test_tasks_that_wait_leave_the_threads_of_the_loop_free(bench: Bench) -> Non
         following = [asyncio.create_task(follow()) for _ in range(50)]
         await asyncio.sleep(0)
         await asyncio.to_thread(gate.set)
-        ended = {one.status for one in await asyncio.gather(*waiting)}
+        ended = {execution.status for execution in await asyncio.gather(*waiting)}
         return ended, set(await asyncio.gather(*following)), threads.submitted
 
     assert asyncio.run(serve()) == ({"completed"}, {"sweep.completed"}, 1)
@@ -376,12 +388,16 @@ def test_following_an_execution_ends_with_it(bench: Bench) -> None:
 
 
 def eventually(find: Callable[[], T]) -> T:
-    """What is found as soon as it is there."""
-    ends = time.monotonic() + 60
-    while time.monotonic() < ends:
+    """Poll until something is found, and return it."""
+    found: list[T] = []
+
+    def try_to_find() -> bool:
         with suppress(InputError):
-            return find()
-    return find()
+            found.append(find())
+        return bool(found)
+
+    until(try_to_find, "it to exist")
+    return found[0]
 
 
 @pytest.fixture
@@ -394,15 +410,15 @@ def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_single_execution_runs_on_by_the_answer_to_its_question(bench: Bench, importable: str) -> None:
     """Given a single execution that waits, when a question is answered by its handle or by all, then it completes."""
-    one, two, three = (bench.start(importable, {}).wait(60) for _ in range(3))
-    question = bench.question(one.id)
+    first, second, third = (bench.start(importable, {}).wait(60) for _ in range(3))
+    question = bench.question(first.id)
     assert question.answer("x").choice == "x"
-    assert (one.wait(60).status, one.state) == ("completed", {"a": "x"})
-    bench.answer_all("y", sweep=two.id)
-    assert (two.wait(60).status, two.state) == ("completed", {"a": "y"})
-    assert three.questions()[0].answer("x", run=False).continuation is not None
-    assert three.wait(60).status == "pending"
-    assert three.resume().wait(60).status == "completed"
+    assert (first.wait(60).status, first.state) == ("completed", {"a": "x"})
+    bench.answer_all("y", sweep=second.id)
+    assert (second.wait(60).status, second.state) == ("completed", {"a": "y"})
+    assert third.questions()[0].answer("x", run=False).continuation is not None
+    assert third.wait(60).status == "pending"
+    assert third.resume().wait(60).status == "completed"
 
 
 def test_code_that_has_changed_is_refused_before_an_answer_is_recorded(

@@ -1,4 +1,4 @@
-"""Files of cases that are read before a sweep is written: as a sweep would read them, with what is wrong said once."""
+"""Files of cases are previewed as a sweep reads them, and each problem is reported once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from wtb import open as open_bench
 from wtb.core.errors import InputError
 from wtb.core.ids import new_id
 from wtb.operations.context import Context
-from wtb.operations.drafting.reading_cases import read_case_file
-from wtb.store.files import uploads
-from wtb.store.files.uploads import NewUpload
+from wtb.operations.running.previews import read_case_file
+from wtb.store.access import requests
+from wtb.store.access.requests import NewUpload
 
 SHEET = [
     ["ID", "Question ", "Expected Answer", "Area"],
@@ -45,8 +45,8 @@ def shop() -> Workflow:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    with open_bench(f"sqlite:///{tmp_path}/wtb.db") as found:
-        yield found
+    with open_bench(f"sqlite:///{tmp_path}/wtb.db") as new_bench:
+        yield new_bench
 
 
 @pytest.fixture
@@ -56,16 +56,16 @@ def shop_path(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def served(bench: Bench) -> Context:
-    """Where a server acts: it imports nothing, and reads no files."""
+    """Return the context of a server, which imports nothing and reads no files."""
     return Context(bench.database, imports=False)
 
 
 def send(bench: Bench, content: bytes) -> str:
     digest = sha256(content).hexdigest()
     new = NewUpload(new_id(), "default", digest, "ann")
-    uploads.begin_upload(bench.database, new)
-    uploads.add_part(bench.database, new, 0, content)
-    uploads.complete_upload(bench.database, new)
+    requests.begin_upload(bench.database, new)
+    requests.add_part(bench.database, new, 0, content)
+    requests.complete_upload(bench.database, new)
     return digest
 
 
@@ -78,46 +78,48 @@ def test_headings_that_are_no_keys_are_offered_and_blank_rows_counted(
         book(file, SHEET)
     else:
         file.write_text("\n".join(";".join(cell or "" for cell in row) for row in SHEET))
-    found = bench.read_case_file(file, workflow=shop_path)
-    assert (found["name"], found["cases"], found["blank_rows"], found["problems"]) == (name, 2, 1, [])
-    assert found["mapping"] == {"expected": "Expected Answer", "ignore": ["Area"]}
-    shown = [(one["heading"], one["key"], one["offered"]) for one in found["columns"] or ()]
-    assert shown == [
+    document = bench.read_case_file(file, workflow=shop_path)
+    assert (document["name"], document["cases"], document["blank_rows"], document["problems"]) == (name, 2, 1, [])
+    assert document["mapping"] == {"expected": "Expected Answer", "ignore": ["Area"]}
+    columns = [(column["heading"], column["key"], column["offered"]) for column in document["columns"] or ()]
+    assert columns == [
         ("ID", "id", False),
         ("Question", "question", False),
         ("Expected Answer", "expected", True),
         ("Area", "ignore", True),
     ]
-    assert found["preview"][1] == {"id": "b", "input": {"question": "2 + 2?"}, "expected": "4", "tags": []}
-    again = bench.read_case_file(file, workflow=shop_path, columns={**found["mapping"], "id": "Area", "ignore": ["ID"]})
-    assert [one["id"] for one in again["preview"]] == ["easy", "2"]
-    assert not any(one["offered"] for one in again["columns"] or ()), "the mapping is whole"
+    assert document["preview"][1] == {"id": "b", "input": {"question": "2 + 2?"}, "expected": "4", "tags": []}
+    second = bench.read_case_file(
+        file, workflow=shop_path, columns={**document["mapping"], "id": "Area", "ignore": ["ID"]}
+    )
+    assert [case["id"] for case in second["preview"]] == ["easy", "2"]
+    assert not any(column["offered"] for column in second["columns"] or ()), "the mapping is whole"
 
 
 def test_each_problem_is_named_once_with_the_line_of_the_file(bench: Bench, shop_path: str, tmp_path: Path) -> None:
     file = tmp_path / "c.csv"
     rows = "".join(f"q{number},{'many' if number > 2 else 1}\n" for number in range(1, 51))
     file.write_text("question,times\n" + rows + "q0\n")
-    found = bench.read_case_file(file, workflow=shop_path)
-    assert found["cases"] == 50, "one of them cannot be read"
-    assert len(found["problems"]) == 2, found["problems"]
-    assert found["problems"][0].startswith("c.csv:4 and 47 more: key 'times'")
-    assert "1 value; expected 2" in found["problems"][1]
+    document = bench.read_case_file(file, workflow=shop_path)
+    assert document["cases"] == 50, "one of them cannot be read"
+    assert len(document["problems"]) == 2, document["problems"]
+    assert document["problems"][0].startswith("c.csv:4 and 47 more: key 'times'")
+    assert "1 value; expected 2" in document["problems"][1]
 
 
 def test_two_columns_of_one_key_are_a_problem_and_still_shown(bench: Bench, shop_path: str, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("question,QUESTION\na,b\n")
-    found = bench.read_case_file(tmp_path / "c.csv", workflow=shop_path)
-    assert [one["key"] for one in found["columns"] or ()] == ["question", "question"]
-    assert "columns 'question' and 'QUESTION' are both 'question'" in found["problems"][0]
+    document = bench.read_case_file(tmp_path / "c.csv", workflow=shop_path)
+    assert [column["key"] for column in document["columns"] or ()] == ["question", "question"]
+    assert "columns 'question' and 'QUESTION' are both 'question'" in document["problems"][0]
     mended = bench.read_case_file(tmp_path / "c.csv", workflow=shop_path, columns={"ignore": ["QUESTION"]})
     assert (mended["problems"], mended["cases"]) == ([], 1)
 
 
 def test_headings_that_come_twice_can_be_ignored(bench: Bench, shop_path: str, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("question,Area,Area\na,b,c\n")
-    found = bench.read_case_file(tmp_path / "c.csv", workflow=shop_path)
-    assert (found["problems"], found["mapping"]) == ([], {"ignore": ["Area"]})
+    document = bench.read_case_file(tmp_path / "c.csv", workflow=shop_path)
+    assert (document["problems"], document["mapping"]) == ([], {"ignore": ["Area"]})
 
 
 def test_a_server_reads_what_was_sent_and_no_file_of_its_machine(bench: Bench, tmp_path: Path) -> None:
@@ -156,8 +158,8 @@ def test_a_server_reads_what_was_sent_and_no_file_of_its_machine(bench: Bench, t
     ],
 )
 def test_what_is_no_table_is_named_as_what_it_is(bench: Bench, content: bytes, name: str, problem: str) -> None:
-    found = read_case_file(served(bench), {"upload": send(bench, content), "name": name})
-    assert any(one.startswith(problem) for one in found["problems"]), found["problems"]
+    document = read_case_file(served(bench), {"upload": send(bench, content), "name": name})
+    assert any(text.startswith(problem) for text in document["problems"]), document["problems"]
 
 
 def test_what_is_not_there_is_refused(bench: Bench, tmp_path: Path) -> None:
@@ -182,6 +184,6 @@ def test_what_is_not_there_is_refused(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_long_values_are_cut(bench: Bench) -> None:
-    found = bench.read_case_file([{"id": "a", "input": {"x": "y" * 5000, "z": list(range(5000))}}])
-    assert all(len(text) <= 1_000 for text in found["preview"][0]["input"].values())
-    assert found["takes_any"]
+    document = bench.read_case_file([{"id": "a", "input": {"x": "y" * 5000, "z": list(range(5000))}}])
+    assert all(len(text) <= 1_000 for text in document["preview"][0]["input"].values())
+    assert document["takes_any"]

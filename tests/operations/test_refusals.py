@@ -19,14 +19,13 @@ from tests.operations.test_registry import COMMANDS, words_of
 from tests.support.prose import sentence
 from wtb import Bench, ExecutionHandle, SweepHandle
 from wtb.cli.commands import option_of
-from wtb.config.keeping.retention_policy import Policy
-from wtb.core.arguments.checking import kinds_of
-from wtb.core.arguments.kinds import Kind, Kinds, Listed, Number, Text
+from wtb.config.retention_policy import Policy
+from wtb.core.arguments import Kind, Kinds, Listed, Number, Text, kinds_of
 from wtb.core.errors import InputError, WTBError
 from wtb.operations.registry import OPERATIONS
 from wtb.operations.running.preparing import prepare_file
-from wtb.planning.data.picking import Only
-from wtb.store.limits.sessions import Quota
+from wtb.planning.picking import Only
+from wtb.store.access.sessions import Quota
 
 ROOT = Path(__file__).parents[2]
 SOURCE = """
@@ -46,7 +45,7 @@ vary: {double: all}
 run: {pool: thread}
 """
 # What is given for arguments that are not in question, by their name.
-OTHERS: Mapping[str, Any] = {
+EXAMPLES: Mapping[str, Any] = {
     "sweep": "sweep.yaml",
     "file": "sweep.yaml",
     "name": "a-name",
@@ -75,58 +74,59 @@ OTHERS: Mapping[str, Any] = {
     "rater": "ann",
     "text": "a comment",
     "number": 1,
+    "scoring": "0123456789ab",
 }
 
 
 # What is given besides, by operation: the options that lead to it, and what its command parses or checks before.
 EXTRA: Mapping[str, Mapping[str, Any]] = {
-    "rollback": {"to": "double"},
-    "rollback --undo": {"undo": True},
-    "answer": {"ref": "nothing", "action": "approve"},
-    "answer --all": {"ref": "approve", "all_": True, "yes": True},
-    "budget set": {"usd": 1, "project": "search"},
-    "fork --all-cases": {"all_cases": True},
-    "extend": {"repeats": 2},
-    "cancel --combination": {"ref": "first", "combination": {"double": "default"}},
-    "extend --dry-run": {"repeats": 2, "dry_run": True},
-    "cases": {"cases": "cases.jsonl"},
-    "try": {"state": {"answer": "x"}},
-    "report": {"format": "md"},
-    "status": {"ref": "first"},
-    "comment": {"case": "one", "text": "a comment"},
-    "comment --delete": {"number": 1},
-    "log --summary": {"summary": True},
-    "show --outputs": {"outputs": True},
-    "files PATH": {"path": "a.txt"},
-    "files --diff": {"diff": "first"},
-    "files --export": {"export": "somewhere"},
-    "show --cells": {"cells": True, "format": "json"},
-    "plan --pilot": {"pilot": 2},
-    "plan --published": {"published": True},
-    "start --published": {"published": True},
-    "submit --published": {"published": True},
-    "baseline set --repeat": {"repeat": 1},
-    "score --published": {"published": True},
-    "score --cancel": {"cancel": "0123456789ab", "scoring": "0123456789ab"},
-    "session change": {"usd": 1},
-    "pool": {"refs": ["first"]},
-    "cancel": {"ref": "asking", "yes": True},
-    "compare": {"after": "first"},
-    "compare --row": {"row": 1, "other": 0},
-    "telemetry export": {"endpoint": "http://127.0.0.1:9"},
+    "executions.rollback": {"to": "double"},
+    "executions.undo_rollback": {"undo": True},
+    "questions.answer": {"ref": "nothing", "action": "approve"},
+    "questions.answer_all": {"action": "approve", "yes": True},
+    "budgets.set": {"usd": 1, "project": "search"},
+    "combinations.add": {"all_cases": True},
+    "sweeps.extend": {"repeats": 2},
+    "combinations.stop": {"ref": "first", "combination": {"double": "default"}},
+    "sweeps.plan_extension": {"repeats": 2, "dry_run": True},
+    "cases.read": {"cases": "cases.jsonl"},
+    "evaluators.preview": {"state": {"answer": "x"}},
+    "reports.make": {"format": "md"},
+    "sweeps.show_status": {"ref": "first"},
+    "comments.add": {"case": "one", "text": "a comment"},
+    "comments.delete": {"number": 1},
+    "breakpoints.set": {"clear": True},
+    "events.count": {"summary": True},
+    "outputs.list": {"outputs": True},
+    "files.read": {"path": "a.txt"},
+    "files.compare": {"diff": "first"},
+    "files.export": {"export": "somewhere"},
+    "cells.list": {"cells": True, "format": "json"},
+    "sweeps.run_pilot": {"pilot": 2},
+    "sweeps.plan_published": {"published": True},
+    "executions.start_published": {"published": True},
+    "sweeps.submit_published": {"published": True},
+    "baselines.repeat": {"repeat": 1},
+    "scorings.submit": {"published": True},
+    "sessions.change": {"usd": 1},
+    "sweeps.pool": {"refs": ["first"]},
+    "sweeps.cancel": {"ref": "asking", "yes": True},
+    "sweeps.compare": {"after": "first"},
+    "combinations.compare": {"row": 1, "other": 0},
+    "traces.export": {"endpoint": "http://127.0.0.1:9"},
 }
 ELSEWHERE: Mapping[tuple[str, str], str] = {
-    ("start --published", "approval"): "a single mode is a text, several are a list",
-    ("submit", "priority"): "it needs PostgreSQL, which is checked first",
-    ("answer --all", "action"): "the first argument of the command, where others have the question",
-    ("costs", "by"): "names in one text, which the command reads",
-    ("try", "evaluator"): "its state is JSON, which the command reads",
-    ("matrix", "group_by"): "names in one text, which the command reads",
-    ("matrix", "pivot"): "names in one text, which the command reads",
-    ("score", "evaluate"): "YAML, which the command reads",
-    ("score --published", "evaluate"): "YAML, which the command reads",
-    ("import", "max_bytes"): "a size such as 4GB, which the command reads",
-    ("token create", "expires_s"): "a time such as 30d, which the command reads",
+    ("executions.start_published", "approval"): "a single mode is a text, several are a list",
+    ("sweeps.submit", "priority"): "it needs PostgreSQL, which is checked first",
+    ("questions.answer_all", "action"): "an empty one is a missing one, which the preview refuses",
+    ("costs.show", "by"): "names in one text, which the command reads",
+    ("evaluators.preview", "evaluator"): "its state is JSON, which the command reads",
+    ("matrices.show", "group_by"): "names in one text, which the command reads",
+    ("matrices.show", "pivot"): "names in one text, which the command reads",
+    ("scores.compute", "evaluate"): "YAML, which the command reads",
+    ("scorings.submit", "evaluate"): "YAML, which the command reads",
+    ("executions.import", "max_bytes"): "a size such as 4GB, which the command reads",
+    ("tokens.create", "expires_s"): "a time such as 30d, which the command reads",
 }
 
 
@@ -139,7 +139,7 @@ class Doors:
     execution: ExecutionHandle
 
     def method(self, path: str) -> Callable[..., Any] | None:
-        """The method of the Python API that a path such as `Bench.run` names."""
+        """Return the method of the Python API for a path such as `Bench.run`."""
         owner, _, name = path.partition(".")
         owners = {"Bench": self.bench, "SweepHandle": self.sweep, "ExecutionHandle": self.execution}
         return getattr(owners[owner], name) if owner in owners else None
@@ -159,26 +159,28 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
 
 
 def bad_values(kind: Kind) -> list[Any]:
-    """Values that are not of a kind, and that a command line can say."""
+    """Return values that are not of a kind, and that a command line can express."""
     match kind:
         case Text(longest=longest, may_be_empty=may_be_empty):
             empty = [] if may_be_empty else [""]
             return [*empty, "x" * (longest + 1)] if longest < 20_000 else empty
-        case Number(at_least=least, at_most=most, whole=whole, above=above):
+        case Number(at_least=least, at_most=largest, whole=whole, above=above):
             low = [-1] if above > -math.inf else [least - 1] if least > -math.inf else []
-            return [*low, most + 1] if whole and most < math.inf else low
+            return [*low, largest + 1] if whole and largest < math.inf else low
         case Listed(items=Kinds(kinds=kinds)):
-            return [[bad] for one in kinds for bad in bad_values(one)]
+            return [[bad] for kind in kinds for bad in bad_values(kind)]
     return []
 
 
 def arguments_of(name: str) -> dict[str, Kinds | None]:
-    """What an operation takes, with what commands and the Python API make a part of a sweep, a policy or a quota of."""
+    """Return the arguments of an operation, including those that build a part of a sweep, a policy or a quota."""
     kinds = dict(kinds_of(OPERATIONS[name].function))
-    if "prepared" in kinds and name != "start":
+    if "prepared" in kinds and name != "executions.start":
         kinds |= kinds_of(Only) | {"max_cells": kinds_of(prepare_file)["max_cells"]}
-    if name in ("gc", "budget set", "session create", "session change"):
-        kinds |= {one: (kinds_of(Policy) | kinds_of(Quota))[one] for one in (["keep"] if name == "gc" else MONEY)}
+    if name in ("garbage.collect", "budgets.set", "sessions.create", "sessions.change"):
+        kinds |= {
+            key: (kinds_of(Policy) | kinds_of(Quota))[key] for key in (["keep"] if name == "garbage.collect" else MONEY)
+        }
     return kinds
 
 
@@ -187,18 +189,18 @@ ROWS = [
     (name, argument, bad)
     for name in OPERATIONS
     for argument, kinds in arguments_of(name).items()
-    for one in (kinds.kinds if kinds else ())
-    for bad in bad_values(one)
+    for kind in (kinds.kinds if kinds else ())
+    for bad in bad_values(kind)
 ]
 
 
 def refusal(call: Callable[[], Any]) -> str:
-    """What a call is refused with. Some return an iterator, which does nothing until it is asked."""
+    """Return the error of a call. Iterate over a returned iterator, because it does nothing before."""
 
     def follow() -> None:
-        result = call()
-        if isinstance(result, Iterator):
-            next(result)
+        reply = call()
+        if isinstance(reply, Iterator):
+            next(reply)
 
     with pytest.raises(InputError) as refused:
         follow()
@@ -206,37 +208,41 @@ def refusal(call: Callable[[], Any]) -> str:
 
 
 def from_python(doors: Doors, path: str, name: str, argument: str, bad: Any) -> str | None:
-    """The refusal of a method of the Python API; None if it does not take the argument."""
+    """Return the error of a method of the Python API, or None if it does not take the argument."""
     method = doors.method(path)
     if method is None:
         return None
     parameters = inspect.signature(method).parameters
-    by_keyword = {key for key, one in parameters.items() if one.kind is one.VAR_KEYWORD}
-    needed = {key for key, one in parameters.items() if one.default is one.empty} - by_keyword
-    others = {**OTHERS, **EXTRA.get(name, {})}
-    given = {one: others[one] for one in needed if one in others}
+    by_keyword = {key for key, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD}
+    needed = {key for key, parameter in parameters.items() if parameter.default is parameter.empty} - by_keyword
+    examples = {**EXAMPLES, **EXTRA.get(name, {})}
+    arguments = {key: examples[key] for key in needed if key in examples}
     if argument in parameters or (argument in MONEY and by_keyword):
-        return refusal(lambda: method(**given | {argument: bad}))
+        return refusal(lambda: method(**arguments | {argument: bad}))
     if argument in MONEY:
-        return refusal(lambda: method(**given | {"limits": {argument: bad}, "project": "search"}))
+        return refusal(lambda: method(**arguments | {"limits": {argument: bad}, "project": "search"}))
     return refusal(lambda: Policy(keep=bad)) if argument == "keep" else None
 
 
 def from_command(name: str, argument: str, bad: Any) -> str | None:
-    """The refusal of a command, without the name of the option; None if it does not take the argument."""
+    """Return the error of a command without the name of the option, or None if it does not take the argument."""
     command = COMMANDS[words_of(name)]
-    if argument not in {one.name for one in command.params} or (name, argument) in ELSEWHERE:
+    if argument not in {parameter.name for parameter in command.params} or (name, argument) in ELSEWHERE:
         return None
-    values = {one.name: OTHERS[one.name] for one in command.params if one.required and one.name in OTHERS}
+    values = {
+        parameter.name: EXAMPLES[parameter.name]
+        for parameter in command.params
+        if parameter.required and parameter.name in EXAMPLES
+    }
     values |= EXTRA.get(name, {}) | {argument: bad[0] if isinstance(bad, list) else bad}
     typed: dict[str, list[str]] = {"option": [], "argument": []}
-    for one in command.params:
-        if one.name in values:
-            given = values[one.name]
-            text = "=".join(*given.items()) if isinstance(given, dict) else given  # of one pair
-            option = max(one.opts, key=len) + ("" if given is True else f"={text}")
-            is_option = one.param_type_name == "option"
-            typed[one.param_type_name].append(option if is_option else str(values[one.name]))
+    for parameter in command.params:
+        if parameter.name in values:
+            example = values[parameter.name]
+            text = "=".join(*example.items()) if isinstance(example, dict) else example  # of one pair
+            option = max(parameter.opts, key=len) + ("" if example is True else f"={text}")
+            is_option = parameter.param_type_name == "option"
+            typed[parameter.param_type_name].append(option if is_option else str(text))
     with pytest.raises(WTBError) as refused:
         command.main([*typed["option"], "--", *typed["argument"]], standalone_mode=False)
     assert refused.value.option == option_of(command, argument)
@@ -245,17 +251,17 @@ def from_command(name: str, argument: str, bad: Any) -> str | None:
 
 @pytest.mark.parametrize(("name", "argument", "bad"), ROWS)
 def test_a_bad_argument_is_refused_with_the_same_words(doors: Doors, name: str, argument: str, bad: Any) -> None:
-    found = [from_python(doors, path, name, argument, bad) for path in OPERATIONS[name].python]
-    texts = {text for text in [*found, from_command(name, argument, bad)] if text is not None}
+    refusals = [from_python(doors, path, name, argument, bad) for path in OPERATIONS[name].python]
+    texts = {text for text in [*refusals, from_command(name, argument, bad)] if text is not None}
     assert len(texts) <= 1
     assert all(argument in text for text in texts)
 
 
 def test_every_argument_of_the_table_comes_by_both_doors() -> None:
-    """The test above compares nothing where no door takes an argument."""
+    """The test above compares nothing if neither the method nor the command takes an argument."""
     assert len(ROWS) > 250
-    taken = {"limit", "max_cells", "pilot", "repeat", "reason", "keep", "usd", "timeout", "interval_s", "name", "case"}
-    assert taken <= {argument for _, argument, _ in ROWS}
+    common = {"limit", "max_cells", "pilot", "repeat", "reason", "keep", "usd", "timeout", "interval_s", "name", "case"}
+    assert common <= {argument for _, argument, _ in ROWS}
 
 
 @pytest.mark.parametrize(
@@ -339,7 +345,7 @@ COMMAND = re.compile(r"`wtb [^`]*`|wtb [a-z-]+ .*|--(?:format|cells|diff) ")  # 
 
 @pytest.mark.parametrize("package", ["operations", "planning", "store", "analysis"])
 def test_no_message_names_an_option(package: str) -> None:
-    """Who calls from Python has none; commands add it by the name of the argument."""
+    """Errors in Python name no option; commands add it by the name of the argument."""
     named = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in (ROOT / "wtb" / package).rglob("*.py")
@@ -351,7 +357,7 @@ def test_no_message_names_an_option(package: str) -> None:
 
 
 def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Texts that are no docstrings; those that are formatted with a placeholder for what is put in."""
+    """Yield texts that are not docstrings; formatted ones have placeholders."""
     parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

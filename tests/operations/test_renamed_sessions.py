@@ -1,4 +1,4 @@
-"""A session that is renamed while a sweep of it runs: the sweep continues, and everything it says has the new name."""
+"""A session is renamed while its sweep runs: the sweep continues, and everything shows the new name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.sweeps import status_document
-from wtb.operations.administration.sessions import change_session, create_session, describe_session, rename_session
 from wtb.operations.context import Context
+from wtb.operations.sessions import change_session, create_session, describe_session, rename_session
 from wtb.planning.prepare import stored_spec
+from wtb.store.access.sessions import Quota
 from wtb.store.database import Database
-from wtb.store.limits.sessions import Quota
 
 Make = Callable[..., Bench]
 
@@ -41,17 +41,19 @@ def renaming(database: Database) -> Workflow:
 def test_a_sweep_continues_in_its_renamed_session(run_sweep: Make, database: Database) -> None:
     context = Context(database, by="ada")
     create_session(context, "ann", Quota(usd=1.2), owner="ada", metadata={"ticket": "W-1"})
-    made = run_sweep(renaming(database), session="ann", run={"pool": "thread"})
-    assert sentence("budget of {} {} reached", "session", "'bob'") in str(made.row.reason)
-    assert status_document(database, made.row)["next"]["command"].startswith("wtb session change bob --usd MORE;")
-    assert stored_spec(made.row).session == "bob"
+    sweep = run_sweep(renaming(database), session="ann", run={"pool": "thread"})
+    assert sentence("budget of {} {} reached", "session", "'bob'") in str(sweep.row.reason)
+    assert status_document(database, sweep.row)["next"]["command"].startswith(
+        "wtb admin session change bob --usd MORE;"
+    )
+    assert stored_spec(sweep.row).session == "bob"
     change_session(context, "bob", {"usd": 5.0})
-    made.run()
-    assert made.counts == {"succeeded": 1}, made.cells()[0].error
-    shown = describe_session(context, "bob")["session"]
-    assert (shown["owner"], shown["metadata"], shown["sweeps"]) == ("ada", {"ticket": "W-1"}, 1)
-    assert shown["usage"]["usd"] == pytest.approx(1.5)
-    assert shown["active_at"] >= shown["created_at"]
+    sweep.run()
+    assert sweep.counts == {"succeeded": 1}, sweep.cells()[0].error
+    session = describe_session(context, "bob")["session"]
+    assert (session["owner"], session["metadata"], session["sweeps"]) == ("ada", {"ticket": "W-1"}, 1)
+    assert session["usage"]["usd"] == pytest.approx(1.5)
+    assert session["active_at"] >= session["created_at"]
 
 
 def test_what_cannot_be_renamed_is_refused(database: Database) -> None:

@@ -1,4 +1,4 @@
-"""A collection removes what nothing reaches and what is old; whatever somebody can still reach stays."""
+"""A collection removes unreachable and old rows and files; whatever can still be reached stays."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb.authoring.workflow import Workflow
-from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_policy
+from wtb.config.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import execution_document, history_document
-from wtb.operations.administration.projects import change_project, create_project
 from wtb.operations.context import Context
-from wtb.operations.housekeeping.garbage_collection import Collected, Removed, apply_policy
-from wtb.store.access.expiry import KEPT_S
+from wtb.operations.garbage_collection import Collected, Removed, apply_policy
+from wtb.operations.projects import change_project, create_project
+from wtb.store.access.requests import KEPT_S
+from wtb.store.access.usage import stored_amounts
 from wtb.store.bulk import insert_rows, insert_values
 from wtb.store.database import Database
 from wtb.store.files.manifest import Entry
 from wtb.store.files.store import FileStore
-from wtb.store.housekeeping import deletion, retention, superseded, unreferenced
-from wtb.store.housekeeping import files as filing
-from wtb.store.housekeeping.files import mark
-from wtb.store.housekeeping.references import values_named
-from wtb.store.housekeeping.sizes import stored_amounts
+from wtb.store.housekeeping import contents as filing
+from wtb.store.housekeeping import deletion, retention, stored_values, superseded
+from wtb.store.housekeeping.contents import mark
+from wtb.store.housekeeping.stored_values import values_named
 from wtb.store.log import take_positions
 from wtb.store.read.queries import find_execution
 from wtb.store.tables.executions import ExecutionRow
@@ -63,9 +64,9 @@ NOW = 1_700_000_000.0
 ALL_OFF = Policy(outputs=None, superseded=None, sweeps=None)
 
 
-def value(text: str) -> tuple[str, bytes]:
-    data = f'"{text}"'.encode()
-    return hashlib.sha256(data).hexdigest(), data
+def stored_value(text: str) -> tuple[str, bytes]:
+    content = f'"{text}"'.encode()
+    return hashlib.sha256(content).hexdigest(), content
 
 
 @dataclass
@@ -90,15 +91,15 @@ class World:
     def store_values(self, *texts: str) -> dict[str, str]:
         """Store values, and name them as a state does."""
         with self.database.write() as connection:
-            insert_values(connection, sorted(value(text) for text in texts))
-        return {f"k{n}": value(text)[0] for n, text in enumerate(texts)}
+            insert_values(connection, sorted(stored_value(text) for text in texts))
+        return {f"k{n}": stored_value(text)[0] for n, text in enumerate(texts)}
 
     @property
     def stored(self) -> set[str]:
         return {row["data"].strip('"') for row in self.rows(values)}
 
     def sweep(self, id: str, *, days: float = 0, name: str = "nightly", session: str = "default", **row: Any) -> str:
-        """A completed sweep of one case that finished so many days ago."""
+        """Insert a completed sweep of one case that finished `days` ago."""
         if not self.rows(workflows):
             self.insert(
                 workflows,
@@ -156,15 +157,17 @@ class World:
         return apply_policy(self.database, self.store, Policy(**{**vars(ALL_OFF), **policy}), dry_run=dry, at=NOW)
 
     def collected(self, **policy: Any) -> dict[str, tuple[int | None, int | None]]:
-        """What goes; a dry run has said the same before, and changed nothing."""
+        """Collect, and return what was removed. Check that a dry run before it reports the same and changes nothing."""
         before = self.everything()
-        said = self.collect(dry=True, **policy)
+        preview = self.collect(dry=True, **policy)
         assert self.everything() == before
-        found = self.collect(**policy)
-        assert said.removed == found.removed
-        assert said.notes == found.notes == ()
-        assert not any(one.count for one in self.collect(**policy).removed.values())  # a second run has nothing to do
-        return {kind: (one.count, one.bytes) for kind, one in found.removed.items() if one.count}
+        collection = self.collect(**policy)
+        assert preview.removed == collection.removed
+        assert preview.notes == collection.notes == ()
+        assert not any(
+            removal.count for removal in self.collect(**policy).removed.values()
+        )  # a second run has nothing to do
+        return {kind: (removal.count, removal.bytes) for kind, removal in collection.removed.items() if removal.count}
 
     def everything(self) -> dict[str, Any]:
         tables = {table.name: sorted(map(repr, self.rows(table))) for table in metadata.sorted_tables}
@@ -218,10 +221,10 @@ def forked(world: World) -> None:
 def test_checkpoints_on_no_line_of_a_head_go_with_all_that_hangs_on_them(world: World) -> None:
     forked(world)
 
-    gone = world.collected(superseded=DAY)
+    counts = world.collected(superseded=DAY)
 
-    sizes = [len(value(text)[1]) for text in ("x state", "y state", "y write")]
-    assert gone == {"checkpoints": (2, None), "node_runs": (1, None), "values": (3, sum(sizes))}
+    sizes = [len(stored_value(text)[1]) for text in ("x state", "y state", "y write")]
+    assert counts == {"checkpoints": (2, None), "node_runs": (1, None), "values": (3, sum(sizes))}
     assert world.ids(checkpoints) == {"root", "a", "b"}
     # The node run that led to x started from a checkpoint that stays, and so does it: it has its identity there.
     assert world.ids(node_runs) == {"run-a", "run-b", "run-x"}
@@ -233,11 +236,11 @@ def test_what_went_has_been_told_by_an_event(world: World) -> None:
     forked(world)
     world.collect(superseded=DAY)
 
-    (said,) = world.rows(events)
+    (event,) = world.rows(events)
 
-    assert said["kind"] == "sweep.collected"
+    assert event["kind"] == "sweep.collected"
     spent = {"usd": 0.5, "tokens_in": 2, "tokens_out": 1}
-    assert said["data"] == {"checkpoints": 2, "node_runs": 1, "attempts": 1, **spent}
+    assert event["data"] == {"checkpoints": 2, "node_runs": 1, "attempts": 1, **spent}
 
 
 def test_an_execution_that_stood_there_is_still_told_from_what_is_left(world: World) -> None:
@@ -248,9 +251,9 @@ def test_an_execution_that_stood_there_is_still_told_from_what_is_left(world: Wo
 
     assert row.head_id == "root"
     assert row.reason == superseded.SUPERSEDED
-    assert [one["id"] for one in history_document(world.database, row)["checkpoints"]] == ["root"]
-    shown = execution_document(world.database, row)
-    assert (shown["execution"]["status"], shown["state"]["k0"]) == ("failed", "root state")
+    assert [checkpoint["id"] for checkpoint in history_document(world.database, row)["checkpoints"]] == ["root"]
+    document = execution_document(world.database, row)
+    assert (document["execution"]["status"], document["state"]["k0"]) == ("failed", "root state")
 
 
 def test_an_execution_of_which_nothing_is_left_is_still_shown(world: World) -> None:
@@ -349,8 +352,8 @@ def test_old_outputs_go_and_the_attempts_stay(world: World) -> None:
     world.database.execute(node_runs.update().where(node_runs.c.id == "run-c").values(**FIRST_HAS_ROW))
     for number, days in ((1, 40), (2, 1)):
         spent = {"duration_s": 1.0, "usd": 0.0, "tokens_in": 0, "tokens_out": 0}
-        tried = {"status": "failed", "started_at": NOW - days * DAY, "fingerprint": "f", "stdout": f"try {number}"}
-        world.insert(attempts, node_run_id="run-c", number=number, **tried, **spent)
+        attempt = {"status": "failed", "started_at": NOW - days * DAY, "fingerprint": "f", "stdout": f"try {number}"}
+        world.insert(attempts, node_run_id="run-c", number=number, **attempt, **spent)
 
     assert world.collected(outputs=30 * DAY) == {"outputs": (2, len("out a") + len("try 1"))}
     assert {row["id"]: row["stdout"] for row in world.rows(node_runs)} == {
@@ -375,13 +378,13 @@ def test_the_size_of_an_output_is_its_bytes(world: World) -> None:
 
 
 def finished(world: World, *days: float, name: str = "nightly", session: str = "default") -> list[str]:
-    made = [world.sweep(f"{name[0]}{session[0]}{day:g}", days=day, name=name, session=session) for day in days]
-    for sweep in made:
+    sweep_ids = [world.sweep(f"{name[0]}{session[0]}{day:g}", days=day, name=name, session=session) for day in days]
+    for sweep in sweep_ids:
         world.execution(f"e-{sweep}", sweep, f"{sweep}-a")
         world.line(sweep, f"e-{sweep}", f"{sweep}-root", f"{sweep}-a")
         key = {"case_number": 0, "repeat": 0, "combination": 0}
         world.insert(scores, sweep_id=sweep, metric="m", **key, value=1.0)
-    return made
+    return sweep_ids
 
 
 def test_no_sweep_goes_unless_that_is_asked_for(world: World) -> None:
@@ -395,9 +398,9 @@ def test_old_sweeps_go_but_the_newest_of_each_name_and_session_stay(world: World
     finished(world, 40, 50, name="weekly")
     finished(world, 60, 70, session="team")
 
-    gone = world.collected(sweeps=5 * DAY, keep=1)
+    counts = world.collected(sweeps=5 * DAY, keep=1)
 
-    assert gone["sweeps"] == (5, None)
+    assert counts["sweeps"] == (5, None)
     assert world.ids(sweeps) == {"nd1", "wd40", "nt60"}
     for table in (cases, cells, scores, checkpoints, node_runs, executions):
         assert {row["sweep_id"] for row in world.rows(table)} == world.ids(sweeps)
@@ -408,9 +411,9 @@ def test_old_sweeps_go_but_the_newest_of_each_name_and_session_stay(world: World
 
 def test_what_a_project_says_of_its_sweeps_holds_in_place_of_the_policy(world: World) -> None:
     context = Context(world.database, by="ann")
-    for name, said in {"short": {"sweeps": "7d", "keep": 1}, "long": {"sweeps": "never"}, "other": {}}.items():
+    for name, settings in {"short": {"sweeps": "7d", "keep": 1}, "long": {"sweeps": "never"}, "other": {}}.items():
         create_project(context, name)
-        change_project(context, name, **said)
+        change_project(context, name, **settings)
         for days in (1, 10, 40):
             world.sweep(f"{name}{days}", days=days, name=name, project=name)
 
@@ -485,18 +488,18 @@ def test_a_value_stays_as_long_as_a_state_an_input_or_a_write_names_it(world: Wo
     world.sweep("s")
     world.execution("e", "s", "a")
     world.line("s", "e", "root", "a")
-    kept = world.stored
+    texts = world.stored
     world.store_values("nobody's", "日本")
 
-    size = len(value("nobody's")[1]) + len(value("日本")[1])
+    size = len(stored_value("nobody's")[1]) + len(stored_value("日本")[1])
     assert world.collected() == {"values": (2, size)}
-    assert world.stored == kept == {"s input", "root state", "a state", "a write", "common"}
+    assert world.stored == texts == {"s input", "root state", "a state", "a write", "common"}
 
 
 def a_write(world: World, connection: sa.Connection, text: str) -> None:
-    """What a flush does: the value where it is missing, and a checkpoint that names it."""
-    key, data = value(text)
-    insert_values(connection, [(key, data)])
+    """Write as a flush does: the value unless it exists, and a checkpoint that names it."""
+    key, content = stored_value(text)
+    insert_values(connection, [(key, content)])
     about = {"sweep_id": "s", "execution_id": "e", "parent_id": None, "created_at": NOW, "trigger": "step"}
     about |= {"position": {"step": 0}, "state": {"k": key}, "writers": [], "totals": [0, 0, 0, 0, 0]}
     insert_rows(connection, checkpoints, [{"id": f"new-{text}", **about}])
@@ -509,9 +512,9 @@ def with_its_place_in_the_log(connection: sa.Connection, text: str) -> None:
 
 
 def a_result(connection: sa.Connection, text: str) -> None:
-    """What a node run that succeeded wrote, on a checkpoint that is there."""
-    key, data = value(text)
-    insert_values(connection, [(key, data)])
+    """Write as a node run that succeeded, on an existing checkpoint."""
+    key, content = stored_value(text)
+    insert_values(connection, [(key, content)])
     transaction, ids = take_positions(connection, 1)
     place = {"ended_transaction": transaction, "ended_event": ids[0], "started_at": NOW, "ended_at": NOW}
     about = {"sweep_id": "s", "execution_id": "e", "checkpoint_id": "root", "task": text, "node": text, "variant": text}
@@ -520,21 +523,21 @@ def a_result(connection: sa.Connection, text: str) -> None:
     insert_rows(connection, node_runs, [run | about | counts | place])
 
 
-def with_a_lone_value(world: World) -> unreferenced.Unreferenced:
+def with_a_lone_value(world: World) -> stored_values.Unreferenced:
     world.sweep("s")
     world.execution("e", "s", None)
     world.store_values("lone")
-    found = unreferenced.unreferenced(world.database, 100)
-    assert found.digests == [value("lone")[0]]
-    return found
+    candidates = stored_values.unreferenced(world.database, 100)
+    assert candidates.digests == [stored_value("lone")[0]]
+    return candidates
 
 
 def test_a_value_that_is_named_after_it_was_found_to_be_unreferenced_stays(world: World) -> None:
-    found = with_a_lone_value(world)
+    candidates = with_a_lone_value(world)
     with world.database.write() as connection:
         a_write(world, connection, "lone")
 
-    assert unreferenced.remove_values(world.database, found) == (0, 0)
+    assert stored_values.remove_values(world.database, candidates) == (0, 0)
     assert "lone" in world.stored
 
 
@@ -551,24 +554,17 @@ def waits_for_a_lock(world: World) -> bool:
 
 
 def in_background(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(work()))
+    outcomes: list[Any] = []
+    thread = threading.Thread(target=lambda: outcomes.append(work()))
     thread.start()
-    return thread, found
-
-
-def until(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.005)
+    return thread, outcomes
 
 
 def test_a_flush_that_found_the_value_and_has_not_committed_is_waited_for(postgres: World) -> None:
-    found = with_a_lone_value(postgres)
+    candidates = with_a_lone_value(postgres)
     with postgres.database.engine.connect() as flush, flush.begin():
-        insert_values(flush, [value("lone")])  # it is there: nothing is inserted
-        thread, removed = in_background(lambda: unreferenced.remove_values(postgres.database, found))
+        insert_values(flush, [stored_value("lone")])  # it is there: nothing is inserted
+        thread, removed = in_background(lambda: stored_values.remove_values(postgres.database, candidates))
         until(lambda: waits_for_a_lock(postgres))
         a_write(postgres, flush, "lone")
     thread.join()
@@ -578,7 +574,7 @@ def test_a_flush_that_found_the_value_and_has_not_committed_is_waited_for(postgr
 
 
 def test_flushes_that_began_before_the_search_are_seen_too(postgres: World) -> None:
-    """Rows with a place in the log and rows without, in a table that is looked through by its index and in others."""
+    """Rows with and without a position in the log, in a table with an index of positions and in others."""
     postgres.sweep("s")
     postgres.execution("e", "s", None)
     postgres.line("s", "e", "root")
@@ -589,10 +585,10 @@ def test_flushes_that_began_before_the_search_are_seen_too(postgres: World) -> N
         a_write(postgres, flush, "in the log")
         with_its_place_in_the_log(flush, "in the log")
         a_result(flush, "result")
-        found = unreferenced.unreferenced(postgres.database, 100)  # does not see what is not committed
-        assert set(found.digests) == {value(text)[0] for text in texts}
+        candidates = stored_values.unreferenced(postgres.database, 100)  # does not see what is not committed
+        assert set(candidates.digests) == {stored_value(text)[0] for text in texts}
 
-    assert unreferenced.remove_values(postgres.database, found) == (1, len(value("nobody's")[1]))
+    assert stored_values.remove_values(postgres.database, candidates) == (1, len(stored_value("nobody's")[1]))
 
 
 def test_what_was_written_since_the_search_is_found_by_indexes(postgres: World) -> None:
@@ -605,14 +601,14 @@ def test_what_was_written_since_the_search_is_found_by_indexes(postgres: World) 
 
 
 def test_a_flush_that_comes_while_a_value_is_removed_stores_it_again(postgres: World) -> None:
-    found = with_a_lone_value(postgres)
+    candidates = with_a_lone_value(postgres)
 
     def flush() -> None:
         with postgres.database.write() as connection:
             a_write(postgres, connection, "lone")
 
     with postgres.database.write() as collection:
-        assert unreferenced._remove(collection, found) == (1, 6)
+        assert stored_values._remove(collection, candidates) == (1, 6)
         thread, _ = in_background(flush)
         until(lambda: waits_for_a_lock(postgres))
     thread.join()
@@ -622,11 +618,11 @@ def test_a_flush_that_comes_while_a_value_is_removed_stores_it_again(postgres: W
 
 
 def test_a_collection_that_cannot_get_the_lock_gives_up_and_takes_nothing(postgres: World) -> None:
-    found = with_a_lone_value(postgres)
+    candidates = with_a_lone_value(postgres)
     with postgres.database.engine.connect() as submit, submit.begin():
-        insert_values(submit, [value("another")])
-        with pytest.raises(unreferenced.Busy, match=sentence("run `wtb gc` again")):
-            unreferenced.remove_values(postgres.database, found, tries=2)
+        insert_values(submit, [stored_value("another")])
+        with pytest.raises(stored_values.Busy, match=sentence("run `wtb admin gc` again")):
+            stored_values.remove_values(postgres.database, candidates, tries=2)
 
     assert "lone" in postgres.stored
 
@@ -692,28 +688,28 @@ def test_files_that_no_snapshot_has_go_and_the_others_stay(world: World) -> None
     world.sweep("s")
     world.execution("e", "s", "a")
     world.line("s", "e", "root", "a")
-    kept = world.snapshot("one", "two")
+    snapshot = world.snapshot("one", "two")
     of_run, of_case = world.snapshot("three"), world.snapshot("four")
     with world.database.write() as connection:
-        connection.execute(checkpoints.update().where(checkpoints.c.id == "a").values(workspace=kept))
+        connection.execute(checkpoints.update().where(checkpoints.c.id == "a").values(workspace=snapshot))
         connection.execute(node_runs.update().values(workspace=of_run))
         connection.execute(cases.update().values(workspace=of_case))
     reached = world.contents()
-    gone = world.snapshot("five", "one")
-    size = sum(found for digest, found, _ in world.store.stored() if digest not in reached)
+    orphan = world.snapshot("five", "one")
+    size = sum(file_size for digest, file_size, _ in world.store.stored() if digest not in reached)
     world.note(*world.contents())
 
     assert world.collected() == {"files": (2, size)}
     assert world.contents() == world.noted() == reached
     assert len(reached) == 3 + 4
-    assert gone not in reached
+    assert orphan not in reached
 
 
 def test_what_snapshots_have_is_noted_where_it_was_not(world: World) -> None:
-    kept = world.snapshot("one")
+    snapshot = world.snapshot("one")
     world.sweep("s")
     with world.database.write() as connection:
-        connection.execute(cases.update().values(workspace=kept))
+        connection.execute(cases.update().values(workspace=snapshot))
 
     world.collect()
 
@@ -735,10 +731,10 @@ def test_files_go_with_the_sweep_that_had_them_and_stay_for_another_session(worl
     world.collect()
     assert len(world.noted()) == 4
 
-    gone = world.collected(sweeps=DAY, keep=0)
+    counts = world.collected(sweeps=DAY, keep=0)
 
-    assert gone["sweeps"] == (2, None)
-    assert gone["files"][0] == 2
+    assert counts["sweeps"] == (2, None)
+    assert counts["files"][0] == 2
     assert world.noted() == set()
     assert world.contents() == world.noted("team") == {both, world.keep_file("both").digest}
 
@@ -776,10 +772,10 @@ def test_a_snapshot_that_cannot_be_read_stops_the_removal_of_files_and_says_so(w
         connection.execute(cases.update().values(workspace=lost))
 
     for dry in (True, False):
-        found = world.collect(dry=dry)
-        (note,) = found.notes
+        collection = world.collect(dry=dry)
+        (note,) = collection.notes
         assert sentence("stored file {} is missing", lost) in note
-        assert found.removed["files"] == Removed(0, 0)
+        assert collection.removed["files"] == Removed(0, 0)
     assert other in world.contents()
 
 
@@ -795,9 +791,9 @@ def test_a_store_that_another_database_uses_too_is_left_alone(world: World, tmp_
     mark(world.database, world.store)
     mark(other, world.store)
     for dry in (True, False):
-        found = world.collect(dry=dry)
-        assert sentence("may keep files") in found.notes[0]
-        assert found.removed["files"] == Removed(0, 0)
+        collection = world.collect(dry=dry)
+        assert sentence("may keep files") in collection.notes[0]
+        assert collection.removed["files"] == Removed(0, 0)
     assert len(world.contents()) == 1
     (its,) = [place for place in (world.store.top / ".databases").iterdir() if "other.db" in place.read_text()]
     its.unlink()
@@ -832,7 +828,7 @@ def test_the_policy_is_read_from_the_nearest_file_and_options_come_first(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('output = "7d"', sentence("has no setting {}", "'output'") + sentence("; did you mean '{}'", "outputs")),
         ('outputs = "soon"', sentence("expected a duration such as 12h, 7d or 2w{}", ", or 'never'")),
@@ -844,9 +840,9 @@ def test_the_policy_is_read_from_the_nearest_file_and_options_come_first(tmp_pat
         ("outputs = [", sentence("cannot be read as TOML")),
     ],
 )
-def test_a_policy_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_policy_that_cannot_be_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "wtb.toml").write_text(f"[retention]\n{text}\n")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_policy(tmp_path)
     assert LEAST_GRACE_S == 60.0
 
@@ -862,7 +858,7 @@ def test_sizes_are_those_of_what_is_stored(world: World) -> None:
     texts = ("s input", "root state", "a state", "a write", "common")
 
     assert stored_amounts(world.database) == {
-        "values": (5, sum(len(value(text)[1]) for text in texts)),
+        "values": (5, sum(len(stored_value(text)[1]) for text in texts)),
         "outputs": (1, len("out a")),
         "files": {"default": (2, 2)},
     }

@@ -1,9 +1,8 @@
-"""Executions taken back, taken forth again, and forked: what happens to heads, cells, files and tools."""
+"""Executions rolled back, redone and forked: their heads, cells, files and tools."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb import END, Workflow
 from wtb.analysis.matrix.build import build
 from wtb.core.errors import ConflictError, InputError
@@ -20,7 +20,7 @@ from wtb.operations.context import Context
 from wtb.operations.control.forks import add_fork
 from wtb.operations.control.rollback import RolledBack, rollback, undo_rollback
 from wtb.store.control import executions as steering
-from wtb.store.read.references import find_one
+from wtb.store.read.details import find_one
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import checkpoints, executions, invocations, node_runs, rollbacks
 
@@ -83,18 +83,18 @@ def make(bench: Make, abc: Abc) -> Make:
 
     def run(vary: Mapping[str, Any] | None = None, **input: Any) -> Bench:
         cases = [{"id": "one", "input": {"x": 0, **input}}]
-        made = bench(
+        sweep = bench(
             abc.wf, cases, vary or {"b": ["default", "loud"]}, evaluators={"t:count": count}, run={"concurrency": 1}
         )
-        made.run()
-        assert made.status == "completed"
+        sweep.run()
+        assert sweep.status == "completed"
         abc.ran.clear()
-        return made
+        return sweep
 
     return run
 
 
-def one(bench: Bench, id: str) -> ExecutionRow:
+def execution_row(bench: Bench, id: str) -> ExecutionRow:
     return next(row for row in bench.executions if row.id == id)
 
 
@@ -106,11 +106,11 @@ def forked(bench: Bench) -> dict[str, ExecutionRow]:
 
 
 def until_written(bench: Bench, node: str) -> list[ExecutionRow]:
-    """The executions, once what a node wrote is committed."""
-    ends = time.monotonic() + 60
-    while not any(writer[0] == node for row in bench.rows(checkpoints) for writer in row["writers"]):
-        assert time.monotonic() < ends, f"nothing of node {node!r} is in the database"
-        time.sleep(0.01)
+    """Wait until the output of a node is committed, and return the executions."""
+    until(
+        lambda: any(writer[0] == node for row in bench.rows(checkpoints) for writer in row["writers"]),
+        f"an output of node {node!r} in the database",
+    )
     return bench.executions
 
 
@@ -122,7 +122,7 @@ def back(bench: Bench, row: ExecutionRow, to: str) -> RolledBack:
     return rollback(anna(bench), row.id, to, bound=bench.prepared.bound, reason="a try")
 
 
-def again(bench: Bench, row: ExecutionRow) -> None:
+def run_again(bench: Bench, row: ExecutionRow) -> None:
     steering.resume(bench.database, row.id, by="anna")
     bench.run()
 
@@ -144,16 +144,16 @@ def test_given_one_of_two_that_forked_then_only_its_cell_is_done_again(make: Mak
     bench = make()
     before = build(bench.database, bench.row)["rows"]
     row = forked(bench)["default"]
-    said = back(bench, row, "a")
-    assert (said.nodes, said.superseded, said.was) == (("c", "b"), (), "completed")
-    moved = one(bench, row.id)
+    outcome = back(bench, row, "a")
+    assert (outcome.nodes, outcome.superseded, outcome.was) == (("c", "b"), (), "completed")
+    moved = execution_row(bench, row.id)
     assert (moved.status, moved.passed_id, moved.token) == ("paused", moved.head_id, row.token + 1)
     assert "anna" in moved.reason
     assert "a try" in moved.reason
     assert head_state(bench, row)["way"] == ["a"]
     assert bench.counts == {"pending": 1, "succeeded": 1}
     assert bench.status == "paused"
-    again(bench, row)
+    run_again(bench, row)
     assert abc.ran == ["b", "c"]
     assert bench.status == "completed"
     after = build(bench.database, bench.row)["rows"]
@@ -166,11 +166,11 @@ def test_given_one_of_two_that_forked_then_only_its_cell_is_done_again(make: Mak
 def test_given_the_one_that_forked_then_all_cells_come_back_and_what_forked_is_superseded(make: Make, abc: Abc) -> None:
     bench = make()
     rows = forked(bench)
-    said = back(bench, rows["root"], "a")
-    assert sorted(said.superseded) == sorted([rows["default"].id, rows["loud"].id])
+    outcome = back(bench, rows["root"], "a")
+    assert sorted(outcome.superseded) == sorted([rows["default"].id, rows["loud"].id])
     assert bench.counts == {"pending": 2}
     assert not build(bench.database, bench.row)["rows"][0]["metrics"]["count"]["n"]
-    again(bench, rows["root"])
+    run_again(bench, rows["root"])
     assert sorted(abc.ran) == ["b", "b", "c", "c"]
     assert bench.counts == {"succeeded": 2}
     with pytest.raises(ConflictError, match=sentence("superseded by a rollback")):
@@ -197,7 +197,7 @@ def test_given_a_rollback_when_it_is_redone_then_the_head_is_where_it_was(make: 
     assert head_state(bench, row)["way"] == ["a", "b!", "c"]
     with pytest.raises(ConflictError, match=sentence("no rollback to undo")):
         undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
-    again(bench, row)
+    run_again(bench, row)
     assert abc.ran == []  # it stood at its end, and was scored again
     assert bench.counts == {"succeeded": 2}
 
@@ -205,15 +205,15 @@ def test_given_a_rollback_when_it_is_redone_then_the_head_is_where_it_was(make: 
 def test_given_something_ran_since_then_a_rollback_cannot_be_redone_but_the_left_line_is_reached(make: Make) -> None:
     bench = make()
     row = forked(bench)["loud"]
-    left = row.head_id
+    old_head = row.head_id
     back(bench, row, "b")
-    again(bench, row)
+    run_again(bench, row)
     back(bench, row, "c")
-    again(bench, row)
+    run_again(bench, row)
     with pytest.raises(ConflictError, match=r"it is completed, not paused.*--to "):
         undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
-    said = back(bench, row, left)
-    assert said.to.id == left
+    outcome = back(bench, row, old_head)
+    assert outcome.to.id == old_head
 
 
 def test_given_tools_then_they_are_undone_last_first_and_made_again(make: Make, abc: Abc) -> None:
@@ -221,10 +221,10 @@ def test_given_tools_then_they_are_undone_last_first_and_made_again(make: Make, 
     (row,) = bench.executions
     assert abc.effects == ["post a", "log a", "post b", "log b", "post c", "log c"]
     abc.effects.clear()
-    said = back(bench, row, "a")
+    outcome = back(bench, row, "a")
     assert abc.effects == ["unpost c", "unpost b"]
-    assert [call["arguments"] for call in said.calls["undone"]] == [{"text": "c"}, {"text": "b"}]
-    assert [call["tool"] for call in said.calls["irreversible"]] == ["log", "log"]
+    assert [call["arguments"] for call in outcome.calls["undone"]] == [{"text": "c"}, {"text": "b"}]
+    assert [call["tool"] for call in outcome.calls["irreversible"]] == ["log", "log"]
     assert invoked(bench) == [
         ("post a", "done"), ("log a", "done"), ("post b", "undone"), ("log b", "done"), ("post c", "undone"),
         ("log c", "done"),
@@ -241,9 +241,9 @@ def test_given_tools_of_a_trunk_that_others_stand_on_then_they_are_kept_and_name
     bench = make(tools=True)
     row = forked(bench)["loud"]
     abc.effects.clear()
-    said = back(bench, row, trace(bench.database, row).line[0].id)
+    outcome = back(bench, row, trace(bench.database, row).line[0].id)
     assert abc.effects == ["unpost c", "unpost b"]
-    assert [call["arguments"]["text"] for call in said.calls["shared"]] == ["a", "a"]
+    assert [call["arguments"]["text"] for call in outcome.calls["shared"]] == ["a", "a"]
 
 
 def test_given_a_reverse_that_fails_then_the_others_run_and_it_is_named(make: Make, abc: Abc) -> None:
@@ -256,10 +256,10 @@ def test_given_a_reverse_that_fails_then_the_others_run_and_it_is_named(make: Ma
         abc.effects.append(f"unpost {text}")
 
     bench.prepared.bound.workflow.tools["post"].reverse = fails
-    said = back(bench, row, "a")
+    outcome = back(bench, row, "a")
     assert abc.effects[-1] == "unpost b"
-    assert [(call["tool"], call["error"]) for call in said.calls["failed"]] == [("post", "OSError: gone")]
-    assert one(bench, row.id).status == "paused"
+    assert [(call["tool"], call["error"]) for call in outcome.calls["failed"]] == [("post", "OSError: gone")]
+    assert execution_row(bench, row.id).status == "paused"
 
 
 def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats_none_that_ended(
@@ -278,10 +278,10 @@ def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats
     bench.prepared.bound.workflow.tools["post"].reverse = interrupted
     with pytest.raises(KeyboardInterrupt):
         back(bench, row, "a")
-    assert one(bench, row.id).status == "paused"
+    assert execution_row(bench, row.id).status == "paused"
     assert bench.counts == {"pending": 1}
     finish = f"finish it first: wtb rollback {row.id} --to "
-    assert finish.removeprefix("finish it first: ") in one(bench, row.id).reason
+    assert finish.removeprefix("finish it first: ") in execution_row(bench, row.id).reason
     with pytest.raises(ConflictError, match=f"cannot be resumed.*{finish}"):
         steering.resume(bench.database, row.id, by="anna")
     assert steering.resume_all(bench.database, bench.sweep_id, by="anna") == 0
@@ -289,11 +289,11 @@ def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats
         undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     with pytest.raises(ConflictError, match=finish):
         back(bench, row, "b")
-    said = back(bench, row, "a")
-    assert said.was == "completed"
+    outcome = back(bench, row, "a")
+    assert outcome.was == "completed"
     assert undone == ["c", "b", "b"]  # the one that was under way is the only one that ran twice
-    assert [call.get("again") for call in said.calls["undone"]] == [True]
-    again(bench, row)
+    assert [call.get("again") for call in outcome.calls["undone"]] == [True]
+    run_again(bench, row)
     assert bench.counts == {"succeeded": 1}
 
 
@@ -312,33 +312,33 @@ def test_given_a_rollback_that_is_under_way_then_a_second_one_is_refused(make: M
     back(bench, row, "a")
     assert abc.effects[-2:] == ["unpost c", "unpost b"]
     assert sentence("{} {} just now (process", "by", "anna: a try") in refused[0]
-    assert one(bench, row.id).asked is None
+    assert execution_row(bench, row.id).asked is None
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["dead_here", "silent_elsewhere"])
+@pytest.mark.parametrize("is_known", [True, False], ids=["dead_here", "silent_elsewhere"])
 def test_given_a_rollback_whose_process_is_gone_then_another_one_takes_it_over(
-    known: bool, make: Make, abc: Abc
+    is_known: bool, make: Make, abc: Abc
 ) -> None:
     bench = make({"b": ["loud"]}, tools=True)
     (row,) = bench.executions
 
     def dies(number: int, *, text: str) -> None:
         with bench.database.write() as connection:  # as if the process that began it were another one
-            asked = connection.scalar(sa.select(executions.c.asked))
-            gone = {"process_started_at": 1.0} if known else {"host": "elsewhere"}
-            rollback = {**asked["rollback"], "holder": {**asked["rollback"]["holder"], **gone}}
-            until = asked["rollback"]["until"] if known else 1.0
-            changed = {**asked, "rollback": {**rollback, "until": until}}
+            requests = connection.scalar(sa.select(executions.c.asked))
+            dead_holder = {"process_started_at": 1.0} if is_known else {"host": "elsewhere"}
+            rollback = {**requests["rollback"], "holder": {**requests["rollback"]["holder"], **dead_holder}}
+            until = requests["rollback"]["until"] if is_known else 1.0
+            changed = {**requests, "rollback": {**rollback, "until": until}}
             connection.execute(executions.update().values(asked=changed))
         bench.prepared.bound.workflow.tools["post"].reverse = abc._unpost
         back(bench, row, "a")
 
     bench.prepared.bound.workflow.tools["post"].reverse = dies
-    with pytest.raises(ConflictError, match=sentence("taken up by somebody else")):
+    with pytest.raises(ConflictError, match=sentence("continued by another process")):
         back(bench, row, "a")
     assert abc.effects[-2:] == ["unpost c", "unpost b"]
-    assert one(bench, row.id).asked is None
-    assert one(bench, row.id).status == "paused"
+    assert execution_row(bench, row.id).asked is None
+    assert execution_row(bench, row.id).status == "paused"
 
 
 def test_given_a_second_rollback_then_it_tells_of_the_calls_of_its_own_line_only(make: Make, abc: Abc) -> None:
@@ -346,7 +346,7 @@ def test_given_a_second_rollback_then_it_tells_of_the_calls_of_its_own_line_only
     (row,) = bench.executions
     first = back(bench, row, "a")
     assert [call["arguments"]["text"] for call in first.calls["irreversible"]] == ["c", "b"]
-    again(bench, row)
+    run_again(bench, row)
     second = back(bench, row, trace(bench.database, row).line[0].id)
     assert [call["arguments"]["text"] for call in second.calls["irreversible"]] == ["c", "b", "a"]
     assert [call["arguments"]["text"] for call in second.calls["undone"]] == ["c", "b", "a"]
@@ -361,17 +361,17 @@ def test_given_a_fork_that_asks_then_its_sweep_does_not_wait_for_the_answer(benc
 
     wf.entry(ask)
     wf.edge(ask, END)
-    made = bench(wf, [{"id": "one", "input": {"asks": False}}])
-    made.run()
-    (row,) = made.executions
-    bound = made.prepared.bound
-    root = trace(made.database, row).line[0].id
-    aside, _ = add_fork(anna(made), row.id, bound=bound, at=root, set={"asks": True})
-    made.run_fork(aside)
-    assert one(made, aside).status == "waiting"
-    assert steering.open_questions(made.database, made.sweep_id) == 0
-    steering.cancel(made.database, aside, reason="by anna", by="anna")
-    assert made.status == "completed"
+    sweep = bench(wf, [{"id": "one", "input": {"asks": False}}])
+    sweep.run()
+    (row,) = sweep.executions
+    bound = sweep.prepared.bound
+    root = trace(sweep.database, row).line[0].id
+    aside, _ = add_fork(anna(sweep), row.id, bound=bound, at=root, set={"asks": True})
+    sweep.run_fork(aside)
+    assert execution_row(sweep, aside).status == "waiting"
+    assert steering.open_questions(sweep.database, sweep.sweep_id) == 0
+    steering.cancel(sweep.database, aside, reason="by anna", by="anna")
+    assert sweep.status == "completed"
 
 
 def test_given_files_then_those_of_the_checkpoint_are_there_again(make: Make, abc: Abc) -> None:
@@ -379,15 +379,15 @@ def test_given_files_then_those_of_the_checkpoint_are_there_again(make: Make, ab
     (row,) = bench.executions
     ends = trace(bench.database, row).head
     back(bench, row, "b")
-    again(bench, row)
-    made = trace(bench.database, one(bench, row.id)).head
-    assert made is not None
+    run_again(bench, row)
+    checkpoint = trace(bench.database, execution_row(bench, row.id)).head
+    assert checkpoint is not None
     assert ends is not None
-    assert made.workspace == ends.workspace  # "abc" again, not "abcc"
+    assert checkpoint.workspace == ends.workspace  # "abc" again, not "abcc"
 
 
 def test_given_an_execution_that_runs_then_it_is_taken_away_at_once(bench: Make) -> None:
-    begun, go = threading.Event(), threading.Event()
+    start, go = threading.Event(), threading.Event()
     wf = Workflow("held")
 
     @wf.node
@@ -396,35 +396,35 @@ def test_given_an_execution_that_runs_then_it_is_taken_away_at_once(bench: Make)
 
     @wf.node
     def second(state: dict[str, Any]) -> dict[str, Any]:
-        begun.set()
+        start.set()
         assert go.wait(60)
         return {"b": 1}
 
     wf.entry(first)
     wf.edge(first, second)
     wf.edge(second, END)
-    made = bench(wf)
-    run = made.start()
-    assert begun.wait(60)
-    (row,) = until_written(made, "first")
-    said = back(made, row, "first")
-    assert (said.was, one(made, row.id).status) == ("running", "paused")
-    begun.clear()
+    sweep = bench(wf)
+    run = sweep.start()
+    assert start.wait(60)
+    (row,) = until_written(sweep, "first")
+    outcome = back(sweep, row, "first")
+    assert (outcome.was, execution_row(sweep, row.id).status) == ("running", "paused")
+    start.clear()
     go.set()
     while not run.wait(30):
         pass
     run.finish()
-    assert one(made, row.id).status == "paused"  # what the old runner wrote was refused
-    again(made, row)
-    assert made.counts == {"succeeded": 1}
-    assert sorted(run["status"] for run in made.ran("second")) == ["failed", "succeeded"]
+    assert execution_row(sweep, row.id).status == "paused"  # what the old runner wrote was refused
+    run_again(sweep, row)
+    assert sweep.counts == {"succeeded": 1}
+    assert sorted(run["status"] for run in sweep.ran("second")) == ["failed", "succeeded"]
 
 
 def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make: Make, abc: Abc) -> None:
     bench = make()
     rows = forked(bench)
     before = build(bench.database, bench.row)
-    made, _ = add_fork(
+    fork_id, _ = add_fork(
         anna(bench),
         rows["loud"].id,
         bound=bench.prepared.bound,
@@ -432,8 +432,8 @@ def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make:
         set={"x": 100},
         variants={"b": "default"},
     )
-    bench.run_fork(made)
-    row = one(bench, made)
+    bench.run_fork(fork_id)
+    row = execution_row(bench, fork_id)
     assert (row.status, row.origin, row.parent_id, row.edited) == (
         "completed", "manual", rows["loud"].id, True,
     )  # fmt: skip
@@ -441,7 +441,7 @@ def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make:
     assert head_state(bench, row) == {"x": 100, "way": ["a", "b", "c"]}
     after = build(bench.database, bench.row)
     assert {**after, "warnings": []} == {**before, "warnings": []}
-    ended = next(e for e in bench.events if e["kind"] == "execution.completed" and e["execution_id"] == made)
+    ended = next(e for e in bench.events if e["kind"] == "execution.completed" and e["execution_id"] == fork_id)
     assert ended["data"]["scores"] == {"count": 103}
 
 
@@ -459,9 +459,9 @@ def test_given_an_execution_whose_cells_differ_then_a_fork_asks_for_the_variant(
         add_fork(anna(bench), root, bound=bound, variants={"b": "lout"})
     with pytest.raises(InputError, match=sentence("node {} does not run after", "'a'")):
         add_fork(anna(bench), root, bound=bound, variants={"a": "default", "b": "loud"})
-    made, _ = add_fork(anna(bench), root, bound=bound, variants={"b": "loud"})
-    bench.run_fork(made)
-    assert head_state(bench, one(bench, made))["way"] == ["a", "b!", "c"]
+    fork_id, _ = add_fork(anna(bench), root, bound=bound, variants={"b": "loud"})
+    bench.run_fork(fork_id)
+    assert head_state(bench, execution_row(bench, fork_id))["way"] == ["a", "b!", "c"]
 
 
 def test_given_forks_of_a_line_that_is_left_then_the_open_ones_are_superseded(make: Make) -> None:
@@ -472,20 +472,20 @@ def test_given_forks_of_a_line_that_is_left_then_the_open_ones_are_superseded(ma
     ended, _ = add_fork(anna(bench), row.id, bound=bound, at="b")
     bench.run_fork(ended)
     assert back(bench, row, "a").superseded == (late,)
-    assert [one(bench, id).status for id in (early, late, ended)] == ["paused", "cancelled", "completed"]
+    assert [execution_row(bench, id).status for id in (early, late, ended)] == ["paused", "cancelled", "completed"]
 
 
 def test_given_a_fork_then_it_is_rolled_back_by_itself(make: Make, abc: Abc) -> None:
     bench = make()
     row, bound = forked(bench)["loud"], bench.prepared.bound
-    made, _ = add_fork(anna(bench), row.id, bound=bound, at="a")
-    bench.run_fork(made)
-    back(bench, one(bench, made), "b")
+    fork_id, _ = add_fork(anna(bench), row.id, bound=bound, at="a")
+    bench.run_fork(fork_id)
+    back(bench, execution_row(bench, fork_id), "b")
     assert bench.status == "completed"
     assert bench.counts == {"succeeded": 2}
-    steering.resume(bench.database, made, by="anna")
-    bench.run_fork(made)
-    assert one(bench, made).status == "completed"
+    steering.resume(bench.database, fork_id, by="anna")
+    bench.run_fork(fork_id)
+    assert execution_row(bench, fork_id).status == "completed"
     assert len(bench.rows(rollbacks)) == 1
 
 
@@ -493,6 +493,6 @@ def test_given_a_cancelled_sweep_then_nothing_of_it_is_rolled_back(make: Make) -
     bench = make()
     with bench.database.write() as connection:
         connection.execute(sa.text("UPDATE sweeps SET status = 'cancelled'"))
-    with pytest.raises(ConflictError, match=sentence("cancelled for good")):
+    with pytest.raises(ConflictError, match=sentence("is cancelled")):
         back(bench, forked(bench)["loud"], "a")
     assert len(bench.rows(executions)) == 3

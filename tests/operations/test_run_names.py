@@ -24,8 +24,8 @@ from wtb.operations.running.continuing import resume
 from wtb.operations.running.preparing import prepare_single
 from wtb.operations.running.submitting import submit
 from wtb.store.database import Database
-from wtb.store.read.references import find, find_one
-from wtb.store.telemetry import workers
+from wtb.store.read import activity
+from wtb.store.read.details import find, find_one
 
 MODULE = """
 from wtb import Workflow
@@ -112,9 +112,9 @@ def test_a_registered_name_is_what_a_workflow_is_called_everywhere(
     assert 'owner: "ann", ticket: 7' in capsys.readouterr().out
     assert main("log", "bot", "--format", "json") == 0
     assert main("workflow", "show", "alpha") == 0
-    shown = capsys.readouterr().out
-    assert "alpha" in shown
-    assert 'owner: "ann", ticket: 7' in shown
+    text = capsys.readouterr().out
+    assert "alpha" in text
+    assert 'owner: "ann", ticket: 7' in text
 
 
 def test_names_that_are_registered_twice_are_rejected(project: Path) -> None:
@@ -169,7 +169,7 @@ def test_an_execution_of_a_sweep_has_a_log_and_a_sweep_of_one_cell_an_archive(be
     events = list(log(context, first))
     assert {event["execution"] for event in events} == {first}
     assert events == list(log(context, sweep.id, execution=first))
-    assert sum(one["count"] for one in count_events(context, first)) == len(events)
+    assert sum(row["count"] for row in count_events(context, first)) == len(events)
     second = sweep.execution("two").record.id
     with pytest.raises(InputError, match=sentence("is an execution, and so is")):
         log(context, first, execution=second)
@@ -193,13 +193,13 @@ def test_a_run_that_is_only_created_begins_when_it_is_resumed(bench: Bench) -> N
 
 
 def test_the_command_creates_a_run_and_rejects_a_sweep_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("start", "alpha", "--set", "text=later", "--create-only") == 0
+    assert main("execution", "create", "alpha", "--set", "text=later") == 0
     captured = capsys.readouterr()
     assert sentence("begin it with: wtb resume {}", captured.out.strip()) in captured.err
     assert main("resume", captured.out.strip()) == 0
     assert "later" in capsys.readouterr().out
     (project / "sweep.yaml").write_text(textwrap.dedent("sweep: s\nworkflow: alpha\ncases: []\nvary: {}\n"))
-    assert main("start", "sweep.yaml", "--create-only") == 2
+    assert main("execution", "create", "sweep.yaml") == 2
     assert sentence("{} is a file; expected a workflow", "'sweep.yaml'") in capsys.readouterr().err
 
 
@@ -224,7 +224,7 @@ def test_workers_get_a_created_run_once_it_is_resumed(postgres_url: str, monkeyp
         assert not created.started
         assert published == []
         run = bench.execution(created.sweep)
-        assert (run.status, workers.waiting(bench.database)) == ("paused", {})
+        assert (run.status, activity.waiting(bench.database)) == ("paused", {})
         resume(context, created.sweep)
         assert (run.status, len(published)) == ("pending", 1)
         sweep = wtb.Sweep(workflow=workflow(), cases=[{"id": "one", "input": {"name": "A"}}], vary={"greet": "all"})

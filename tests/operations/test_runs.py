@@ -16,7 +16,7 @@ from wtb.store.database import Database
 
 
 def workflow(name: str = "greeting") -> Workflow:
-    """Fails, asks or ends, by its input."""
+    """Fail, ask or end, depending on the input."""
     wf = Workflow(name, version="3")
 
     @wf.node

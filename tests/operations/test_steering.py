@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench, make_bench
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb import END, Workflow
 from wtb.authoring.breakpoints import parse_breakpoint
 from wtb.core.errors import ConflictError
@@ -33,7 +34,7 @@ CASES = [{"id": "one", "input": {"x": 1}}]
 
 
 class Gate:
-    """A node that waits until the test lets it go on, and says that it is there."""
+    """A node that signals its arrival, and waits until the test opens the gate."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
@@ -51,7 +52,7 @@ class Gate:
 
 @pytest.fixture
 def local(sqlite_url: str, tmp_path: Path) -> Iterator[Callable[..., Bench]]:
-    """Submit a sweep on SQLite alone: for what is no matter of the database."""
+    """Submit a sweep on SQLite alone, for tests that do not depend on the database."""
     opened = Database(sqlite_url)
     opened.prepare()
     yield lambda workflow, *args, **spec: make_bench(opened, tmp_path / "files", workflow, *args, **spec)
@@ -60,13 +61,13 @@ def local(sqlite_url: str, tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    made = Gate()
-    yield made
-    made.open.set()
+    new_gate = Gate()
+    yield new_gate
+    new_gate.open.set()
 
 
 def three_steps(gate: Gate) -> Workflow:
-    """first -> held -> last, of which `held` waits at the gate, and `first` and `last` have two variants."""
+    """first -> middle -> last, of which `middle` waits at the gate, and `first` and `last` have two variants."""
     wf = Workflow("steps")
 
     @wf.node
@@ -74,9 +75,9 @@ def three_steps(gate: Gate) -> Workflow:
         return {"x": state["x"] + by}
 
     @wf.node
-    def held(state: dict[str, Any]) -> dict[str, Any]:
+    def middle(state: dict[str, Any]) -> dict[str, Any]:
         gate.pass_through()
-        return {"held": True}
+        return {"middle": True}
 
     @wf.node
     def last(state: dict[str, Any], *, by: int = 10) -> dict[str, Any]:
@@ -85,108 +86,98 @@ def three_steps(gate: Gate) -> Workflow:
     first.variant("two", by=2)
     last.variant("hundred", by=100)
     wf.entry(first)
-    wf.edge(first, held)
-    wf.edge(held, last)
+    wf.edge(first, middle)
+    wf.edge(middle, last)
     wf.edge(last, END)
     return wf
 
 
 def only(bench: Bench, status: str) -> ExecutionRow:
-    """The one execution of a status."""
-    (found,) = [row for row in bench.executions if row.status == status]
-    return found
+    """Return the only execution of a status."""
+    (execution,) = [row for row in bench.executions if row.status == status]
+    return execution
 
 
-def kinds(bench: Bench, *wanted: str) -> list[str]:
-    return [event["kind"] for event in bench.events if event["kind"] in wanted]
+def kinds(bench: Bench, *names: str) -> list[str]:
+    return [event["kind"] for event in bench.events if event["kind"] in names]
 
 
 def pause(bench: Bench, execution: str, **options: Any) -> None:
     steering.pause(bench.database, execution, reason="by ann: look", by="ann", **options)
 
 
-def begun(bench: Bench) -> Callable[[], set[str]]:
-    """Asks for the executions that have a head."""
+def watch_started(bench: Bench) -> Callable[[], set[str]]:
+    """Return a function that returns the executions with a head."""
     return lambda: {row.id for row in bench.executions if row.head_id is not None}
 
 
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait for something that is seen within a second, however slow the machine is."""
-    waiting = threading.Event()
-    for _ in range(1200):
-        if found := condition():
-            return found
-        waiting.wait(0.05)
-    raise AssertionError(f"still waiting: {what}")
-
-
-def test_an_execution_that_runs_pauses_before_its_next_step_and_goes_on_where_it_was(
+def test_an_execution_that_runs_pauses_before_its_next_step_and_continues_where_it_was(
     bench: Callable[..., Bench], gate: Gate
 ) -> None:
-    made = bench(three_steps(gate), CASES)
-    run = made.start()
+    sweep = bench(three_steps(gate), CASES)
+    run = sweep.start()
     gate.wait_until_entered()
-    execution = only(made, "running").id
+    execution = only(sweep, "running").id
 
-    pause(made, execution)
+    pause(sweep, execution)
     until(lambda: run.sweep.holds.requests, "the run sees what is asked of it")
     gate.open.set()
     while not run.wait(30):
         pass
 
     assert run.finish().reason == "paused executions: 1"
-    row = only(made, "paused")
+    row = only(sweep, "paused")
     assert (row.reason, row.asked, row.owner_id) == ("by ann: look", None, None)
-    assert [one["node"] for one in made.node_runs] == ["first", "held"]
-    assert made.counts == {"pending": 1}
+    assert [node_run["node"] for node_run in sweep.node_runs] == ["first", "middle"]
+    assert sweep.counts == {"pending": 1}
 
-    steering.resume(made.database, execution, by="ann")
-    assert made.run().status == "completed"
-    assert (made.counts, gate.visits) == ({"succeeded": 1}, 1)
-    wanted = [f"execution.{word}" for word in ("pausing", "paused", "resumed", "completed")]
-    assert kinds(made, *wanted) == wanted
+    steering.resume(sweep.database, execution, by="ann")
+    assert sweep.run().status == "completed"
+    assert (sweep.counts, gate.visits) == ({"succeeded": 1}, 1)
+    expected = [f"execution.{word}" for word in ("pausing", "paused", "resumed", "completed")]
+    assert kinds(sweep, *expected) == expected
 
 
 def test_an_execution_that_is_taken_away_leaves_nothing_of_its_node_and_runs_it_again(
     bench: Callable[..., Bench], gate: Gate
 ) -> None:
-    made = bench(three_steps(gate), CASES)
-    run = made.start()
+    sweep = bench(three_steps(gate), CASES)
+    run = sweep.start()
     gate.wait_until_entered()
-    until(lambda: made.ran("held"), "that the node began is committed")
-    execution = only(made, "running").id
+    until(lambda: sweep.ran("middle"), "that the node began is committed")
+    execution = only(sweep, "running").id
 
-    pause(made, execution, at_once=True)
-    assert only(made, "paused").id == execution
-    steering.resume(made.database, execution, by="ann")  # the same process claims it again while the old node runs
+    pause(sweep, execution, at_once=True)
+    assert only(sweep, "paused").id == execution
+    steering.resume(sweep.database, execution, by="ann")  # the same process claims it again while the old node runs
     gate.wait_until_entered()
     gate.open.set()
     while not run.wait(30):
         pass
 
     assert run.finish().status == "completed"
-    assert made.counts == {"succeeded": 1}
-    (held,) = made.ran("held")
-    assert (held["status"], held["attempts"], gate.visits) == ("succeeded", 2, 2)
-    assert kinds(made, "attempt.failed") == []
+    assert sweep.counts == {"succeeded": 1}
+    (node_run,) = sweep.ran("middle")
+    assert (node_run["status"], node_run["attempts"], gate.visits) == ("succeeded", 2, 2)
+    assert kinds(sweep, "attempt.failed") == []
 
 
 def test_what_forks_while_it_is_asked_to_pause_pauses_with_all_its_children(
     bench: Callable[..., Bench], gate: Gate
 ) -> None:
-    made = bench(three_steps(gate), CASES, {"last": ["default", "hundred"]})
-    run = made.start()
+    sweep = bench(three_steps(gate), CASES, {"last": ["default", "hundred"]})
+    run = sweep.start()
     gate.wait_until_entered()
-    parent = only(made, "running")
+    parent = only(sweep, "running")
     # Asked in the database alone, as by another process in the second before this one looks.
-    pause(made, parent.id)
+    pause(sweep, parent.id)
     run.sweep.holds.refresh = lambda requests, breakpoints: None  # type: ignore[method-assign]  # it never gets to look
     gate.open.set()
     while not run.wait(30):
         pass
     run.finish()
 
-    children = [row for row in made.executions if row.parent_id == parent.id]
+    children = [row for row in sweep.executions if row.parent_id == parent.id]
     assert len(children) == 2, "it forked"
     # Those that ran to their end in that second did; none goes on unasked.
     assert all(row.asked is not None or row.status in ("paused", "completed") for row in children)
@@ -194,91 +185,91 @@ def test_what_forks_while_it_is_asked_to_pause_pauses_with_all_its_children(
 
 def test_those_that_wait_for_a_slot_are_paused_without_getting_one(local: Callable[..., Bench], gate: Gate) -> None:
     cases = [{"id": f"c{n}", "input": {"x": n}} for n in range(3)]
-    made = local(three_steps(gate), cases, run={"concurrency": 1})
-    run = made.start()
+    sweep = local(three_steps(gate), cases, run={"concurrency": 1})
+    run = sweep.start()
     gate.wait_until_entered()
-    waiting = [row.id for row in made.executions if row.id not in until(begun(made), "the first has begun")]
+    waiting = [row.id for row in sweep.executions if row.id not in until(watch_started(sweep), "the first has begun")]
     assert len(waiting) == 2
 
-    line = pause_and_wait(Context(made.database, by="ann"), waiting[0], patience_s=60)
+    line = pause_and_wait(Context(sweep.database, by="ann"), waiting[0], patience_s=60)
 
     assert [(row.id, row.status) for row in line] == [(waiting[0], "paused")]
     gate.open.set()
     while not run.wait(30):
         pass
     run.finish()
-    assert made.counts == {"succeeded": 2, "pending": 1}
-    steering.resume_all(made.database, made.sweep_id, by="ann")
-    assert made.run().status == "completed"
-    assert made.counts == {"succeeded": 3}
+    assert sweep.counts == {"succeeded": 2, "pending": 1}
+    steering.resume_all(sweep.database, sweep.sweep_id, by="ann")
+    assert sweep.run().status == "completed"
+    assert sweep.counts == {"succeeded": 3}
 
 
 def test_a_process_that_runs_a_sweep_takes_what_somebody_resumes(local: Callable[..., Bench], gate: Gate) -> None:
     cases = [{"id": f"c{n}", "input": {"x": n}} for n in range(2)]
-    made = local(three_steps(gate), cases, run={"concurrency": 2})
-    paused = sorted(row.id for row in made.executions)[0]
-    pause(made, paused)
-    run = made.start()
+    sweep = local(three_steps(gate), cases, run={"concurrency": 2})
+    paused = sorted(row.id for row in sweep.executions)[0]
+    pause(sweep, paused)
+    run = sweep.start()
     gate.wait_until_entered()
 
-    steering.resume(made.database, paused, by="ann")
+    steering.resume(sweep.database, paused, by="ann")
 
     gate.wait_until_entered()
     gate.open.set()
     while not run.wait(30):
         pass
     assert run.finish().status == "completed"
-    assert made.counts == {"succeeded": 2}
+    assert sweep.counts == {"succeeded": 2}
 
 
 def test_a_cancelled_execution_ends_its_cells_alone_and_can_be_tried_again(
     bench: Callable[..., Bench], gate: Gate
 ) -> None:
-    made = bench(three_steps(gate), CASES, {"first": ["default", "two"]})
-    run = made.start()
+    sweep = bench(three_steps(gate), CASES, {"first": ["default", "two"]})
+    run = sweep.start()
     gate.wait_until_entered()
     gate.wait_until_entered()
-    execution = until(lambda: [row for row in made.executions if row.origin == "fork"], "the fork is committed")[0]
+    execution = until(lambda: [row for row in sweep.executions if row.origin == "fork"], "the fork is committed")[0]
 
-    steering.pause(made.database, execution.id, reason="by ann", by="ann")
-    assert steering.cancel(made.database, execution.id, reason="by ann", by="ann") == 1
-    assert queries.find_execution(made.database, execution.id).asked is None
+    steering.pause(sweep.database, execution.id, reason="by ann", by="ann")
+    assert steering.cancel(sweep.database, execution.id, reason="by ann", by="ann") == 1
+    assert queries.find_execution(sweep.database, execution.id).asked is None
 
     gate.open.set()
     while not run.wait(30):
         pass
     assert run.finish().status == "completed"
-    assert made.counts == {"succeeded": 1, "cancelled": 1}
+    assert sweep.counts == {"succeeded": 1, "cancelled": 1}
     with pytest.raises(ConflictError, match=r"is cancelled .*possible: retry it"):
-        steering.cancel(made.database, execution.id, reason="again", by="ann")
-    again = retry(made.database, queries.find_execution(made.database, execution.id))
-    assert made.run().status == "completed"
-    assert made.counts == {"succeeded": 2}
-    assert queries.find_execution(made.database, again).status == "completed"
+        steering.cancel(sweep.database, execution.id, reason="again", by="ann")
+    retry_id = retry(sweep.database, queries.find_execution(sweep.database, execution.id))
+    assert sweep.run().status == "completed"
+    assert sweep.counts == {"succeeded": 2}
+    assert queries.find_execution(sweep.database, retry_id).status == "completed"
 
 
 def test_the_last_open_execution_of_a_sweep_that_nobody_runs_ends_it_when_cancelled(
     local: Callable[..., Bench], gate: Gate
 ) -> None:
-    made = local(three_steps(gate), CASES)
-    (row,) = made.executions
+    sweep = local(three_steps(gate), CASES)
+    (row,) = sweep.executions
 
-    steering.cancel(made.database, row.id, reason="by ann", by="ann")
+    steering.cancel(sweep.database, row.id, reason="by ann", by="ann")
 
-    assert (made.status, made.counts) == ("completed", {"cancelled": 1})
+    assert (sweep.status, sweep.counts) == ("completed", {"cancelled": 1})
 
 
-def opened_meanwhile(made: Bench, decide: Callable[[], Any], *, to: str) -> Any:
-    """What comes of a decision about a sweep while a transaction gives an ended execution another status, with the
-    sweep's lock as a rollback has it."""
-    wanted = sa.select(sweeps.c.id).where(sweeps.c.id == made.sweep_id).with_for_update(key_share=True)
+def opened_meanwhile(sweep: Bench, decide: Callable[[], Any], *, to: str) -> Any:
+    """Decide about a sweep while a transaction that holds the sweep's lock, as a rollback does, changes the status of
+    an ended execution. Return the decision's outcome."""
+    query = sa.select(sweeps.c.id).where(sweeps.c.id == sweep.sweep_id).with_for_update(key_share=True)
     blocked = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
     with ThreadPoolExecutor(1) as aside:
-        with made.database.write() as connection:
+        with sweep.database.write() as connection:
             connection.execute(executions.update().values(status=to))
-            connection.execute(wanted)
+            connection.execute(query)
             coming = aside.submit(decide)
-            if not made.database.is_sqlite:
+            if not sweep.database.is_sqlite:
                 until(lambda: connection.scalar(blocked), "the decision waits")
         return coming.result(60)
 
@@ -287,76 +278,76 @@ def test_a_sweep_is_not_completed_while_one_of_its_executions_is_opened_again(
     bench: Callable[..., Bench], gate: Gate
 ) -> None:
     gate.open.set()
-    made = bench(three_steps(gate), CASES)
-    made.run()
-    with made.database.write() as connection:
+    sweep = bench(three_steps(gate), CASES)
+    sweep.run()
+    with sweep.database.write() as connection:
         connection.execute(sweeps.update().values(status="running"))
 
-    left = opened_meanwhile(made, lambda: steering.complete(made.database, made.sweep_id), to="paused")
+    remaining = opened_meanwhile(sweep, lambda: steering.complete(sweep.database, sweep.sweep_id), to="paused")
 
-    assert (left, made.status) == ({"paused": 1}, "running")
-    with made.database.write() as connection:
+    assert (remaining, sweep.status) == ({"paused": 1}, "running")
+    with sweep.database.write() as connection:
         connection.execute(executions.update().values(status="completed"))
-    assert (steering.complete(made.database, made.sweep_id), made.status) == ({}, "completed")
+    assert (steering.complete(sweep.database, sweep.sweep_id), sweep.status) == ({}, "completed")
 
 
 def test_cancelling_a_sweep_ends_what_is_opened_meanwhile(bench: Callable[..., Bench], gate: Gate) -> None:
     gate.open.set()
-    made = bench(three_steps(gate), CASES)
-    made.run()
-    with made.database.write() as connection:
+    sweep = bench(three_steps(gate), CASES)
+    sweep.run()
+    with sweep.database.write() as connection:
         connection.execute(sweeps.update().values(status="paused"))
 
-    opened_meanwhile(made, lambda: control.cancel(made.database, made.sweep_id, reason="r", by="ann"), to="paused")
+    opened_meanwhile(sweep, lambda: control.cancel(sweep.database, sweep.sweep_id, reason="r", by="ann"), to="paused")
 
-    assert (made.status, [row.status for row in made.executions]) == ("cancelled", ["cancelled"])
+    assert (sweep.status, [row.status for row in sweep.executions]) == ("cancelled", ["cancelled"])
 
 
 def test_resuming_with_another_state_makes_a_checkpoint_and_marks_the_cells(
     local: Callable[..., Bench], gate: Gate
 ) -> None:
     gate.open.set()
-    made = local(three_steps(gate), CASES)
-    (row,) = made.executions
-    steering.set_breakpoints(made.database, made.sweep_id, ["before last if x == 2"], by="ann")
-    assert made.run().status == "paused"
-    row = only(made, "paused")
+    sweep = local(three_steps(gate), CASES)
+    (row,) = sweep.executions
+    steering.set_breakpoints(sweep.database, sweep.sweep_id, ["before last if x == 2"], by="ann")
+    assert sweep.run().status == "paused"
+    row = only(sweep, "paused")
     assert row.reason == "breakpoint before last if x == 2"
 
-    changes = checked_changes(made.prepared.bound, {"x": 7})
-    steering.resume(made.database, row.id, by="ann", changes=changes)
-    assert made.run().status == "completed"
+    changes = checked_changes(sweep.prepared.bound, {"x": 7})
+    steering.resume(sweep.database, row.id, by="ann", changes=changes)
+    assert sweep.run().status == "completed"
 
-    (cell,) = made.cells()
+    (cell,) = sweep.cells()
     assert cell.state["x"] == 70
-    assert cell.path == ("first", "held", "last")
-    assert made.executions[0].edited
+    assert cell.path == ("first", "middle", "last")
+    assert sweep.executions[0].edited
 
 
 def test_a_breakpoint_stops_all_cells_before_they_fork_and_not_again_when_resumed(
     local: Callable[..., Bench], gate: Gate
 ) -> None:
     gate.open.set()
-    made = local(three_steps(gate), CASES, {"last": ["default", "hundred"]})
-    steering.set_breakpoints(made.database, made.sweep_id, ["before last", "after first"], by="ann")
+    sweep = local(three_steps(gate), CASES, {"last": ["default", "hundred"]})
+    steering.set_breakpoints(sweep.database, sweep.sweep_id, ["before last", "after first"], by="ann")
 
     stops = []
-    while made.run().status == "paused":
-        stops.append(only(made, "paused").reason)
-        steering.resume_all(made.database, made.sweep_id, by="ann")
+    while sweep.run().status == "paused":
+        stops.append(only(sweep, "paused").reason)
+        steering.resume_all(sweep.database, sweep.sweep_id, by="ann")
 
     assert stops == ["breakpoint after first", "breakpoint before last"]
-    assert made.counts == {"succeeded": 2}
+    assert sweep.counts == {"succeeded": 2}
 
 
 def test_a_condition_that_cannot_be_told_pauses_and_says_so(local: Callable[..., Bench], gate: Gate) -> None:
     gate.open.set()
-    made = local(three_steps(gate), CASES)
-    steering.set_breakpoints(made.database, made.sweep_id, ["before held if answer.score < 0.5"], by="ann")
+    sweep = local(three_steps(gate), CASES)
+    steering.set_breakpoints(sweep.database, sweep.sweep_id, ["before middle if answer.score < 0.5"], by="ann")
 
-    made.run()
+    sweep.run()
 
-    assert sentence("{}: the state has no key {}", "is unknown", "'answer' yet") in only(made, "paused").reason
+    assert sentence("{}: the state has no key {}", "is unknown", "'answer' yet") in only(sweep, "paused").reason
 
 
 @pytest.mark.parametrize(
@@ -371,39 +362,39 @@ def test_a_condition_that_cannot_be_told_pauses_and_says_so(local: Callable[...,
 def test_what_is_impossible_is_refused_with_what_is_possible(
     local: Callable[..., Bench], gate: Gate, status: str, verb: Callable[..., Any], possible: str
 ) -> None:
-    made = local(three_steps(gate), CASES)
-    (row,) = made.executions
+    sweep = local(three_steps(gate), CASES)
+    (row,) = sweep.executions
     owner = {"owner_id": "somebody"} if status == "running" else {}
-    with made.database.write() as connection:
+    with sweep.database.write() as connection:
         connection.execute(executions.update().where(executions.c.id == row.id).values(status=status, **owner))
 
     with pytest.raises(ConflictError, match=f"is {status}: .*{possible}"):
-        verb(made.database, row.id, by="ann")
+        verb(sweep.database, row.id, by="ann")
 
 
 def test_what_a_dead_process_holds_is_paused_at_once(local: Callable[..., Bench], gate: Gate) -> None:
-    made = local(three_steps(gate), CASES)
+    sweep = local(three_steps(gate), CASES)
     dead = replace(identity(), pid=2**22 + 1)
-    leases.register(made.database, dead)
-    (row,) = leases.claim(made.database, made.sweep_id, dead.id, 1, 30.0)
+    leases.register(sweep.database, dead)
+    (row,) = leases.claim(sweep.database, sweep.sweep_id, dead.id, 1, 30.0)
 
-    (paused,) = pause_and_wait(Context(made.database, by="ann"), row.id, patience_s=0.0)
+    (paused,) = pause_and_wait(Context(sweep.database, by="ann"), row.id, patience_s=0.0)
 
     assert (paused.status, paused.owner_id, paused.token) == ("paused", None, row.token + 1)
 
 
 def test_two_who_pause_at_once_are_both_told_and_it_is_paused_once(bench: Callable[..., Bench], gate: Gate) -> None:
-    made = bench(three_steps(gate), CASES)
-    (row,) = made.executions
+    sweep = bench(three_steps(gate), CASES)
+    (row,) = sweep.executions
     refused: list[str] = []
 
-    def one(name: str) -> None:
+    def pause_by(name: str) -> None:
         try:
-            steering.pause(made.database, row.id, reason=f"by {name}", by=name)
+            steering.pause(sweep.database, row.id, reason=f"by {name}", by=name)
         except ConflictError as error:
             refused.append(str(error))
 
-    threads = [threading.Thread(target=one, args=(name,)) for name in ("ann", "bob")]
+    threads = [threading.Thread(target=pause_by, args=(name,)) for name in ("ann", "bob")]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -411,7 +402,7 @@ def test_two_who_pause_at_once_are_both_told_and_it_is_paused_once(bench: Callab
 
     assert len(refused) == 1
     assert sentence("is paused ({}", "by ") in refused[0]
-    assert kinds(made, "execution.paused") == ["execution.paused"]
+    assert kinds(sweep, "execution.paused") == ["execution.paused"]
 
 
 def test_a_breakpoint_is_written_in_one_way_and_checked_against_the_graph() -> None:
@@ -424,12 +415,12 @@ def test_a_breakpoint_is_written_in_one_way_and_checked_against_the_graph() -> N
 
 def test_a_sweep_that_ends_as_it_reaches_a_limit_stays_ended(local: Callable[..., Bench], gate: Gate) -> None:
     """Given a run that a limit has stopped, when its sweep is cancelled before the pause, then it stays so."""
-    made = local(three_steps(gate), [{"input": {"x": 1}}])
-    run = made.start()
+    sweep = local(three_steps(gate), [{"input": {"x": 1}}])
+    run = sweep.start()
     gate.wait_until_entered()
     run.stop.request("limit reached: node_runs = 2", limit="node_runs")
-    control.cancel(made.database, made.sweep_id, reason="by ann", by="ann")
+    control.cancel(sweep.database, sweep.sweep_id, reason="by ann", by="ann")
     gate.open.set()
     assert run.wait(30)
     ended = run.finish()
-    assert (ended.status, ended.reason, made.status) == ("cancelled", "by ann", "cancelled")
+    assert (ended.status, ended.reason, sweep.status) == ("cancelled", "by ann", "cancelled")

@@ -13,10 +13,9 @@ from tests.support.abc_flow import Abc
 from tests.support.bench import Bench
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
-from wtb.display import markdown
-from wtb.display.matrix import table
-from wtb.operations.growth.extending import extend
-from wtb.operations.growth.stopping import stop_combination
+from wtb.display import markdown, matrix_table
+from wtb.operations.control.pause_cancel import stop_combination
+from wtb.operations.running.extending import extend
 from wtb.store.read import queries
 
 Make = Callable[..., Abc]
@@ -38,7 +37,7 @@ def stop(flow: Abc, **choices: str) -> Any:
     return stop_combination(flow.context, flow.bench.sweep_id, combination=choices, reason="it is bad")
 
 
-def test_only_the_cells_of_a_stopped_combination_end_and_the_others_go_on(paused: Abc) -> None:
+def test_only_the_cells_of_a_stopped_combination_end_and_the_others_continue(paused: Abc) -> None:
     before = statuses(paused, "loud")
     done = before["succeeded"]
     assert paused.bench.row.status == "paused"
@@ -46,7 +45,7 @@ def test_only_the_cells_of_a_stopped_combination_end_and_the_others_go_on(paused
     stopped = stop(paused, b="loud")
     assert stopped.cells == 6 - done
     assert statuses(paused, "loud") == {"succeeded": done, "skipped": 6 - done}
-    go_on(paused)
+    run_pending(paused)
     assert paused.bench.row.status == "completed"
     assert statuses(paused, "default") == {"succeeded": 6}
     assert statuses(paused, "loud") == {"succeeded": done, "skipped": 6 - done}
@@ -63,11 +62,11 @@ def test_only_the_cells_of_a_stopped_combination_end_and_the_others_go_on(paused
 
 def test_a_stopped_combination_runs_again_where_extend_lets_it(paused: Abc) -> None:
     stop(paused, b="loud")
-    go_on(paused)
+    run_pending(paused)
     paused.forget()
-    again = extend(paused.context, paused.bench.sweep_id, combination={"b": "loud"}, run=False, code=paused.code)
-    assert again.restarted == 6 - statuses(paused, "loud")["succeeded"]
-    go_on(paused)
+    extension = extend(paused.context, paused.bench.sweep_id, combination={"b": "loud"}, run=False, code=paused.code)
+    assert extension.restarted == 6 - statuses(paused, "loud")["succeeded"]
+    run_pending(paused)
     assert statuses(paused, "loud") == {"succeeded": 6}
     assert paused.ran["a"] == 0, "what is shared ran already"
     assert "stopped" not in paused.matrix()["rows"][1]
@@ -75,7 +74,7 @@ def test_a_stopped_combination_runs_again_where_extend_lets_it(paused: Abc) -> N
 
 def test_new_cases_of_a_stopped_combination_are_skipped(paused: Abc) -> None:
     stop(paused, b="loud")
-    go_on(paused)
+    run_pending(paused)
     extend(
         paused.context,
         paused.bench.sweep_id,
@@ -83,11 +82,11 @@ def test_new_cases_of_a_stopped_combination_are_skipped(paused: Abc) -> None:
         run=False,
         code=paused.code,
     )
-    go_on(paused)
+    run_pending(paused)
     assert statuses(paused, "default") == {"succeeded": 7}
     assert statuses(paused, "loud")["skipped"] >= 1
     extend(paused.context, paused.bench.sweep_id, combination={"b": "loud"}, run=False, code=paused.code)
-    go_on(paused)
+    run_pending(paused)
     assert statuses(paused, "loud") == {"succeeded": 7}
 
 
@@ -114,21 +113,21 @@ def test_a_sweep_that_has_ended_has_nothing_to_stop(bench: Callable[..., Bench],
 
 
 def test_stopping_again_does_nothing(paused: Abc) -> None:
-    first, again = stop(paused, b="loud"), stop(paused, b="loud")
-    assert (first.already, again.already, again.cells, again.combinations) == (0, 1, 0, ())
+    first, second = stop(paused, b="loud"), stop(paused, b="loud")
+    assert (first.already, second.already, second.cells, second.combinations) == (0, 1, 0, ())
 
 
 def test_tables_show_who_stopped_a_combination_and_after_how_many_cases(paused: Abc) -> None:
     done = statuses(paused, "loud")["succeeded"]
     stop(paused, b="loud")
-    go_on(paused)
+    run_pending(paused)
     matrix = paused.matrix()
     assert sentence("stopped by {} after {}", "anna", f"{done} cases") in markdown.matrix(matrix)
-    (line,) = [line for line in table.render(matrix).splitlines() if "stopped after" in line]
+    (line,) = [line for line in matrix_table.render(matrix).splitlines() if "stopped after" in line]
     assert f"stopped after {done}" in line
     assert "loud" in line
 
 
-def go_on(flow: Abc) -> None:
+def run_pending(flow: Abc) -> None:
     """Run what is pending without a limit."""
     flow.bench.run(node_runs=None)

@@ -1,4 +1,4 @@
-"""Callbacks of a program that embeds WTB get each event once, in order, whatever they raise."""
+"""Callbacks of a program that embeds WTB get each event once and in order, even if they raise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import wtb
 from tests.support.prose import sentence
 from wtb import END, Bench, Workflow
 from wtb.core.errors import InputError
-from wtb.store.events import add_event, subject
+from wtb.store.log import add_event, subject
 
 PATIENCE_S = 30.0
 
@@ -86,12 +86,12 @@ def test_an_error_of_a_callback_stops_neither_it_nor_the_others(bench: Bench, ca
         kinds.append(event["kind"])
         raise ValueError("no such dashboard")
 
-    others: list[Any] = []
-    with caplog.at_level(logging.ERROR, "wtb"), bench.subscribe(fail), bench.subscribe(others.append):
+    other_events: list[Any] = []
+    with caplog.at_level(logging.ERROR, "wtb"), bench.subscribe(fail), bench.subscribe(other_events.append):
         run = bench.start(doubling(), {"x": 1}).wait()
 
     assert run.status == "completed"
-    assert kinds == [event["kind"] for event in others] != []
+    assert kinds == [event["kind"] for event in other_events] != []
     assert "no such dashboard" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""A sweep is copied to another database of either kind whole or not at all, and stays what it was."""
+"""A sweep is copied to another database completely or not at all, and does not change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.project import Project
 from tests.support.prose import sentence
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
-from wtb.store.transfer import sweep_copy
+from wtb.store.housekeeping import sweep_copy
 
 FLOW = """
 from pathlib import Path
@@ -71,14 +71,14 @@ evaluate: ["steps_flow:score"]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path / "one")
+    new_project = Project(tmp_path / "one")
     cases = "".join(json.dumps({"id": f"c{n}", "input": {"x": n}, "tags": ["odd"]}) + "\n" for n in range(4))
-    made.write({"steps_flow.py": FLOW, "cases.jsonl": cases, "sweep.yaml": SWEEP})
-    return made
+    new_project.write({"steps_flow.py": FLOW, "cases.jsonl": cases, "sweep.yaml": SWEEP})
+    return new_project
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> str:
+def other_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/there/elsewhere.db"
 
 
@@ -91,7 +91,7 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield request.getfixturevalue("fresh_postgres_url")
 
 
-def shown(project: Project, *command: str, db: str | None = None) -> Any:
+def json_of(project: Project, *command: str, db: str | None = None) -> Any:
     where = () if db is None else ("--db", db)
     return project.inside(*command, "--format", "json", *where, check=0).json
 
@@ -114,94 +114,94 @@ def test_a_copy_shows_what_the_sweep_shows_and_comes_back_the_same(
     project: Project, elsewhere: str, tmp_path: Path
 ) -> None:
     project.inside("run", "sweep.yaml", "--quiet")
-    cells = shown(project, "show", "steps", "--cells")["cells"]
+    cells = json_of(project, "show", "steps", "--cells")["cells"]
     execution = next(cell["execution"] for cell in cells if cell["status"] == "succeeded")
     project.inside("rollback", execution, "--to", "first", check=0)
     project.inside("rollback", execution, "--undo", check=0)
-    views = [shown(project, *view) for view in VIEWS]
-    history, log = shown(project, "history", execution), logged(project)
+    views = [json_of(project, *view) for view in VIEWS]
+    history, log = json_of(project, "history", execution), logged(project)
 
-    copied = shown(project, "copy", "steps", "--to", elsewhere)
+    copied = json_of(project, "admin", "copy", "steps", "--to", elsewhere)
     assert copied["is_new"]
     assert copied["rows"]["cells"] == 8
     assert copied["files"] >= 4
     for view, before in zip(VIEWS, views, strict=True):
-        assert shown(project, *view, db=elsewhere) == before, view
-    assert shown(project, "history", execution, db=elsewhere) == history
+        assert json_of(project, *view, db=elsewhere) == before, view
+    assert json_of(project, "history", execution, db=elsewhere) == history
     *events, last = logged(project, elsewhere)
     assert events == log
     assert last[0] == "sweep.copied"
     text = project.inside("files", execution, "seen.txt", "--db", elsewhere, check=0).stdout
     assert text.startswith("file of ")
-    rows = shown(project, "audit", "list", db=elsewhere)["audit"]
-    assert rows[0]["operation"] == "copy"
+    rows = json_of(project, "admin", "audit", "list", db=elsewhere)["audit"]
+    assert rows[0]["operation"] == "sweeps.copy"
 
-    again = shown(project, "copy", "steps", "--to", elsewhere)
-    assert not again["is_new"]
+    second = json_of(project, "admin", "copy", "steps", "--to", elsewhere)
+    assert not second["is_new"]
     back = f"sqlite:///{tmp_path}/back.db"
-    assert shown(project, "copy", "steps", "--db", elsewhere, "--to", back)["is_new"]
-    assert shown(project, "matrix", "steps", db=back) == views[0]
+    assert json_of(project, "admin", "copy", "steps", "--db", elsewhere, "--to", back)["is_new"]
+    assert json_of(project, "matrix", "steps", db=back) == views[0]
 
 
-def test_a_copy_that_differs_is_named_and_kept(project: Project, there: str) -> None:
+def test_a_copy_that_differs_is_named_and_kept(project: Project, other_url: str) -> None:
     project.inside("run", "sweep.yaml", "--quiet")
-    project.inside("copy", "steps", "--to", there, check=0)
+    project.inside("admin", "copy", "steps", "--to", other_url, check=0)
     project.inside("score", "steps", "--evaluate", "steps_flow:half", check=0)
-    refused = project.inside("copy", "steps", "--to", there, check=2)
-    assert sentence("differs in {}: delete it there to copy it anew", "metrics, scores") in refused.said
-    assert list(shown(project, "matrix", "steps", db=there)["metrics"]) == ["score"]
+    refused = project.inside("admin", "copy", "steps", "--to", other_url, check=2)
+    assert sentence("differs in {}: delete it there to copy it anew", "metrics, scores") in refused.output
+    assert list(json_of(project, "matrix", "steps", db=other_url)["metrics"]) == ["score"]
 
 
-def test_a_paused_copy_goes_on_where_it_is(project: Project, there: str) -> None:
+def test_a_paused_copy_continues_where_it_is(project: Project, other_url: str) -> None:
     project.write({"sweep.yaml": SWEEP + "limits: {node_runs: 5}\n"})
     project.inside("run", "sweep.yaml", "--quiet")
-    assert shown(project, "show", "steps")["sweep"]["status"] == "paused"
-    project.inside("copy", "steps", "--to", there, check=0)
-    project.inside("resume", "steps", "--limits", "node_runs=none", "--db", there)
-    matrix = shown(project, "matrix", "steps", db=there)
+    assert json_of(project, "show", "steps")["sweep"]["status"] == "paused"
+    project.inside("admin", "copy", "steps", "--to", other_url, check=0)
+    project.inside("resume", "steps", "--limits", "node_runs=none", "--db", other_url)
+    matrix = json_of(project, "matrix", "steps", db=other_url)
     assert (matrix["cells"]["succeeded"], matrix["cells"]["failed"]) == (7, 1)
     assert matrix["node_runs"]["executed"] == 11
-    assert shown(project, "show", "steps")["sweep"]["status"] == "paused"
-    assert "differs in" in project.inside("copy", "steps", "--to", there, check=2).said
+    assert json_of(project, "show", "steps")["sweep"]["status"] == "paused"
+    assert "differs in" in project.inside("admin", "copy", "steps", "--to", other_url, check=2).output
 
 
-def test_nothing_is_seen_of_a_copy_that_was_killed_and_it_can_be_repeated(project: Project, there: str) -> None:
+def test_nothing_is_seen_of_a_copy_that_was_killed_and_it_can_be_repeated(project: Project, other_url: str) -> None:
     project.inside("run", "sweep.yaml", "--quiet")
-    project.wtb("copy", "steps", "--to", there, env={"WTB_FAULT": "copy.batch:5"}, check=KILLED)
-    assert "no sweeps" in project.inside("list", "--db", there, check=0).said
-    early = project.inside("copy", "steps", "--to", there, check=2)
-    assert sentence("copy it again in") in early.said
-    database = Database(there)
+    project.wtb("admin", "copy", "steps", "--to", other_url, env={"WTB_FAULT": "copy.batch:5"}, check=KILLED)
+    assert "no sweeps" in project.inside("list", "--db", other_url, check=0).output
+    early = project.inside("admin", "copy", "steps", "--to", other_url, check=2)
+    assert sentence("copy it again in") in early.output
+    database = Database(other_url)
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE sweeps SET created_at = created_at - 61")
     database.close()
-    assert shown(project, "copy", "steps", "--to", there)["is_new"]
-    assert shown(project, "matrix", "steps", db=there) == shown(project, "matrix", "steps")
+    assert json_of(project, "admin", "copy", "steps", "--to", other_url)["is_new"]
+    assert json_of(project, "matrix", "steps", db=other_url) == json_of(project, "matrix", "steps")
 
 
-def test_a_damaged_value_or_file_leaves_nothing_there(project: Project, there: str) -> None:
+def test_a_damaged_value_or_file_leaves_nothing_there(project: Project, other_url: str) -> None:
     project.inside("run", "sweep.yaml", "--quiet")
     project.change('UPDATE "values" SET data = \'[1]\' WHERE digest = (SELECT min(digest) FROM "values")')
-    assert "damaged" in project.inside("copy", "steps", "--to", there, check=4).said
-    assert "no sweeps" in project.inside("list", "--db", there, check=0).said
-    other = Database(there)
+    assert "damaged" in project.inside("admin", "copy", "steps", "--to", other_url, check=4).output
+    assert "no sweeps" in project.inside("list", "--db", other_url, check=0).output
+    other = Database(other_url)
     with other.read() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM cells").scalar() == 0
     other.close()
 
 
-def test_a_missing_file_is_found_before_rows_are_written(project: Project, there: str) -> None:
+def test_a_missing_file_is_found_before_rows_are_written(project: Project, other_url: str) -> None:
     project.inside("run", "sweep.yaml", "--quiet")
     database = Database(f"sqlite:///{project.file}")
     with database.read() as connection:
         (sweep_id,) = connection.exec_driver_sql("SELECT id FROM sweeps").scalars().all()
         lost = sweep_copy.snapshots_of(connection, sweep_id)[0]
     files = workspaces_of(database, None).files.of_project("default")
-    (entry,) = files.manifest(lost).values()
-    for path in files.root.rglob(f"*{entry.digest[4:]}*"):
+    (file,) = files.manifest(lost).values()
+    for path in files.root.rglob(f"*{file.digest[4:]}*"):
         path.unlink()
     database.close()
-    assert sentence("missing or damaged") in project.inside("copy", "steps", "--to", there, check=4).said
+    assert sentence("missing or damaged") in project.inside("admin", "copy", "steps", "--to", other_url, check=4).output
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,12 @@ def test_a_missing_file_is_found_before_rows_are_written(project: Project, there
 )
 def test_bad_input_is_rejected(project: Project, arguments: tuple[str, ...], problem: str) -> None:
     project.inside("run", "sweep.yaml", "--quiet")
-    refused = project.inside("copy", *arguments, check=2)
-    assert problem in refused.said
+    refused = project.inside("admin", "copy", *arguments, check=2)
+    assert problem in refused.output
 
 
-def test_with_only_a_source_a_sweep_is_copied_to_the_database_of_the_folder(project: Project, there: str) -> None:
-    project.inside("run", "sweep.yaml", "--quiet", "--db", there)
+def test_with_only_a_source_a_sweep_is_copied_to_the_database_of_the_folder(project: Project, other_url: str) -> None:
+    project.inside("run", "sweep.yaml", "--quiet", "--db", other_url)
     missing = project.inside("show", "steps", "--db", "sqlite:///other.db")
     assert missing.code == 2
     database = Database(f"sqlite:///{project.folder}/other.db")
@@ -228,26 +228,26 @@ def test_with_only_a_source_a_sweep_is_copied_to_the_database_of_the_folder(proj
     database.close()
     missing = project.inside("show", "steps", "--db", "sqlite:///other.db", check=2)
     assert missing.stderr.endswith("`wtb list` shows all (searched sqlite:///other.db)\n")
-    project.inside("copy", "steps", "--db", there, check=0)
-    assert shown(project, "matrix", "steps") == shown(project, "matrix", "steps", db=there)
+    project.inside("admin", "copy", "steps", "--db", other_url, check=0)
+    assert json_of(project, "matrix", "steps") == json_of(project, "matrix", "steps", db=other_url)
 
 
-def test_a_database_of_another_version_is_rejected(project: Project, there: str) -> None:
+def test_a_database_of_another_version_is_rejected(project: Project, other_url: str) -> None:
     project.inside("run", "sweep.yaml", "--quiet")
-    database = Database(there)
+    database = Database(other_url)
     database.prepare()
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     database.close()
-    refused = project.inside("copy", "steps", "--to", there, check=2).said
+    refused = project.inside("admin", "copy", "steps", "--to", other_url, check=2).output
     assert sentence("use the newer WTB that made it") in " ".join(refused.split())
 
 
-def test_a_running_sweep_and_a_pool_are_rejected(project: Project, there: str) -> None:
+def test_a_running_sweep_and_a_pool_are_rejected(project: Project, other_url: str) -> None:
     for name in ("a", "b"):
         project.write({"sweep.yaml": SWEEP.replace("sweep: steps", f"sweep: {name}")})
         project.inside("run", "sweep.yaml", "--quiet")
     project.inside("pool", "a", "b", "--name", "both", check=0)
-    assert sentence("is a pool of others") in project.inside("copy", "both", "--to", there, check=2).said
+    assert sentence("is a pool of others") in project.inside("admin", "copy", "both", "--to", other_url, check=2).output
     project.change("UPDATE sweeps SET status = 'running' WHERE name = 'a'")
-    assert "pause it with" in project.inside("copy", "a", "--to", there, check=2).said
+    assert "pause it with" in project.inside("admin", "copy", "a", "--to", other_url, check=2).output

@@ -1,4 +1,4 @@
-"""Traces are what the database has, with the same ids however often they are sent, and never what nodes read."""
+"""Traces are built from the database, have the same ids however often they are sent, and omit inputs of nodes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from tests.support.receiver import attributes, receiving
 from wtb import END, Workflow
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
-from wtb.core.telemetry.contents import MOST_CONTENT, model_content
+from wtb.features.telemetry import collector as exporting
+from wtb.features.telemetry import collector as settings
+from wtb.features.telemetry.collector import CollectorError
+from wtb.features.telemetry.operations import export_traces
+from wtb.features.telemetry.spans import MOST_CONTENT, model_content
 from wtb.operations.context import Context
-from wtb.operations.telemetry import protobuf, settings
-from wtb.operations.telemetry.collector import CollectorError
-from wtb.operations.telemetry.export import export_traces
 from wtb.store.database import Database
 from wtb.store.tables.schema import executions
 
@@ -83,8 +84,8 @@ def test_every_attempt_and_execution_is_a_span(place: tuple[Context, str]) -> No
     with receiving() as collector:
         sent = export_traces(context, sweep, collector.url)
     spans = [attributes(span) for span in collector.spans]
-    assert sent.attempts == sum("wtb.attempt" in one for one in spans) == count(context.database, attempts)
-    assert sum("wtb.execution" in one for one in spans) == count(context.database, executions)
+    assert sent.attempts == sum("wtb.attempt" in span for span in spans) == count(context.database, attempts)
+    assert sum("wtb.execution" in span for span in spans) == count(context.database, executions)
     assert (sent.spans, sent.rejected) == (len(spans), 0)
     assert len({span["traceId"] for span in collector.spans}) == 3, "one for each root"
 
@@ -95,12 +96,14 @@ def test_what_is_sent_is_what_the_protocol_says(place: tuple[Context, str]) -> N
     with receiving() as collector:
         export_traces(context, sweep, collector.url, content=True, openinference=True)
     for body in collector.bodies:
-        for span in [span for one in body["resourceSpans"] for scope in one["scopeSpans"] for span in scope["spans"]]:
+        for span in [
+            span for resource in body["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]
+        ]:
             for ids in (span, *span["links"]):  # which OTLP has in hexadecimal digits, and Protobuf's JSON in Base64
                 for name in ids.keys() & {"traceId", "spanId", "parentSpanId"}:
                     ids[name] = b64encode(bytes.fromhex(ids[name])).decode()
         read = ParseDict(body, trace_service_pb2.ExportTraceServiceRequest())
-        spans = [span for one in read.resource_spans for scope in one.scope_spans for span in scope.spans]
+        spans = [span for resource in read.resource_spans for scope in resource.scope_spans for span in scope.spans]
         assert spans
         assert {(len(span.trace_id), len(span.span_id)) for span in spans} == {(16, 8)}
         assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
@@ -109,32 +112,32 @@ def test_what_is_sent_is_what_the_protocol_says(place: tuple[Context, str]) -> N
 def test_protobuf_says_what_json_does(place: tuple[Context, str]) -> None:
     """By the definition of OTLP that OpenTelemetry publishes."""
     context, sweep = place
-    asked = {"content": True, "openinference": True}
+    options = {"content": True, "openinference": True}
     with receiving() as collector:
-        export_traces(context, sweep, collector.url, **asked)
+        export_traces(context, sweep, collector.url, **options)
     refused = trace_service_pb2.ExportTraceServiceResponse()
     refused.partial_success.rejected_spans = 300
     refused.partial_success.error_message = "no"
     with receiving(answer=refused.SerializeToString()) as other:
-        sent = export_traces(context, sweep, other.url, **asked, protobuf=True)
+        sent = export_traces(context, sweep, other.url, **options, protobuf=True)
     assert other.headers[0]["Content-Type"] == "application/x-protobuf"
     assert sent.rejected == 300 * sent.requests
-    for body, known in zip(other.bodies, collector.bodies, strict=True):
+    for body, expected in zip(other.bodies, collector.bodies, strict=True):
         read = MessageToDict(trace_service_pb2.ExportTraceServiceRequest.FromString(body), use_integers_for_enums=True)
-        assert _plain(read) == _plain(known)
+        assert _plain(read) == _plain(expected)
 
 
-def _plain(found: Any) -> Any:
-    """What is not empty, with ids in hexadecimal digits, which Protobuf's JSON has in Base64."""
-    if isinstance(found, list):
-        return [_plain(one) for one in found]
-    if not isinstance(found, dict):
-        return found
+def _plain(message: Any) -> Any:
+    """Drop empty fields, and convert the Base64 ids of Protobuf's JSON to hexadecimal."""
+    if isinstance(message, list):
+        return [_plain(part) for part in message]
+    if not isinstance(message, dict):
+        return message
     ids = {"traceId", "spanId", "parentSpanId"}
-    kept = {name: value for name, value in found.items() if value not in ({}, [], "")}
+    fields = {name: field for name, field in message.items() if field not in ({}, [], "")}
     return {
-        name: b64decode(value).hex() if name in ids and value.endswith("=") else _plain(value)
-        for name, value in kept.items()
+        name: b64decode(field).hex() if name in ids and field.endswith("=") else _plain(field)
+        for name, field in fields.items()
     }
 
 
@@ -143,7 +146,7 @@ def test_what_answers_no_protobuf_is_no_collector(place: tuple[Context, str], an
     context, sweep = place
     with (
         receiving(answer=answer) as collector,
-        pytest.raises(CollectorError, match=sentence("it does not answer in {}", "Protobuf")),
+        pytest.raises(CollectorError, match=sentence("its response is not in {}", "Protobuf")),
     ):
         export_traces(context, sweep, collector.url, protobuf=True)
 
@@ -152,7 +155,7 @@ def test_protobuf_without_its_extra_is_refused(
     place: tuple[Context, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     context, sweep = place
-    monkeypatch.setattr(protobuf, "find_spec", lambda name: None)
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wtb.toml").write_text("[telemetry]\nendpoint = 'http://127.0.0.1:4318'\nprotobuf = true\n")
     for refused in (
@@ -223,7 +226,7 @@ def test_spans_of_a_node_join_those_of_its_attempts(tmp_path: Path, share: bool)
     with receiving() as collector:
         export_traces(Context(database, files=tmp_path), bench.sweep_id, collector.url)
     spans = [span for span in collector.spans if "wtb.attempt" in attributes(span)]
-    assert sorted(f"00-{one['traceId']}-{one['spanId']}-01" for one in spans) == sorted(map(str, seen))
+    assert sorted(f"00-{span['traceId']}-{span['spanId']}-01" for span in spans) == sorted(map(str, seen))
     assert len(seen) == 8
     assert len({span["traceId"] for span in collector.spans}) == (2 if share else 4), "one for each root"
     database.close()
@@ -233,15 +236,17 @@ def test_prompts_and_answers_are_sent_where_somebody_asks_for_them(place: tuple[
     context, sweep = place
     with receiving() as collector:
         export_traces(context, sweep, collector.url, content=True, openinference=True)
-    calls = [span for one in collector.spans if (span := attributes(one)).get("gen_ai.operation.name") == "chat"]
-    asked, answered = (json.loads(calls[0][f"gen_ai.{way}.messages"]) for way in ("input", "output"))
-    assert asked == [{"role": "user", "parts": [{"type": "text", "content": SECRET}]}]
-    assert answered == [{"role": "assistant", "parts": [{"type": "text", "content": "r"}]}]
+    calls = [
+        span for raw_span in collector.spans if (span := attributes(raw_span)).get("gen_ai.operation.name") == "chat"
+    ]
+    prompt, completion = (json.loads(calls[0][f"gen_ai.{way}.messages"]) for way in ("input", "output"))
+    assert prompt == [{"role": "user", "parts": [{"type": "text", "content": SECRET}]}]
+    assert completion == [{"role": "assistant", "parts": [{"type": "text", "content": "r"}]}]
     assert calls[0]["openinference.span.kind"] == "LLM"
     assert (calls[0]["llm.token_count.total"], calls[0]["llm.model_name"]) == ("5", "m-1")
     kinds = [attributes(span)["openinference.span.kind"] for span in collector.spans]
     assert kinds.count("TOOL") == 3
-    tools = [span for one in collector.spans if (span := attributes(one)).get("gen_ai.tool.name") == "look"]
+    tools = [span for raw_span in collector.spans if (span := attributes(raw_span)).get("gen_ai.tool.name") == "look"]
     assert json.loads(tools[0]["gen_ai.tool.call.arguments"]) == {"q": SECRET}
 
 
@@ -260,9 +265,9 @@ def test_prompts_and_answers_are_sent_where_somebody_asks_for_them(place: tuple[
     ],
 )
 def test_prompts_of_all_shapes_are_messages_of_bounded_size(prompt: Any, roles: list[str]) -> None:
-    found = str(model_content(json.dumps(prompt), None)["gen_ai.input.messages"])
-    assert [one["role"] for one in json.loads(found)] == roles
-    assert len(found) <= 7 * MOST_CONTENT
+    content = str(model_content(json.dumps(prompt), None)["gen_ai.input.messages"])
+    assert [message["role"] for message in json.loads(content)] == roles
+    assert len(content) <= 7 * MOST_CONTENT
 
 
 @pytest.mark.parametrize(
@@ -271,7 +276,7 @@ def test_prompts_of_all_shapes_are_messages_of_bounded_size(prompt: Any, roles: 
         ({"status": 503}, "answers 503"),
         ({"status": 307}, "answers 307"),
         ({"status": 401}, "answers 401"),
-        ({"answer": b"<html>"}, sentence("does not answer in {}", "JSON")),
+        ({"answer": b"<html>"}, sentence("its response is not in {}", "JSON")),
     ],
 )
 def test_a_collector_that_refuses_is_named(place: tuple[Context, str], how: dict[str, Any], words: str) -> None:
@@ -294,9 +299,9 @@ def test_a_collector_that_hangs_holds_nobody_up(place: tuple[Context, str]) -> N
     context, sweep = place
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(CollectorError, match=sentence("does not answer")):
+        with pytest.raises(CollectorError, match=sentence("does not respond")):
             export_traces(context, sweep, url, timeout=0.2)
-    with pytest.raises(CollectorError, match=sentence("does not answer")):
+    with pytest.raises(CollectorError, match=sentence("does not respond")):
         export_traces(context, sweep, url)
 
 

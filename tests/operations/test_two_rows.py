@@ -1,4 +1,4 @@
-"""Two rows of a sweep over all cases: which wins where, by how much, and whether that may be chance."""
+"""Comparing two combinations over all cases: wins, differences and their significance."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 def test_who_wins_where_and_by_how_much_is_said_with_the_most_telling_cases_first(rows: Project) -> None:
     done = rows.inside("compare", "rows", "--row", "1", "--other", "0", "--limit", "3", "--format", "json", check=0)
-    found = done.json
-    validator("row-comparison").validate(found)
-    assert (found["metric"], found["wins"], found["losses"], found["ties"]) == ("total", 8, 2, 0)
-    assert found["delta"] == pytest.approx((8 * 1 - 2 * 20) / 10)
-    assert found["ci"][0] < found["delta"] < found["ci"][1]
-    assert 0.05 < found["p"] < 1
-    assert [(one["case"], one["gain"]) for one in found["cases"]] == [("c8", -20), ("c9", -20), ("c0", 1)]
-    assert found["more"] == 7
-    shown = rows.inside("diff", *found["cases"][0]["executions"], "--format", "json", check=0)
-    assert shown.json
+    document = done.json
+    validator("row-comparison").validate(document)
+    assert (document["metric"], document["wins"], document["losses"], document["ties"]) == ("total", 8, 2, 0)
+    assert document["delta"] == pytest.approx((8 * 1 - 2 * 20) / 10)
+    assert document["ci"][0] < document["delta"] < document["ci"][1]
+    assert 0.05 < document["p"] < 1
+    assert [(case["case"], case["gain"]) for case in document["cases"]] == [("c8", -20), ("c9", -20), ("c0", 1)]
+    assert document["more"] == 7
+    diff = rows.inside("diff", *document["cases"][0]["executions"], "--format", "json", check=0)
+    assert diff.json
 
 
 def test_a_gain_is_one_whichever_way_the_metric_goes(rows: Project) -> None:
-    found = rows.inside("compare", "rows", "--row", "1", "--metric", "picky", "--format", "json", check=0).json
-    assert (found["better"], found["wins"] > 0, found["losses"] > 0) == ("lower", True, True)
-    assert found["n_pairs"] + found["unpaired"] == 10, "the evaluator fails in some cases"
-    assert found["unpaired"] > 0
-    assert found["cases"][0]["gain"] == found["cases"][0]["other"] - found["cases"][0]["row"]
+    document = rows.inside("compare", "rows", "--row", "1", "--metric", "picky", "--format", "json", check=0).json
+    assert (document["better"], document["wins"] > 0, document["losses"] > 0) == ("lower", True, True)
+    assert document["n_pairs"] + document["unpaired"] == 10, "the evaluator fails in some cases"
+    assert document["unpaired"] > 0
+    assert document["cases"][0]["gain"] == document["cases"][0]["other"] - document["cases"][0]["row"]
 
 
 def test_people_read_it_in_a_table(rows: Project) -> None:
-    shown = rows.inside("compare", "rows", "--row", "2", "--other", "1", check=0).stdout
-    assert "row 2 (A=v2) against row 1 (A=v1) by total (higher is better)" in shown
-    assert sentence("{} better, {} worse, {} the same", "10 cases of both: 8", 2, 0) in shown
+    text = rows.inside("compare", "rows", "--row", "2", "--other", "1", check=0).stdout
+    assert "row 2 (A=v2) against row 1 (A=v1) by total (higher is better)" in text
+    assert sentence("{} better, {} worse, {} the same", "10 cases of both: 8", 2, 0) in text
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_people_read_it_in_a_table(rows: Project) -> None:
         (("--row", "0"), sentence("row {} cannot be compared with itself", 0)),
         (("--row", "1", "--metric", "totl"), sentence("did you mean '{}'", "total")),
         (("rows", "--row", "1"), sentence("expected no other sweep")),
-        ((), sentence("what to compare with is missing")),
+        ((), sentence("only one sweep is given")),
     ],
 )
 def test_what_cannot_be_compared_is_refused(rows: Project, options: tuple[str, ...], words: str) -> None:
@@ -77,18 +77,18 @@ def test_what_cannot_be_compared_is_refused(rows: Project, options: tuple[str, .
 def test_there_is_no_test_before_the_end(rows: Project) -> None:
     rows.write({"open.yaml": SWEEP.replace("sweep: rows", "sweep: open")})
     rows.inside("run", "open.yaml", "--break", "after A if x < -1", check=1)
-    found = rows.inside("compare", "open", "--row", "1", "--format", "json", check=0).json
-    assert (found["p"], found["ci"]) == (None, None)
-    assert sentence("the test is made at the end") in found["because"]
+    document = rows.inside("compare", "open", "--row", "1", "--format", "json", check=0).json
+    assert (document["p"], document["ci"]) == (None, None)
+    assert sentence("the test is made at the end") in document["because"]
 
 
 def test_rows_are_named_by_their_variants(rows: Project) -> None:
     by_number = rows.inside("compare", "rows", "--row", "1", "--other", "2", "--format", "json", check=0).json
     by_variant = rows.inside("compare", "rows", "--row", "A=v1", "--other", "A=v2", "--format", "json", check=0).json
     assert by_variant == by_number
-    refused = rows.inside("compare", "rows", "--row", "v1", check=2).said
+    refused = rows.inside("compare", "rows", "--row", "v1", check=2).output
     assert "row 'v1': expected the number of a row, or its variants, such as A=v2 (--row)" in " ".join(refused.split())
-    refused = rows.inside("compare", "rows", "--row", "A=v9", check=2).said
+    refused = rows.inside("compare", "rows", "--row", "A=v9", check=2).output
     assert sentence("node {} has no variant {} in this sweep", "'A'", "'v9'") + sentence(
         "; expected one of: {}", "default, v1, v2"
     ) in " ".join(refused.split())
@@ -98,13 +98,13 @@ def test_variants_that_several_rows_have_name_none(rows: Project) -> None:
     both = SWEEP.replace("sweep: rows", "sweep: both").replace("[default, v1, v2]}", "[default, v1], B: [default, v1]}")
     rows.write({"both.yaml": both})
     rows.inside("run", "both.yaml", "--quiet", check=None)
-    said = " ".join(rows.inside("compare", "both", "--row", "A=v1", check=2).said.split())
+    message = " ".join(rows.inside("compare", "both", "--row", "A=v1", check=2).output.split())
     assert (
         sentence("{} {} is {} rows: ", "row", "'A=v1'", 2)
         + "2 (A=v1 B=default)"
         + sentence("{} ({}); expected one", "; 3", "A=v1 B=v1")
-        in said
+        in message
     )
-    asked = ("--row", "A=v1 B=v1", "--other", "A=v1,B=default", "--format", "json")
-    found = rows.inside("compare", "both", *asked, check=0).json
-    assert (found["row"]["combination"], found["other"]["combination"]) == (3, 2)
+    arguments = ("--row", "A=v1 B=v1", "--other", "A=v1,B=default", "--format", "json")
+    document = rows.inside("compare", "both", *arguments, check=0).json
+    assert (document["row"]["combination"], document["other"]["combination"]) == (3, 2)

@@ -1,8 +1,7 @@
-"""Cases in files that were sent: they are read by the ending of their name, in the projects of whoever sent them."""
+"""Cases in uploaded files: the file name selects the format, and only the uploader's projects read them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -11,29 +10,21 @@ import pytest
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.ids import new_id
-from wtb.operations.running import uploaded_cases
-from wtb.operations.running.uploaded_cases import with_uploaded_cases
-from wtb.store.access.expiry import KEPT_S
+from wtb.operations.running import previews
+from wtb.operations.running.previews import with_uploaded_cases
+from wtb.store.access import requests
+from wtb.store.access.requests import KEPT_S, NewUpload
 from wtb.store.database import Database
-from wtb.store.files import uploads
-from wtb.store.files.uploads import NewUpload
 from wtb.store.transactions import Scope
-
-
-@pytest.fixture
-def database(prepared_url: str) -> Iterator[Database]:
-    made = Database(prepared_url)
-    yield made
-    made.close()
 
 
 def send(database: Database, *parts: bytes, project: str = "default") -> str:
     digest = sha256(b"".join(parts)).hexdigest()
     new = NewUpload(new_id(), project, digest, "ann")
-    uploads.begin_upload(database, new)
+    requests.begin_upload(database, new)
     for number, part in enumerate(parts):
-        uploads.add_part(database, new, number, part)
-    uploads.complete_upload(database, new)
+        requests.add_part(database, new, number, part)
+    requests.complete_upload(database, new)
     return digest
 
 
@@ -55,9 +46,9 @@ def test_a_list_and_columns_are_read_by_the_ending_of_the_name(database: Databas
 
 def test_what_is_wrong_is_told_by_its_line_and_the_name_that_it_was_sent_as(database: Database) -> None:
     digest = send(database, b"{}\n{nonsense\n")
-    with pytest.raises(InputError, match=r"^mine\.jsonl:2: ") as found:
+    with pytest.raises(InputError, match=r"^mine\.jsonl:2: ") as failure:
         read(database, digest, "mine.jsonl")
-    assert found.value.argument == "keys"
+    assert failure.value.argument == "keys"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +60,7 @@ def test_what_names_no_upload_is_refused_with_what_is_expected(database: Databas
 
 
 def test_no_more_cases_are_read_than_an_upload_may_have(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploaded_cases, "MOST_CASES", 3)
+    monkeypatch.setattr(previews, "MOST_CASES", 3)
     assert len(read(database, send(database, b"{}\n" * 3), "cases.jsonl")) == 3
     digest = send(database, b"{}\n" * 4 + b"which is not looked at\n" * 20)
     with pytest.raises(InputError, match=r"^cases: mine\.jsonl has more than 3 cases, which is the limit$"):
@@ -85,50 +76,50 @@ def test_an_upload_of_another_project_is_not_there(database: Database) -> None:
 
 def test_an_upload_that_is_sent_again_while_it_is_read_is_read_whole(database: Database) -> None:
     parts = [b"x\n", b"1\n", b"2\n"]
-    upload = uploads.find_upload(database, send(database, *parts))
+    upload = requests.find_upload(database, send(database, *parts))
     assert upload is not None
-    reading = uploads.read_upload(database, upload)
-    found = [next(reading)]
+    reading = requests.read_upload(database, upload)
+    first_parts = [next(reading)]
     send(database, *parts)
-    assert [*found, *reading] == parts
-    again = uploads.find_upload(database, upload.digest)
-    assert again is not None
-    assert again.id == upload.id
-    assert again.created_at > upload.created_at
-    assert database.scalar(uploads.sa.select(uploads.sa.func.count()).select_from(uploads.uploads)) == 1
+    assert [*first_parts, *reading] == parts
+    second = requests.find_upload(database, upload.digest)
+    assert second is not None
+    assert second.id == upload.id
+    assert second.created_at > upload.created_at
+    assert database.scalar(requests.sa.select(requests.sa.func.count()).select_from(requests.uploads)) == 1
 
 
 def test_an_upload_that_is_removed_before_it_is_read_is_no_shorter_file(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = send(database, b"x\n", b"1\n", b"2\n")
-    upload = uploads.find_upload(database, digest)
-    database.execute(uploads.upload_parts.delete().where(uploads.upload_parts.c.number == 2))
-    monkeypatch.setattr("wtb.operations.running.uploaded_cases.find_upload", lambda *_: upload)
+    upload = requests.find_upload(database, digest)
+    database.execute(requests.upload_parts.delete().where(requests.upload_parts.c.number == 2))
+    monkeypatch.setattr("wtb.operations.running.previews.find_upload", lambda *_: upload)
     with pytest.raises(ConflictError, match=sentence("was removed while it was read; send the file again")):
         read(database, digest, "cases.csv")
-    database.execute(uploads.uploads.delete())
+    database.execute(requests.uploads.delete())
     with pytest.raises(ConflictError, match=sentence("was removed while it was read; send the file again")):
         read(database, digest, "cases.csv")
 
 
 def test_an_upload_of_more_than_a_day_ago_is_not_found(database: Database) -> None:
     digest = send(database, b"[]")
-    database.execute(uploads.uploads.update().values(created_at=uploads.uploads.c.created_at - KEPT_S - 1))
-    assert uploads.find_upload(database, digest) is None
+    database.execute(requests.uploads.update().values(created_at=requests.uploads.c.created_at - KEPT_S - 1))
+    assert requests.find_upload(database, digest) is None
 
 
 def test_uploads_of_a_project_are_limited_and_removed_after_a_day(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "QUOTA_BYTES", 10)
+    monkeypatch.setattr(requests, "QUOTA_BYTES", 10)
     first = send(database, b"[       ]")
     with pytest.raises(ConflictError, match=sentence("would take more than {} bytes", 10)):
         send(database, b"[1]")
     send(database, b"[1]", project="zebras")
-    aged = uploads.uploads.c.created_at - KEPT_S - 1
-    database.execute(uploads.uploads.update().values(created_at=aged))
+    aged = requests.uploads.c.created_at - KEPT_S - 1
+    database.execute(requests.uploads.update().values(created_at=aged))
     second = send(database, b"[2]")
-    assert uploads.find_upload(database, first) is None
-    assert uploads.find_upload(database, second) is not None
-    assert database.scalar(uploads.sa.select(uploads.sa.func.count()).select_from(uploads.upload_parts)) == 1
+    assert requests.find_upload(database, first) is None
+    assert requests.find_upload(database, second) is not None
+    assert database.scalar(requests.sa.select(requests.sa.func.count()).select_from(requests.upload_parts)) == 1

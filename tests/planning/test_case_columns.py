@@ -14,8 +14,8 @@ import yaml
 from tests.support.prose import sentence
 from wtb.config.yaml_reader import Located, parse
 from wtb.core.errors import InputError
+from wtb.planning.case_columns import CaseTable
 from wtb.planning.cases import Case, CaseSource, read_cases
-from wtb.planning.data.case_columns import CaseTable
 from wtb.planning.sweep_spec import parse_spec
 
 STATE = ("question", "docs", "answer")
@@ -40,7 +40,7 @@ def problems(source: CaseSource) -> list[str]:
 
 
 def columns_of(message: str) -> dict[str, Any]:
-    """The mapping that a message offers, as the sweep file would read it."""
+    """Return the mapping that an error message suggests, as a sweep file reads it."""
     columns: dict[str, Any] = yaml.safe_load(message.partition("such as ")[2])["columns"]
     return parse_spec({"workflow": "a:b", "cases": "c.csv", "vary": {"a": "all"}, "columns": columns}).columns
 
@@ -78,9 +78,9 @@ def test_unknown_headings_are_named_once_with_a_mapping_that_works(tmp_path: Pat
         'docs, answer); map in the sweep file, such as columns: {question: "Question text", '
         'expected: "Expected Answer", ignore: ["No", "Area"]}'
     )
-    found = list(table(tmp_path, text, columns_of(problem)))
-    assert len(found) == 60
-    assert found[1] == Case("2", {"question": "q1"}, "a1")
+    cases = list(table(tmp_path, text, columns_of(problem)))
+    assert len(cases) == 60
+    assert cases[1] == Case("2", {"question": "q1"}, "a1")
 
 
 def test_a_mapping_takes_headings_as_they_are_written_and_offers_what_it_has(tmp_path: Path) -> None:
@@ -213,12 +213,12 @@ def test_what_is_no_mapping_or_table_is_refused(keys: dict[str, Any], problem: s
     assert problem in str(caught.value)
 
 
-@pytest.mark.parametrize(("cases", "found"), [("c.jsonl", "'c.jsonl'"), ("pkg:cases", "'pkg:cases'"), ([], "a list")])
-def test_a_mapping_of_columns_is_for_tables(cases: Any, found: str) -> None:
+@pytest.mark.parametrize(("cases", "kind"), [("c.jsonl", "'c.jsonl'"), ("pkg:cases", "'pkg:cases'"), ([], "a list")])
+def test_a_mapping_of_columns_is_for_tables(cases: Any, kind: str) -> None:
     document = parse(b"columns: {question: Q}\n", "s.yaml")
     with pytest.raises(InputError) as caught:
         read_cases(cases, Path(), Located(document), columns={"question": ["Q"]})
-    text = f"s.yaml:1: 'columns' is for tables, and 'cases' is {found}; expected a .csv or .xlsx file"
+    text = f"s.yaml:1: 'columns' is for tables, and 'cases' is {kind}; expected a .csv or .xlsx file"
     assert str(caught.value) == text
 
 

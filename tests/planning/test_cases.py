@@ -29,7 +29,7 @@ def source(folder: Path, name: str, content: str | bytes) -> CaseSource:
 
 
 def refusals(cases: CaseSource) -> list[str]:
-    """The problems that a check finds, with paths cut down to the file's name."""
+    """Return the problems that a check finds, with only the file names of paths."""
     with pytest.raises(InputError) as caught:
         cases.check()
     assert all("\n" not in problem for problem in caught.value.problems)
@@ -101,8 +101,8 @@ def test_dotted_columns_of_a_csv_file_fill_input_and_expected(folder: Path) -> N
 
 
 def test_a_csv_column_says_what_cases_came_from(folder: Path) -> None:
-    found = source(folder, "cases.csv", "q,cluster\nx,doc 1\ny,\n")
-    assert [case.cluster for case in found] == ["doc 1", None]
+    cases = source(folder, "cases.csv", "q,cluster\nx,doc 1\ny,\n")
+    assert [case.cluster for case in cases] == ["doc 1", None]
     assert [case.cluster for case in inline({"input": {}, "cluster": 7})] == ["7"]
 
 
@@ -208,8 +208,8 @@ def test_a_bad_row_of_a_csv_file_is_named_with_its_line(folder: Path, text: str 
 )
 def test_a_bad_line_is_named_with_its_number(folder: Path, line: str | bytes, problem: str) -> None:
     raw = line if isinstance(line, bytes) else line.encode()
-    (found,) = refusals(source(folder, "c.jsonl", b'{"input": {}}\n\n' + raw + b'\n{"input": {}}\n'))
-    assert found.startswith(f"c.jsonl:3: {problem}")
+    (refusal,) = refusals(source(folder, "c.jsonl", b'{"input": {}}\n\n' + raw + b'\n{"input": {}}\n'))
+    assert refusal.startswith(f"c.jsonl:3: {problem}")
 
 
 def test_a_line_over_the_cap_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,10 +250,10 @@ def test_ids_that_come_twice_are_refused(folder: Path) -> None:
 
 
 def test_a_check_names_ten_problems_at_most_and_each_once(folder: Path) -> None:
-    found = refusals(source(folder, "c.jsonl", "".join(f'{{"input": {{}}, "zz{n}": 1}}\n' for n in range(50))))
-    assert [problem.split(":")[1] for problem in found] == [str(line) for line in range(1, 11)]
-    (one,) = refusals(source(folder, "d.jsonl", '{"input": {}}\n' + "{}\n" * 50))
-    assert one.startswith("d.jsonl:2 and 49 more: 'input' is missing; expected")
+    problems = refusals(source(folder, "c.jsonl", "".join(f'{{"input": {{}}, "zz{n}": 1}}\n' for n in range(50))))
+    assert [problem.split(":")[1] for problem in problems] == [str(line) for line in range(1, 11)]
+    (refusal,) = refusals(source(folder, "d.jsonl", '{"input": {}}\n' + "{}\n" * 50))
+    assert refusal.startswith("d.jsonl:2 and 49 more: 'input' is missing; expected")
 
 
 def test_a_bad_case_is_refused_while_iterating_too(folder: Path) -> None:
@@ -271,8 +271,8 @@ def test_files_are_relative_to_the_cases_file_and_may_have_other_names(folder: P
     cases = read_cases("data/c.jsonl", folder, Located())
     assert cases.check().cases == 1
     (case,) = cases
-    there = folder / "data" / "docs" / "a.txt"
-    assert case.files == {"in/b.txt": there, "c.txt": there}
+    source_file = folder / "data" / "docs" / "a.txt"
+    assert case.files == {"in/b.txt": source_file, "c.txt": source_file}
 
 
 @pytest.mark.parametrize(
@@ -338,14 +338,14 @@ def test_inline_cases_are_named_with_their_line() -> None:
 def test_an_import_path_is_resolved_once_and_called_for_each_reading(folder: Path) -> None:
     calls: list[str] = []
 
-    def made() -> Iterator[Case | dict[str, Any]]:
+    def generate() -> Iterator[Case | dict[str, Any]]:
         calls.append("made")
         yield Case("a", {"q": 1})
         yield {"input": {"q": 2}}
 
     def resolve(path: str) -> Any:
         calls.append(path)
-        return made
+        return generate
 
     cases = read_cases("pkg.mod:fn", folder, Located(), resolve)
     assert cases.check().cases == 2
@@ -358,10 +358,10 @@ def test_a_bad_case_from_a_callable_is_named_with_its_position(folder: Path) -> 
     assert refusals(cases) == [sentence("{} as a case; expected a mapping with 'input'", "pkg.mod:fn: case 2: 3")]
 
 
-@pytest.mark.parametrize("given", [3, "text", {"input": {}}, iter([])])
-def test_a_callable_that_gives_no_iterable_is_refused(folder: Path, given: object) -> None:
-    made: Any = given if isinstance(given, Iterator) else (lambda: given)
-    cases = read_cases("pkg.mod:fn", folder, Located(), lambda _: made)
+@pytest.mark.parametrize("returned", [3, "text", {"input": {}}, iter([])])
+def test_a_callable_that_gives_no_iterable_is_refused(folder: Path, returned: object) -> None:
+    function: Any = returned if isinstance(returned, Iterator) else (lambda: returned)
+    cases = read_cases("pkg.mod:fn", folder, Located(), lambda _: function)
     assert sentence("expected a callable that returns an iterable of cases") in refusals(cases)[0]
 
 
@@ -378,14 +378,14 @@ def test_memory_does_not_grow_with_the_cases(folder: Path, name: str) -> None:
 
 
 def seconds(cases: CaseSource) -> float:
-    """What reading takes of this process, at best."""
-    taken = []
+    """Return the shortest processor time of several readings, in seconds."""
+    durations = []
     for _ in range(3):
         began = time.process_time()
         with suppress(InputError):
             cases.check()
-        taken.append(time.process_time() - began)
-    return min(taken)
+        durations.append(time.process_time() - began)
+    return min(durations)
 
 
 @pytest.mark.parametrize(

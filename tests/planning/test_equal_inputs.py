@@ -1,4 +1,4 @@
-"""Which inputs are equal, and which cluster cases with equal inputs are in."""
+"""Equality of inputs, and the clusters of cases with equal inputs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import pytest
 
 from wtb.core.errors import InputError
 from wtb.core.serialization.codec import encode
-from wtb.core.tree.clusters import equal_inputs_cluster, is_of_equal_inputs, united
-from wtb.planning.data import equal_inputs
-from wtb.planning.data.equal_inputs import EqualInputs, Inputs
+from wtb.core.tree.looks import equal_inputs_cluster, is_of_equal_inputs, united
+from wtb.planning import equal_inputs
+from wtb.planning.equal_inputs import EqualInputs, Inputs
 
 Files = dict[str, Path]
 
 
-def found(*inputs: Any, clusters: list[str | None] | None = None, expected: list[Any] | None = None) -> EqualInputs:
+def group_inputs(
+    *inputs: Any, clusters: list[str | None] | None = None, expected: list[Any] | None = None
+) -> EqualInputs:
     seen = Inputs()
-    for number, given in enumerate(inputs):
-        seen.add(encode({"input": given, "expected": expected[number] if expected else None}), {})
+    for number, case_input in enumerate(inputs):
+        seen.add(encode({"input": case_input, "expected": expected[number] if expected else None}), {})
     return seen.equal(clusters or [None] * len(inputs))
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         ({"x": 1}, {"x": 1.0}),
         ({"x": [0.5, 2.0, {"y": -3.0}]}, {"x": [0.5, 2, {"y": -3}]}),
@@ -39,12 +41,12 @@ def found(*inputs: Any, clusters: list[str | None] | None = None, expected: list
         ({}, {}),
     ],
 )
-def test_inputs_are_equal_by_value(one: Any, other: Any) -> None:
-    assert found(one, other).groups == [[0, 1]]
+def test_inputs_are_equal_by_value(first: Any, other: Any) -> None:
+    assert group_inputs(first, other).groups == [[0, 1]]
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         ({"x": 1}, {"x": True}),
         ({"x": 1}, {"x": "1"}),
@@ -60,12 +62,12 @@ def test_inputs_are_equal_by_value(one: Any, other: Any) -> None:
         ({"x": float(2**60)}, {"x": 2**60 + 1}),
     ],
 )
-def test_inputs_that_differ_are_not_equal(one: Any, other: Any) -> None:
-    assert found(one, other).groups == []
+def test_inputs_that_differ_are_not_equal(first: Any, other: Any) -> None:
+    assert group_inputs(first, other).groups == []
 
 
 def test_the_cases_of_an_input_are_one_cluster_and_others_have_none() -> None:
-    alike = found({"x": 1}, {"x": 2}, {"x": 1}, {"x": 3}, {"x": 2}, {"x": 1})
+    alike = group_inputs({"x": 1}, {"x": 2}, {"x": 1}, {"x": 3}, {"x": 2}, {"x": 1})
     assert alike.groups == [[0, 2, 5], [1, 4]]
     assert alike.repeated == 3
     first, second = equal_inputs_cluster(0), equal_inputs_cluster(1)
@@ -75,20 +77,20 @@ def test_the_cases_of_an_input_are_one_cluster_and_others_have_none() -> None:
 
 
 def test_cases_join_the_cluster_that_one_with_an_equal_input_names() -> None:
-    alike = found({"x": 1}, {"x": 1}, {"x": 2}, clusters=[None, "doc", None])
+    alike = group_inputs({"x": 1}, {"x": 1}, {"x": 2}, clusters=[None, "doc", None])
     assert (alike.clusters, alike.apart) == (["doc", "doc", None], [])
 
 
 def test_clusters_that_cases_name_hold_although_their_inputs_are_equal() -> None:
-    alike = found(*[{"x": 1}] * 4, clusters=["doc", "page", None, "doc"])
+    alike = group_inputs(*[{"x": 1}] * 4, clusters=["doc", "page", None, "doc"])
     assert alike.clusters == ["doc", "page", "doc", "doc"]
     assert alike.apart == [[0, 1, 2, 3]]
 
 
 def test_equal_inputs_of_which_different_values_are_expected() -> None:
-    same = found({"x": 1}, {"x": 1}, expected=[{"a": 1, "b": None}, {"b": None, "a": 1.0}])
+    same = group_inputs({"x": 1}, {"x": 1}, expected=[{"a": 1, "b": None}, {"b": None, "a": 1.0}])
     assert same.contradictory == []
-    other = found({"x": 1}, {"x": 1}, {"x": 2}, expected=["yes", "no", "no"])
+    other = group_inputs({"x": 1}, {"x": 1}, {"x": 2}, expected=["yes", "no", "no"])
     assert other.contradictory == [[0, 1]]
 
 
@@ -118,7 +120,7 @@ def test_files_are_part_of_an_input_by_name_and_content(tmp_path: Path) -> None:
 
 def test_more_cases_than_are_compared_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equal_inputs, "MOST_CASES", 2)
-    alike = found({"x": 1}, {"x": 1}, {"x": 1})
+    alike = group_inputs({"x": 1}, {"x": 1}, {"x": 1})
     assert alike.groups == [[0, 1]]
     assert alike.clusters[2] is None
 

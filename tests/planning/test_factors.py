@@ -1,4 +1,4 @@
-"""Grids of levels in a sweep: how they are written, what they become, and what is refused."""
+"""Grids of levels in a sweep: their notation, their variants and errors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import pytest
 from tests.support.prose import sentence
 from wtb.authoring.workflow import END, Workflow
 from wtb.core.errors import InputError
-from wtb.core.factors.factors import factors_of
-from wtb.core.factors.file_levels import sha256_of
+from wtb.core.factors import factors_of, sha256_of
 from wtb.core.tree.combinations import in_words
 from wtb.operations.running.published import sweep_to_send
 from wtb.planning.binding import Bound, bind
-from wtb.planning.data.picking import Only
+from wtb.planning.picking import Only
 from wtb.planning.prepare import Prepared, as_written, prepare
 from wtb.planning.sweep_spec import load_spec, parse_spec
 
@@ -111,9 +110,9 @@ def test_the_stored_sweep_has_the_points_and_is_read_back_as_it_was() -> None:
         ],
         "retrieve": "all",
     }
-    again = parse_spec(as_written(stored))
-    assert again == bound.spec
-    assert bind(again, workflow()).fingerprints == bound.fingerprints
+    second_spec = parse_spec(as_written(stored))
+    assert second_spec == bound.spec
+    assert bind(second_spec, workflow()).fingerprints == bound.fingerprints
     (temperature,) = factors_of(stored["vary"])["answer"]
     assert (temperature.is_nested, [level.label for level in temperature.levels]) == (True, ["0.5", "1"])
 
@@ -242,8 +241,8 @@ def test_the_name_of_a_point_does_not_depend_on_other_levels() -> None:
     ],
 )
 def test_what_is_wrong_with_a_grid_is_refused_where_it_stands(vary: dict[str, Any], problem: str) -> None:
-    found = refusals(vary=vary)
-    assert [text for text in found if text.startswith(problem)], found
+    problems = refusals(vary=vary)
+    assert [text for text in problems if text.startswith(problem)], problems
 
 
 def test_levels_of_other_types_are_other_levels() -> None:
@@ -282,9 +281,11 @@ def test_the_baseline_is_named_by_levels() -> None:
 
 
 def test_levels_exclude_all_variants_that_have_them() -> None:
-    left = combinations(vary=GRID, exclude=[{"answer.model": "large", "answer.temperature": [0.7], "retrieve": "deep"}])
-    assert len(left) == 7
-    assert "retrieve=deep answer.model=large answer.temperature=0.7" not in left
+    remaining = combinations(
+        vary=GRID, exclude=[{"answer.model": "large", "answer.temperature": [0.7], "retrieve": "deep"}]
+    )
+    assert len(remaining) == 7
+    assert "retrieve=deep answer.model=large answer.temperature=0.7" not in remaining
     assert len(combinations(vary=GRID, exclude=[{"answer.temperature": [0, 0.7], "retrieve": "deep"}])) == 4
 
 
@@ -332,25 +333,25 @@ def test_levels_that_are_not_in_the_sweep_are_refused(keys: dict[str, Any], prob
     if problem is None:
         prepared(vary=GRID, **keys)
     else:
-        found = refusals(vary=GRID, **keys)
-        assert [text for text in found if text.startswith(problem)], found
+        problems = refusals(vary=GRID, **keys)
+        assert [text for text in problems if text.startswith(problem)], problems
 
 
 @pytest.mark.parametrize(
-    ("chosen", "count"),
+    ("choices", "count"),
     [
         ({"answer.model": "mini"}, 4),
         ({"answer.model": "mini", "answer.temperature": "0.7"}, 2),
         ({"answer": "model=mini, temperature=0.7", "retrieve": "deep"}, 1),
     ],
 )
-def test_a_part_of_a_sweep_is_chosen_by_levels(chosen: dict[str, str], count: int) -> None:
-    part = prepare(spec_with(vary=GRID), workflow=workflow(), only=Only(choices=chosen))
+def test_a_part_of_a_sweep_is_chosen_by_levels(choices: dict[str, str], count: int) -> None:
+    part = prepare(spec_with(vary=GRID), workflow=workflow(), only=Only(choices=choices))
     assert len(part.choices) == count
 
 
 @pytest.mark.parametrize(
-    ("chosen", "problem"),
+    ("choices", "problem"),
     [
         (
             {"answer.model": "huge"},
@@ -365,9 +366,9 @@ def test_a_part_of_a_sweep_is_chosen_by_levels(chosen: dict[str, str], count: in
         ),
     ],
 )
-def test_a_part_that_is_not_there_is_refused(chosen: dict[str, str], problem: str) -> None:
+def test_a_part_that_is_not_there_is_refused(choices: dict[str, str], problem: str) -> None:
     with pytest.raises(InputError) as raised:
-        prepare(spec_with(vary=GRID), workflow=workflow(), only=Only(choices=chosen))
+        prepare(spec_with(vary=GRID), workflow=workflow(), only=Only(choices=choices))
     assert str(raised.value).startswith(problem)
 
 
@@ -384,7 +385,7 @@ def project(tmp_path: Path) -> Path:
 def sweep_file(project: Path, vary: str, name: str = "sweep.yaml", **keys: str) -> Path:
     path = project / name
     path.parent.mkdir(exist_ok=True)
-    lines = [f"{key}: {value}" for key, value in keys.items()]
+    lines = [f"{key}: {setting}" for key, setting in keys.items()]
     path.write_text("\n".join(["workflow: app:wf", "cases: [{input: {q: hi}}]", f"vary: {vary}", *lines]))
     return path
 
@@ -401,8 +402,8 @@ def test_the_text_of_a_file_is_read_stored_and_given_to_the_node(project: Path) 
     assert stored["texts"][sha256] == "Answer briefly.\n"
 
     (project / "prompts/v1.md").unlink()  # nobody reads it again
-    again = bind(parse_spec(as_written(stored)), workflow())
-    assert again.fingerprints == bound.fingerprints
+    second_bound = bind(parse_spec(as_written(stored)), workflow())
+    assert second_bound.fingerprints == bound.fingerprints
 
     (project / "prompts/v1.md").write_text("Answer at length.\n")
     changed = bind(load_spec(file), workflow())
@@ -477,9 +478,9 @@ def test_a_file_that_is_no_text_of_the_project_is_refused(project: Path, path: s
     _prepare_bad_files(project)
     with pytest.raises(InputError) as raised:
         load_spec(sweep_file(project, f"\n  answer.prompt: ['file://prompts/in.md', 'file://{path}']"))
-    (found,) = raised.value.problems
-    assert found.startswith(f"{project}/sweep.yaml:4: ")
-    assert problem in found
+    (refusal,) = raised.value.problems
+    assert refusal.startswith(f"{project}/sweep.yaml:4: ")
+    assert problem in refusal
 
 
 def test_two_files_of_equal_content_are_refused(project: Path) -> None:
@@ -494,19 +495,19 @@ def test_where_no_file_is_read_its_name_is_refused() -> None:
         spec_with(vary={"answer": {"prompt": ["file:///etc/passwd"]}}, params={"a": ["file://x"]})
     assert raised.value.problems == (
         sentence(
-            "{} names a file, and no file is read here: `wtb` and its Python client read it "
-            "where they run; expected its text",
+            "{} names a file, which the server does not read; expected its text, which `wtb` and its Python client "
+            "send",
             "vary.answer.prompt[0]: 'file:///etc/passwd'",
         ),
         sentence(
-            "{} names a file, and no file is read here: `wtb` and its Python client read it "
-            "where they run; expected its text",
+            "{} names a file, which the server does not read; expected its text, which `wtb` and its Python client "
+            "send",
             "params.a[0]: 'file://x'",
         ),
     )
-    known = {"a" * 64: "other text"}
+    texts = {"a" * 64: "other text"}
     with pytest.raises(InputError, match=sentence("a text with another SHA-256")):
-        spec_with(vary={"answer": {"prompt": [f"file://x#{'a' * 64}"]}}, texts=known)
+        spec_with(vary={"answer": {"prompt": [f"file://x#{'a' * 64}"]}}, texts=texts)
 
 
 def test_whoever_submits_a_sweep_file_to_a_server_sends_the_texts(project: Path) -> None:
@@ -524,7 +525,7 @@ def test_a_case_may_have_such_a_text(project: Path) -> None:
 def test_a_stored_sweep_of_a_node_with_a_dot_needs_no_code_to_be_read() -> None:
     vary = {"answer.check": ["default", {"strict": [True]}]}
     bound = bound_to(vary=vary, baseline={"answer.check": "strict=true"})
-    again = parse_spec(as_written(bound.spec.as_stored()), is_stored=True)
-    assert not again.has_factors
-    assert again == bound.spec
-    assert again.baseline == {"answer.check": "strict=true"}
+    second_spec = parse_spec(as_written(bound.spec.as_stored()), is_stored=True)
+    assert not second_spec.has_factors
+    assert second_spec == bound.spec
+    assert second_spec.baseline == {"answer.check": "strict=true"}

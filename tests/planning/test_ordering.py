@@ -1,4 +1,4 @@
-"""When the first cases of a file are no random sample of it."""
+"""Warnings if the first cases of a file are not a random sample of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from tests.support import prose
 from wtb.planning.cases import Case
-from wtb.planning.data.ordering import Ordering
+from wtb.planning.findings import Ordering
 
 Make = Callable[[int], dict[str, Any]]
 
 
-def found(limit: int, cases: int, make: Make, *, names_labels: bool = True) -> list[str]:
+def order_warnings(limit: int, cases: int, make: Make, *, names_labels: bool = True) -> list[str]:
     order = Ordering(limit, names_labels=names_labels)
     for number in range(cases):
         order.add(Case(str(number), **{"input": {}, **make(number)}))
@@ -23,7 +23,7 @@ def found(limit: int, cases: int, make: Make, *, names_labels: bool = True) -> l
 
 
 def test_a_file_that_is_sorted_by_tag() -> None:
-    (sentence,) = found(20, 300, lambda n: {"tags": ("all", "easy" if n < 100 else "hard")})
+    (sentence,) = order_warnings(20, 300, lambda n: {"tags": ("all", "easy" if n < 100 else "hard")})
     assert sentence == (
         "the first 20 of 300 cases are no random sample, because the file is sorted by tag ('easy': 100% of the first, "
         "33% of all), so figures are not those of all cases: `sample` draws cases at random"
@@ -34,18 +34,18 @@ def test_a_file_that_is_sorted_by_label() -> None:
     def by_field(number: int) -> dict[str, Any]:
         return {"expected": {"kind": "refund" if number < 30 else "other", "text": f"unique {number}"}}
 
-    (sentence,) = found(20, 300, by_field)
+    (sentence,) = order_warnings(20, 300, by_field)
     assert "sorted by label ('kind=refund': 100% of the first, 10% of all)" in sentence
-    (hidden,) = found(20, 300, by_field, names_labels=False)
+    (hidden,) = order_warnings(20, 300, by_field, names_labels=False)
     assert "sorted by label (one of them: 100% of the first, 10% of all)" in hidden
-    (plain,) = found(20, 300, lambda n: {"expected": n < 150})
+    (plain,) = order_warnings(20, 300, lambda n: {"expected": n < 150})
     assert "sorted by label ('True': 100% of the first, 50% of all)" in plain
 
 
 def test_a_file_that_is_sorted_by_length() -> None:
-    (sentence,) = found(20, 300, lambda n: {"input": {"q": ["x" * n, {"more": "y"}], "k": n}})
+    (sentence,) = order_warnings(20, 300, lambda n: {"input": {"q": ["x" * n, {"more": "y"}], "k": n}})
     assert "sorted by length (a median of 10 characters in the first, 150 in all)" in sentence
-    (sentence,) = found(20, 300, lambda n: {"input": {"q": "x" * (300 - n)}})
+    (sentence,) = order_warnings(20, 300, lambda n: {"input": {"q": "x" * (300 - n)}})
     assert prose.sentence("sorted by {}", "length") in sentence
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_is_sorted_by_length() -> None:
     ],
 )
 def test_files_that_are_not(limit: int, cases: int, make: Make) -> None:
-    assert found(limit, cases, make) == []
+    assert order_warnings(limit, cases, make) == []
 
 
 def test_few_files_in_random_order_are_called_sorted() -> None:
@@ -74,7 +74,7 @@ def test_few_files_in_random_order_are_called_sorted() -> None:
     for _ in range(300):
         few = draw.choice((12, 40, 200))
         called += bool(
-            found(
+            order_warnings(
                 draw.choice((3, 10)),
                 few,
                 lambda n: {

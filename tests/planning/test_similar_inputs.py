@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from wtb.planning.data import similar_inputs
-from wtb.planning.data.similar_inputs import Texts
+from wtb.planning import equal_inputs
+from wtb.planning.equal_inputs import Texts
 
 LONG = (
     "The refund for my last order has not arrived although your colleague promised on the phone that it would be on my "
@@ -19,13 +19,13 @@ LONG = (
 
 def groups(*inputs: Any) -> list[list[int]]:
     texts = Texts(len(inputs), seed=0)
-    for number, value in enumerate(inputs):
-        texts.add(number, f"c{number}", value)
+    for number, case_input in enumerate(inputs):
+        texts.add(number, f"c{number}", case_input)
     return texts.groups()
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("text", "other"),
     [
         ("How long is the Nile?", "how long is  the nile?\n"),
         ("\u00e9t\u00e9", "e\u0301te\u0301"),
@@ -38,12 +38,12 @@ def groups(*inputs: Any) -> list[list[int]]:
         (LONG * 200, LONG * 200 + " Thanks."),
     ],
 )
-def test_texts_that_are_nearly_equal(one: Any, other: Any) -> None:
-    assert groups({"q": one}, {"q": "something else"}, {"q": other}) == [[0, 2]]
+def test_texts_that_are_nearly_equal(text: Any, other: Any) -> None:
+    assert groups({"q": text}, {"q": "something else"}, {"q": other}) == [[0, 2]]
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("text", "other"),
     [
         ("How long is the Nile?", "How wide is the Nile?"),
         ("Compute 12345 + 17 and explain each step of the way", "Compute 12345 + 18 and explain each step of the way"),
@@ -60,8 +60,8 @@ def test_texts_that_are_nearly_equal(one: Any, other: Any) -> None:
         (None, None),
     ],
 )
-def test_texts_that_are_not(one: Any, other: Any) -> None:
-    assert groups({"q": one}, {"q": other}) == []
+def test_texts_that_are_not(text: Any, other: Any) -> None:
+    assert groups({"q": text}, {"q": other}) == []
 
 
 def test_no_or_one_case_has_no_similar_one() -> None:
@@ -69,7 +69,7 @@ def test_no_or_one_case_has_no_similar_one() -> None:
 
 
 def test_of_many_cases_a_sample_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(similar_inputs, "MOST_CASES", 100)
+    monkeypatch.setattr(equal_inputs, "MOST_TEXTS", 100)
     texts = Texts(1_000, seed=3)
     for number in range(1_000):
         texts.add(number, f"c{number}", {"q": LONG})
@@ -82,8 +82,8 @@ def test_a_hundred_thousand_long_texts_take_about_a_second() -> None:
     words = ["".join(draw.choices("abcdefghij", k=draw.randrange(2, 9))) for _ in range(5_000)]
     inputs = [{"q": " ".join(draw.choices(words, k=60))} for _ in range(1_000)]
     texts = Texts(100_000, seed=0)
-    begun = time.process_time()
+    began = time.process_time()
     for number in range(100_000):
         texts.add(number, f"c{number}", inputs[number % 1_000])
     assert len(texts.groups()) > 900
-    assert time.process_time() - begun < 10, "seconds of this process, on a machine that does other things too"
+    assert time.process_time() - began < 10, "seconds of this process, on a machine that does other things too"

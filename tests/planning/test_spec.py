@@ -1,4 +1,4 @@
-"""The sweep file: its keys, defaults and refusals."""
+"""The sweep file: keys, defaults and errors."""
 
 from pathlib import Path
 from typing import Any
@@ -187,16 +187,16 @@ def test_durations_that_are_not_positive_or_not_durations_are_refused(written: o
 
 
 @pytest.mark.parametrize(
-    ("key", "data"),
+    ("key", "keys"),
     [
         ("params.tool.client", {"params": {"tool": {"client": Path}}}),
         ("params.ids[1]", {"params": {"ids": [1, {1, 2}]}}),
         ("vary.a[0]", {"vary": {"a": [{"name": "b", "with": "m:f", "client": object()}]}}),
     ],
 )
-def test_an_object_among_parameters_is_refused_where_it_stands(key: str, data: dict[str, Any]) -> None:
+def test_an_object_among_parameters_is_refused_where_it_stands(key: str, keys: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"has an object of .*; expected text, a number") as refused:
-        parse_spec({"workflow": "m:w", "cases": [], "vary": {"a": "all"}, **data})
+        parse_spec({"workflow": "m:w", "cases": [], "vary": {"a": "all"}, **keys})
 
     assert key in str(refused.value)
 
@@ -232,8 +232,8 @@ def test_another_pool_is_refused() -> None:
     ],
 )
 def test_what_node_processes_cannot_be_given_is_refused_by_name(run: dict[str, Any], problem: str) -> None:
-    (found,) = refusals(run=run)
-    assert found.startswith(problem)
+    (refusal,) = refusals(run=run)
+    assert refusal.startswith(problem)
 
 
 def test_a_variant_is_a_name_an_import_path_or_a_mapping() -> None:
@@ -303,8 +303,8 @@ def test_two_variants_of_one_name_are_refused() -> None:
     ],
 )
 def test_what_cannot_be_varied_is_refused(vary: object, problem: str) -> None:
-    (found,) = refusals(vary=vary)
-    assert found.startswith(problem)
+    (refusal,) = refusals(vary=vary)
+    assert refusal.startswith(problem)
 
 
 def test_an_evaluator_is_a_name_an_import_path_or_a_name_with_options() -> None:
@@ -316,9 +316,9 @@ def test_an_evaluator_is_a_name_an_import_path_or_a_name_with_options() -> None:
     )
 
 
-@pytest.mark.parametrize("item", [3, None, {"a": {}, "b": {}}, {}, ["a"]])
-def test_what_is_no_evaluator_is_refused(item: object) -> None:
-    (problem,) = refusals(evaluate=[item])
+@pytest.mark.parametrize("evaluator", [3, None, {"a": {}, "b": {}}, {}, ["a"]])
+def test_what_is_no_evaluator_is_refused(evaluator: object) -> None:
+    (problem,) = refusals(evaluate=[evaluator])
     assert problem.startswith("'evaluate[0]' is ")
     assert "expected a name, an import path 'pkg.mod:fn', or one name with a mapping of options" in problem
 
@@ -359,8 +359,8 @@ def test_combinations_are_a_word_a_draw_or_a_list(written: object, mode: object)
     ],
 )
 def test_combinations_that_make_no_sense_are_refused(written: object, problem: str) -> None:
-    (found,) = refusals(combinations=written)
-    assert found.startswith(problem)
+    (refusal,) = refusals(combinations=written)
+    assert refusal.startswith(problem)
 
 
 def test_exclude_names_one_variant_or_several_for_a_node() -> None:
@@ -440,13 +440,13 @@ SECRET = "a text that would be kept with the sweep; expected a variable, as ${NA
     ],
 )
 def test_servers_of_tools_that_make_no_sense_are_refused(changes: dict[str, Any], problem: str) -> None:
-    (found,) = refusals(mcp={"files": {"command": ["python", "files.py"], "tools": ["read"], **changes}})
-    assert found.startswith(problem)
+    (refusal,) = refusals(mcp={"files": {"command": ["python", "files.py"], "tools": ["read"], **changes}})
+    assert refusal.startswith(problem)
 
 
 def test_a_server_of_tools_has_a_name_without_a_dot() -> None:
-    (found,) = refusals(mcp={"my.files": {"command": ["python", "files.py"], "tools": ["read"]}})
-    assert "expected a name without a dot" in found
+    (refusal,) = refusals(mcp={"my.files": {"command": ["python", "files.py"], "tools": ["read"]}})
+    assert "expected a name without a dot" in refusal
     assert refusals(mcp={"files": {"command": ["x"]}}) == (
         "key 'mcp.files.tools' is missing; expected the tools that nodes may call",
     )
@@ -479,20 +479,20 @@ def test_a_key_in_the_wrong_section_is_told_where_it_belongs() -> None:
 
 def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
     (problem,) = refusals(limits={"zzz": 3})
-    known = "cell_timeout, node_runs, usd, tokens, wall, nodes, judging"
-    assert problem == sentence("key '{}' is not known", "limits.zzz") + sentence("; expected one of: {}", known)
+    names = "cell_timeout, node_runs, usd, tokens, wall, nodes, judging"
+    assert problem == sentence("key '{}' is not known", "limits.zzz") + sentence("; expected one of: {}", names)
 
 
 def test_all_problems_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = "seed: x\nworkflow: 3\nvary:\n  a: [1]\n  b: []\ncases: c.csv\nrepeats: -1\nbaseline: []\n"
-    found = file_refusals(tmp_path / "s.yaml", text)
-    assert [line.split(":")[0] for line in found] == ["1", "2", "4", "5", "7", "8"]
+    problems = file_refusals(tmp_path / "s.yaml", text)
+    assert [line.split(":")[0] for line in problems] == ["1", "2", "4", "5", "7", "8"]
 
 
 def test_problems_fit_on_one_screen(tmp_path: Path) -> None:
-    found = file_refusals(tmp_path / "s.yaml", "\n".join(f"key{number}: 1" for number in range(5000)))
-    assert len(found) == 21
-    assert found[-1] == sentence("and {} more problems", "4,983")
+    problems = file_refusals(tmp_path / "s.yaml", "\n".join(f"key{number}: 1" for number in range(5000)))
+    assert len(problems) == 21
+    assert problems[-1] == sentence("and {} more problems", "4,983")
 
 
 def test_problems_found_later_name_the_line_too(sweep_file: Path) -> None:
@@ -529,8 +529,8 @@ def test_a_gate_is_a_comparison_or_a_baseline(written: object, read: str) -> Non
     ],
 )
 def test_what_is_no_gate_is_refused(written: object, problem: str) -> None:
-    (found,) = refusals(gates=[written])
-    assert problem in found
+    (refusal,) = refusals(gates=[written])
+    assert problem in refusal
 
 
 @pytest.mark.parametrize(
@@ -546,15 +546,15 @@ def test_what_is_no_gate_is_refused(written: object, problem: str) -> None:
     ],
 )
 def test_best_names_one_metric_and_at_most_one_condition(written: object, problem: str) -> None:
-    assert any(problem in found for found in refusals(best=written))
+    assert any(problem in refusal for refusal in refusals(best=written))
 
 
 def test_a_margin_is_not_negative_and_a_number() -> None:
     assert parsed(margin={"ndcg": 0.02}).margin == {"ndcg": 0.02}
-    (found,) = refusals(margin={"ndcg": -0.1})
-    assert found == "'margin.ndcg' is -0.1; expected at least 0"
-    (found,) = refusals(margin={"ndcg": float("nan")})
-    assert found == sentence("{} is {}; expected a finite number", "'margin.ndcg'", "nan")
+    (refusal,) = refusals(margin={"ndcg": -0.1})
+    assert refusal == "'margin.ndcg' is -0.1; expected at least 0"
+    (refusal,) = refusals(margin={"ndcg": float("nan")})
+    assert refusal == sentence("{} is {}; expected a finite number", "'margin.ndcg'", "nan")
 
 
 def test_the_earlier_name_of_margin_is_refused_with_the_new_one() -> None:

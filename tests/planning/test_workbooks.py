@@ -1,4 +1,4 @@
-"""Cases in XLSX workbooks: what a person sees in a cell is what a case has, and no file can take the machine down."""
+"""Cases in XLSX workbooks: a case has the values that a person sees, and no file can exhaust the machine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from openpyxl import Workbook
 from tests.support.prose import sentence
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError
+from wtb.planning import case_files
 from wtb.planning.cases import CaseSource, read_cases
-from wtb.planning.data import workbooks
 
 
-def book(path: Path, rows: Sequence[Sequence[Any]], change: Callable[[Workbook], None] = lambda made: None) -> Path:
-    made = Workbook()
+def book(path: Path, rows: Sequence[Sequence[Any]], change: Callable[[Workbook], None] = lambda workbook: None) -> Path:
+    workbook = Workbook()
     for row in rows:
-        made.active.append(list(row))
-    change(made)
-    made.save(path)
+        workbook.active.append(list(row))
+    change(workbook)
+    workbook.save(path)
     return path
 
 
@@ -49,28 +49,28 @@ def test_values_are_the_texts_that_a_person_sees(tmp_path: Path) -> None:
 
 
 def test_the_first_visible_sheet_is_read(tmp_path: Path) -> None:
-    def hide_first(made: Workbook) -> None:
-        made.create_sheet("Cases").append(["id"])
-        made["Cases"].append(["a"])
-        made["Sheet"].sheet_state = "hidden"
+    def hide_first(workbook: Workbook) -> None:
+        workbook.create_sheet("Cases").append(["id"])
+        workbook["Cases"].append(["a"])
+        workbook["Sheet"].sheet_state = "hidden"
 
     assert [case.id for case in cases_of(book(tmp_path / "c.xlsx", [["id"], ["notes"]], hide_first))] == ["a"]
 
 
 def test_a_workbook_whose_cases_are_elsewhere_names_its_other_sheets(tmp_path: Path) -> None:
-    def add(made: Workbook) -> None:
-        made.create_sheet("Cases").append(["id"])
+    def add(workbook: Workbook) -> None:
+        workbook.create_sheet("Cases").append(["id"])
 
-    found = problem_of(book(tmp_path / "c.xlsx", [], add))
+    problem = problem_of(book(tmp_path / "c.xlsx", [], add))
     assert (
         sentence("its first sheet, {}, is empty; expected the cases there; its other sheets: {}", "'Sheet'", "'Cases'")
-        in found
+        in problem
     )
 
 
 def test_the_error_of_a_formula_is_no_value(tmp_path: Path) -> None:
-    found = problem_of(book(tmp_path / "c.xlsx", [["id", "x"], ["a", "1"], ["b", "#N/A"]]))
-    assert found == "c.xlsx:3: " + sentence("a formula that gives {}; expected a value", "#N/A")
+    problem = problem_of(book(tmp_path / "c.xlsx", [["id", "x"], ["a", "1"], ["b", "#N/A"]]))
+    assert problem == "c.xlsx:3: " + sentence("a formula that gives {}; expected a value", "#N/A")
 
 
 def test_what_is_no_workbook_is_named(tmp_path: Path) -> None:
@@ -105,19 +105,19 @@ def test_what_would_unpack_to_much_is_refused_before_it_is_unpacked(tmp_path: Pa
     path = tmp_path / "c.xlsx"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/workbook.xml", "<workbook/>")
-        archive.writestr("xl/worksheets/sheet1.xml", b" " * (workbooks.MOST_UNPACKED_BYTES + 1))
+        archive.writestr("xl/worksheets/sheet1.xml", b" " * (case_files.MOST_UNPACKED_BYTES + 1))
     assert path.stat().st_size < 1_000_000
     assert sentence("once unpacked; expected at most {}", "200,000,000") in problem_of(path)
 
 
 def test_wide_and_long_sheets_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_the_edge(made: Workbook) -> None:
-        made.active["XFD3"] = "x"
+    def at_the_edge(workbook: Workbook) -> None:
+        workbook.active["XFD3"] = "x"
 
     assert sentence("{} columns; expected at most {}", "16,384", "1,000") in problem_of(
         book(tmp_path / "c.xlsx", [["id"], ["a"]], at_the_edge)
     )
-    monkeypatch.setattr(workbooks, "MOST_CELLS", 5)
+    monkeypatch.setattr(case_files, "MOST_CELLS", 5)
     assert sentence("more than {} cells", 5) in problem_of(
         book(tmp_path / "d.xlsx", [["id", "x"], ["a", "1"], ["b", "2"]])
     )
@@ -125,7 +125,7 @@ def test_wide_and_long_sheets_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = book(tmp_path / "c.xlsx", [["id"], ["a"]])
-    monkeypatch.setattr(workbooks, "find_spec", lambda name: None)
+    monkeypatch.setattr(case_files, "find_spec", lambda name: None)
     assert problem_of(path).startswith('c.xlsx: reading XLSX needs openpyxl: pip install "workflow-test-bench[sheets]"')
 
 

@@ -1,4 +1,4 @@
-"""What failed in CI is tried once more only where the run came to its end, and few tests failed in it."""
+"""CI repeats failed tests once, and only if the run completed and few tests failed."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def test_a_run_that_broke_off_is_not_repaired_by_it(status: pytest.ExitCode) -> 
 
 def test_nothing_is_tried_where_many_failed_or_nobody_knows_what(folder: Path) -> None:
     assert again.main() == 1
-    note([f"{WELL}[{number}]" for number in range(again.MOST + 1)], pytest.ExitCode.TESTS_FAILED)
+    note([f"{WELL}[{number}]" for number in range(again.MAX_FAILED + 1)], pytest.ExitCode.TESTS_FAILED)
     assert again.main() == 1

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md names what is there: targets, files, names; and the hooks fetch nothing."""
+"""CONTRIBUTING.md names existing targets, files and names, and the hooks download nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ def test_the_hooks_are_commands_of_the_project_and_fetch_nothing() -> None:
     hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
     assert {repository["repo"] for repository in config["repos"]} == {"local"}
     assert {hook["language"] for hook in hooks} == {"system"}
-    assert [hook["entry"].split()[:2] for hook in hooks] == [[".venv/bin/ruff", "check"], [".venv/bin/ruff", "format"]]
+    assert [hook["entry"].split()[:2] for hook in hooks] == [
+        [".venv/bin/ruff", "check"],
+        [".venv/bin/ruff", "format"],
+        [".venv/bin/python", "scripts/commit_subject.py"],
+    ]
 
 
 def test_the_version_is_where_releases_change_it() -> None:

@@ -1,4 +1,4 @@
-"""What the tests fork their processes from."""
+"""The server from which tests fork their processes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from pathlib import Path
 import pytest
 
 from tests.support import forkserver
-from tests.support.project import PATIENCE_S, Project
+from tests.support.project import Project
+from tests.support.waiting import PATIENCE_S
 
 
 def test_the_server_outlives_whoever_asked_it(tmp_path: Path) -> None:
     """Given a process that is killed before it reads which pid its fork has, then others are still served."""
     address = forkserver._server("commands", {})
-    asked = {"args": ["wtb", "run", "--help"], "cwd": str(tmp_path), "env": {}, "nodes": None}
+    request = {"args": ["wtb", "run", "--help"], "cwd": str(tmp_path), "env": {}, "nodes": None}
     with open(os.devnull, "r+b") as nothing:
         files = [nothing.fileno()] * 3
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as killed:
             killed.connect("\0" + address)
             passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
-            killed.sendmsg([json.dumps(asked).encode()], [passed])
+            killed.sendmsg([json.dumps(request).encode()], [passed])
             answered = select.poll()
             answered.register(killed, select.POLLIN)
             assert answered.poll(1000 * PATIENCE_S), "it was not forked"
         for _ in range(3):
-            assert forkserver._ask(address, asked, files).wait(60) == 0
+            assert forkserver._ask(address, request, files).wait(60) == 0
 
 
 def test_a_script_is_given_arguments_and_pipes() -> None:
@@ -81,9 +82,9 @@ def test_node_processes_are_forks_but_where_a_test_asks_for_others(
 ) -> None:
     empty_project.write({"flow.py": LOOKS})
     run = empty_project.inside if own else empty_project.wtb
-    shown = run("start", "flow:wf", "--format", "json", check=0).stdout
-    assert ("forkserver.py" in shown) == is_forked, shown
-    assert ("reaper.py" in shown) != is_forked, shown
+    output = run("start", "flow:wf", "--format", "json", check=0).stdout
+    assert ("forkserver.py" in output) == is_forked, output
+    assert ("reaper.py" in output) != is_forked, output
 
 
 HOLDS = """

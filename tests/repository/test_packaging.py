@@ -1,4 +1,4 @@
-"""What an installation brings: three packages and nothing that could collide with a user's own; and how it is made.
+"""An installation has three packages and nothing that could collide with a user's own modules.
 
 All of it builds and installs, so that it is `make package`, which CI runs before `make test`.
 """
@@ -43,9 +43,9 @@ def wheel(release: tuple[Path, Path]) -> Path:
 
 
 def files_of(wheel: Path) -> dict[str, int]:
-    """The names of the files in a wheel, with the checksums of what is in them."""
+    """Return the names of the files in a wheel, with the checksums of their contents."""
     with zipfile.ZipFile(wheel) as archive:
-        return {one.filename: one.CRC for one in archive.infolist()}
+        return {member.filename: member.CRC for member in archive.infolist()}
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +54,16 @@ def names(wheel: Path) -> list[str]:
 
 
 def test_the_installed_packages_are_three(names: list[str]) -> None:
-    found = {name.partition("/")[0] for name in names}
-    assert {name for name in found if not name.endswith(".dist-info")} == {"wtb", "wtb_workers", "wtb_scheduler"}
+    packages = {name.partition("/")[0] for name in names}
+    assert {name for name in packages if not name.endswith(".dist-info")} == {"wtb", "wtb_workers", "wtb_scheduler"}
 
 
 def test_migrations_and_templates_come_along(names: list[str]) -> None:
-    assert "wtb/store/migrations/versions/2000_initial.py" in names
+    assert {
+        f"wtb/store/migrations/versions/2000_{name}" for name in ("initial.py", "sqlite.sql", "postgresql.sql")
+    } <= {*names}
     assert "wtb/cli/templates/init/sweep.yaml" in names
-    pages = ROOT / "wtb" / "display" / "report" / "html" / "templates"
+    pages = ROOT / "wtb" / "display" / "report" / "templates"
     assert {path.relative_to(ROOT).as_posix() for path in pages.iterdir()} <= set(names)
     assert "wtb/py.typed" in names
 
@@ -83,27 +85,27 @@ def test_the_documentation_comes_along_for_the_pages(names: list[str]) -> None:
 
 
 def test_jobs_install_what_the_wheel_is_called(wheel: Path) -> None:
-    found = []
+    patterns = []
     for name in ("github-actions.yaml", "gitlab-ci.yml"):
         text = (ROOT / "examples" / "ci" / name).read_text("utf-8")
         lines = re.findall(r"(?m)pip install (.+)$", text)
         assert lines
-        found += [word for line in lines for word in line.split() if "/" in word]
-        assert len(found) >= len(lines)
-    assert all(wheel.match(Path(pattern).name) and pattern.startswith("./wheels/") for pattern in found), found
+        patterns += [word for line in lines for word in line.split() if "/" in word]
+        assert len(patterns) >= len(lines)
+    assert all(wheel.match(Path(pattern).name) and pattern.startswith("./wheels/") for pattern in patterns), patterns
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """That of a new virtual environment: without WTB, with the packages that WTB needs."""
+    """The environment of a new virtual environment without WTB, but with its dependencies."""
     place = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     paths = {"base": str(place), "platbase": str(place)}
     needed = [name for name in sys.path if name.endswith("site-packages")]
     (Path(sysconfig.get_path("purelib", vars=paths)) / "needed.pth").write_text("\n".join(needed), "utf-8")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WTB_", "PYTHON", "PIP_"))}
+    inherited = {key: setting for key, setting in os.environ.items() if not key.startswith(("WTB_", "PYTHON", "PIP_"))}
     pip = {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    return {**kept, **pip, "PATH": f"{place / 'bin'}:{kept['PATH']}"}
+    return {**inherited, **pip, "PATH": f"{place / 'bin'}:{inherited['PATH']}"}
 
 
 def test_one_line_of_the_readme_installs_it_into_a_project(
@@ -128,7 +130,7 @@ def test_one_line_of_the_readme_installs_it_into_a_project(
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `git archive` has once all that is changed here is committed: no file that a build wrote."""
+    """The files that `git archive` would have after a commit of all changes, without those that a build wrote."""
     folder = tmp_path_factory.mktemp("export")
     env = {**os.environ, "GIT_INDEX_FILE": str(folder / "index")}
 
@@ -147,17 +149,17 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_installed_is_the_wheel_of_the_release(
     release: tuple[Path, Path], export: Path, made_from: str, tmp_path: Path
 ) -> None:
-    """As pip does it, with nothing at hand but what pyproject.toml says that a build needs."""
+    """Build as pip does, with only the build requirements of pyproject.toml."""
     wheel, sdist = release
     source = {"the sdist": sdist, "a checkout": ROOT, "an export": export}[made_from]
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]
     subprocess.run(command, check=True, capture_output=True)
-    (made,) = tmp_path.glob("*.whl")
-    assert files_of(made) == files_of(wheel)
+    (built,) = tmp_path.glob("*.whl")
+    assert files_of(built) == files_of(wheel)
 
 
 def test_an_editable_install_has_the_schemas(export: Path, tmp_path: Path) -> None:
-    """In an environment with nothing else: not even what WTB needs when it runs."""
+    """Build in an empty environment, without WTB's own dependencies."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = str(tmp_path / "venv" / "bin" / "python")
     install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", str(export)]
@@ -168,17 +170,17 @@ def test_an_editable_install_has_the_schemas(export: Path, tmp_path: Path) -> No
 
 
 class Installed:
-    """A new environment with nothing but the wheel of the release, and what that asks for."""
+    """A new environment with only the wheel of the release and its dependencies."""
 
     def __init__(self, wheel: Path, folder: Path) -> None:
         self.folder = folder
         subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("WTB_", "PYTHON"))}
-        self.env = {**kept, "PATH": f"{folder / 'venv' / 'bin'}:{kept['PATH']}"}
+        inherited = {key: setting for key, setting in os.environ.items() if not key.startswith(("WTB_", "PYTHON"))}
+        self.env = {**inherited, "PATH": f"{folder / 'venv' / 'bin'}:{inherited['PATH']}"}
         self.run("pip", "install", "--quiet", "--no-compile", str(wheel))
 
     def run(self, *command: str, code: int = 0) -> str:
-        """Run a command in the folder. Returns what it printed."""
+        """Run a command in the folder and return its output."""
         done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
         assert done.returncode == code, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
@@ -200,13 +202,14 @@ def test_a_release_runs_a_sweep_in_an_empty_environment(installed: Installed) ->
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [("worker", "workers"), ("scheduler", "workers"), ("up", "stack"), ("flower", "stack")]
+    ("command", "extra"),
+    [("worker", "workers"), ("scheduler", "workers"), ("up", "stack"), ("admin flower", "stack")],
 )
 def test_a_command_without_its_extra_names_it_in_one_line(installed: Installed, command: str, extra: str) -> None:
-    said = installed.run("wtb", command, code=2)
-    assert said.startswith("error: ")
-    assert f'pip install "workflow-test-bench[{extra}]"' in said
-    assert said.count("\n") == 1
+    message = installed.run("wtb", *command.split(), code=2)
+    assert message.startswith("error: ")
+    assert f'pip install "workflow-test-bench[{extra}]"' in message
+    assert message.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The catalogue of texts: what changes in a text is seen by `make check`, and code that only moves is not."""
+"""The catalogue of texts: `make check` notices a changed text, and ignores code that only moves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(root: Path, *options: str) -> tuple[int, str]:
-    """Run the script for a project; return its exit code and what it prints."""
+    """Run the script for a project; return its exit code and its output."""
     command = [sys.executable, "-m", "scripts.prose", "--root", str(root), *options]
     ended = subprocess.run(command, cwd=prose.ROOT, capture_output=True, text=True, check=False)
     assert not ended.stderr
@@ -79,7 +79,7 @@ Edit = Callable[[Path], object]
 
 
 def replaced(path: str, old: str, new: str) -> Edit:
-    """Return what replaces a text in a file of the project."""
+    """Return a function that replaces a text in a file of the project."""
 
     def edit(root: Path) -> None:
         source = (root / path).read_text()

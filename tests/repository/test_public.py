@@ -70,7 +70,7 @@ PUBLIC = {
     "wtb.integrations.pytest_plugin": {"SweepTester"},
 }
 # WTB makes these objects and gives them to users, so their attributes are documented, and not their construction.
-GIVEN = {
+NOT_CONSTRUCTED = {
     "Bench",
     "Checkpoint",
     "CheckpointStore",
@@ -96,10 +96,10 @@ SECTION = re.compile(r"(?m)^(Args|Attributes|Returns|Raises|Example):$")
 
 @pytest.mark.parametrize("module", PUBLIC)
 def test_the_exported_names_are_these(module: str) -> None:
-    found = import_module(module)
-    assert set(found.__all__) == PUBLIC[module] - {"open"}  # which is Python's own, too
-    assert all(getattr(found, name) is not None for name in found.__all__)
-    assert list(found.__all__) == sorted(found.__all__, key=lambda name: (not name.isupper(), name))
+    imported = import_module(module)
+    assert set(imported.__all__) == PUBLIC[module] - {"open"}  # which is Python's own, too
+    assert all(getattr(imported, name) is not None for name in imported.__all__)
+    assert list(imported.__all__) == sorted(imported.__all__, key=lambda name: (not name.isupper(), name))
 
 
 def test_a_star_import_leaves_the_built_in_open() -> None:
@@ -115,11 +115,11 @@ def test_a_name_that_is_not_exported_is_an_attribute_error() -> None:
         wtb.sweep_of_gold  # noqa: B018
 
 
-# What users are shown imports public names only
+# Examples for users import public names only
 
 
 def python_shown() -> Iterator[tuple[str, str]]:
-    """Where Python is that users are shown, and the Python."""
+    """Yield the places of Python code in pages and examples, with the code."""
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("examples/**/*.md"))]:
         for number, block in enumerate(re.findall(r"(?ms)^```python.*?\n(.*?)^```$", page.read_text("utf-8"))):
             yield f"{page.relative_to(ROOT)}, block {number}", block
@@ -137,23 +137,23 @@ def imports(code: str) -> Iterator[tuple[str, str | None]]:
 
 
 def test_docs_and_examples_import_public_names_only() -> None:
-    found = [(where, *one) for where, code in python_shown() for one in imports(code)]
-    assert len(found) > 40
-    assert [one for one in found if one[2] not in PUBLIC.get(one[1], set()) and one[1:] != ("wtb", None)] == []
+    uses = [(where, *use) for where, code in python_shown() for use in imports(code)]
+    assert len(uses) > 40
+    assert [use for use in uses if use[2] not in PUBLIC.get(use[1], set()) and use[1:] != ("wtb", None)] == []
 
 
 def test_pages_name_public_paths_only() -> None:
     """A dotted path in the text of a page leads to a public name, a public module or something of a public object."""
     public = {f"{module}.{name}" for module, names in PUBLIC.items() for name in names} | PUBLIC.keys()
-    others = []
+    private = []
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         if page.name == "decisions.md":  # for people who change WTB
             continue
         for path in re.findall(r"`(wtb(?:\.\w+)+)", page.read_text("utf-8")):
-            is_public = any(path == one or path.startswith(f"{one}.") for one in public - {"wtb"})
+            is_public = any(path == prefix or path.startswith(f"{prefix}.") for prefix in public - {"wtb"})
             if not is_public and path not in ("wtb.db", "wtb.toml"):
-                others.append(f"{page.name}: {path}")
-    assert others == []
+                private.append(f"{page.name}: {path}")
+    assert private == []
 
 
 # Docstrings
@@ -171,7 +171,7 @@ class Doc:
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
     def names(self, section: str) -> set[str]:
-        """What a section lists."""
+        """Return the names that a section lists."""
         return set(re.findall(r"(?m)^    \*{0,2}(\w+):", self.sections.get(section, "")))
 
     @property
@@ -192,46 +192,46 @@ def members(owner: type) -> Iterator[tuple[str, Any]]:
 
 
 def outer_bases(owner: type) -> list[type]:
-    """The bases that are of other packages, which document what they have."""
+    """Return the bases from other packages, which document their own attributes."""
     return [base for base in owner.__mro__ if not base.__module__.startswith("wtb.") and base is not object]
 
 
 def objects() -> dict[str, Any]:
-    found = {}
+    exported = {}
     for module, names in PUBLIC.items():
-        found |= {f"{module}.{name}": getattr(import_module(module), name) for name in names - {"END"}}
-    return found
+        exported |= {f"{module}.{name}": getattr(import_module(module), name) for name in names - {"END"}}
+    return exported
 
 
 def functions() -> dict[str, Callable[..., Any]]:
     """Public functions, and public methods that no other package documents."""
-    found = {}
+    callables = {}
     for path, public in objects().items():
         if inspect.isfunction(public):
-            found[path] = public
+            callables[path] = public
         elif inspect.isclass(public):
             inherited = {name for base in outer_bases(public) for name in vars(base)}
             for name, member in members(public):
                 if inspect.isfunction(member) and name not in inherited:
-                    found.setdefault(f"{path}.{name}", member)
-    return found
+                    callables.setdefault(f"{path}.{name}", member)
+    return callables
 
 
 def problems_of(function: Callable[..., Any]) -> list[str]:
-    """What is wrong with the docstring of a function."""
+    """Return the problems of a function's docstring."""
     doc = Doc(function.__doc__ or "")
     signature = inspect.signature(function)
-    taken = {name for name in signature.parameters if name != "self"}
-    found = (
+    parameters = {name for name in signature.parameters if name != "self"}
+    problems = (
         []
         if doc.summary.endswith((".", ":")) and len(doc.summary) <= 120
         else ["its summary is no sentence in one line"]
     )
-    if doc.names("Args") != taken:
-        found.append(f"Args are {sorted(doc.names('Args'))}, parameters {sorted(taken)}")
+    if doc.names("Args") != parameters:
+        problems.append(f"Args are {sorted(doc.names('Args'))}, parameters {sorted(parameters)}")
     if (signature.return_annotation in ("None", None)) == ("Returns" in doc.sections):
-        found.append(f"it returns {signature.return_annotation}, which Returns does not say")
-    return found
+        problems.append(f"it returns {signature.return_annotation}, which Returns does not say")
+    return problems
 
 
 @pytest.mark.parametrize("path", sorted(functions()))
@@ -247,7 +247,7 @@ def test_a_class_names_its_arguments_or_its_attributes(path: str) -> None:
     owner = objects()[path]
     doc = Doc(owner.__doc__ or "")
     assert doc.summary.endswith(".") or doc.summary.endswith("`.")
-    if owner.__name__ not in GIVEN and "__init__" in vars(owner):
+    if owner.__name__ not in NOT_CONSTRUCTED and "__init__" in vars(owner):
         assert doc.names("Args") == set(inspect.signature(owner).parameters)
     for name, member in members(owner):
         if not inspect.isfunction(member):

@@ -16,10 +16,11 @@ RUNS = 30
 FIRST = {promise.claim: promise for promise in reversed(list(promises()))}
 
 
+@pytest.mark.slow  # CI simulates every promise that has a bound, by `make simulate-some`
 @pytest.mark.parametrize("promise", [pytest.param(promise, id=claim) for claim, promise in reversed(FIRST.items())])
 def test_a_promise_is_not_broken_by_more_than_chance(promise: Promise) -> None:
-    found = Found(promise, *promise.count(np.random.default_rng(7), RUNS))
-    assert not found.broken, found
+    finding = Found(promise, *promise.count(np.random.default_rng(7), RUNS))
+    assert not finding.broken, finding
 
 
 def test_a_broken_promise_is_seen() -> None:
@@ -31,16 +32,16 @@ def test_a_broken_promise_is_seen() -> None:
 def test_tables_of_some_promises_take_the_place_of_their_like(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"above\n{BEGIN}\n{END}\nbelow\n", "utf-8")
-    known = [Promise(f"coins of {side} fall", "a coin", "30 throws", lambda rng, runs: (runs, runs)) for side in "ab"]
-    replace(page, render([Found(one, 15, 30) for one in known]), whole=True)
-    replace(page, render([Found(known[1], 3, 30)]), whole=False)
+    coins = [Promise(f"coins of {side} fall", "a coin", "30 throws", lambda rng, runs: (runs, runs)) for side in "ab"]
+    replace(page, render([Found(coin, 15, 30) for coin in coins]), whole=True)
+    replace(page, render([Found(coins[1], 3, 30)]), whole=False)
     text = page.read_text("utf-8")
     assert [text.count(figure) for figure in ("50.0", "10.0", "above", "below", "coins of")] == [1, 1, 1, 1, 2]
     replace(
-        page, render([Found(Promise("coins of c fall", "a coin", "30 throws", known[0].count), 6, 30)]), whole=False
+        page, render([Found(Promise("coins of c fall", "a coin", "30 throws", coins[0].count), 6, 30)]), whole=False
     )
     text = page.read_text("utf-8")
     assert [text.count(figure) for figure in ("50.0", "10.0", "20.0", "coins of")] == [1, 1, 1, 3]
     assert text.index("coins of b") < text.index("coins of c") < text.index(END)
-    assert partly(known[1:], known) == []
+    assert partly(coins[1:], coins) == []
     assert partly([FIRST["intervals of means cover"]], list(promises())) != []

@@ -1,6 +1,6 @@
 """The site of the pages: built without a warning, complete, readable on a phone, with nothing from elsewhere.
 
-What needs a build is `make docs`, which CI runs before `make test`.
+`make docs` runs the tests that need a build, and CI runs it before `make test`.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 @pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     loaded = {
-        one for page in site.rglob("*.html") for found in LOADED.findall(page.read_text("utf-8")) for one in found
+        url for page in site.rglob("*.html") for groups in LOADED.findall(page.read_text("utf-8")) for url in groups
     }
     assert len(loaded) > 5
-    assert [one for one in loaded if one.startswith(("http:", "https:", "//"))] == []
+    assert [url for url in loaded if url.startswith(("http:", "https:", "//"))] == []
     for sheet in site.rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text("utf-8")), sheet.name
 
@@ -77,12 +77,12 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 def test_pages_fit_and_ask_nobody_as_local_files(site: Path, width: int) -> None:
     with started() as browser:
         page = browser.new_page(viewport={"width": width, "height": 900})
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        urls: list[str] = []
+        page.on("request", lambda request: urls.append(request.url))
         for name in PAGES:
             page.goto((site / f"{name}.html").as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert [url for url in urls if not url.startswith(("file:", "data:"))] == []
 
 
 @pytest.mark.slow

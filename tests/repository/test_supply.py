@@ -1,4 +1,4 @@
-"""What WTB is built from: constraints that are current and have hashes, and images that releases name by digest."""
+"""The supplies of a build: current constraints with hashes, and images that releases name by digest."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PINNED = re.compile(r"^([\w.-]+)==([^\s;]+)(?: ; ([^\\\n]+?))?(?: \\|$)", re.MUL
 
 
 def required() -> Iterator[Requirement]:
-    """What pyproject.toml asks for, of all extras and of the groups that are locked."""
+    """Return the requirements of pyproject.toml, with all extras and the locked groups."""
     project: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     texts = [*project["project"]["dependencies"], *chain.from_iterable(extras.values()), *ALONE]
     groups = project["dependency-groups"]
     for group in GROUPS:
-        for entry in groups[group]:
-            texts += [entry] if isinstance(entry, str) else groups[entry["include-group"]]
+        for requirement in groups[group]:
+            texts += [requirement] if isinstance(requirement, str) else groups[requirement["include-group"]]
     yield from map(Requirement, texts)
 
 
@@ -42,12 +42,14 @@ def locked() -> dict[str, set[str]]:
 
 
 def test_the_constraints_have_all_that_is_asked_for() -> None:
-    known = locked()
-    assert len(known) > 100
+    pinned = locked()
+    assert len(pinned) > 100
     wrong = [
-        str(one)
-        for one in required()
-        if not any(one.specifier.contains(version) for version in known.get(canonicalize_name(one.name), ()))
+        str(requirement)
+        for requirement in required()
+        if not any(
+            requirement.specifier.contains(version) for version in pinned.get(canonicalize_name(requirement.name), ())
+        )
     ]
     assert not wrong, f"`make constraints` resolves them again: {wrong}"
 
@@ -58,19 +60,19 @@ def test_every_locked_package_has_hashes_and_none_names_an_index() -> None:
     assert "index-url" not in text
     entries = re.split(r"\n(?=[\w.-]+==)", text.split("\n", 2)[2])
     assert len(entries) > 100
-    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+    assert [requirement.split()[0] for requirement in entries if "--hash=sha256:" not in requirement] == []
 
 
 def test_builds_use_the_versions_of_the_constraints() -> None:
     texts = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     assert "hatchling" in {Requirement(text).name for text in texts}
-    known = {f"{name}=={version}" for name, versions in locked().items() for version in versions}
-    assert set(texts) <= known, "change [build-system] in pyproject.toml"
+    pinned = {f"{name}=={version}" for name, versions in locked().items() for version in versions}
+    assert set(texts) <= pinned, "change [build-system] in pyproject.toml"
 
 
 def test_images_are_found() -> None:
-    found = {image.partition(":")[0] for path in files() for image, _ in images(path.read_text())}
-    assert found == {"caddy", "postgres", "python", "redis"}
+    repositories = {image.partition(":")[0] for path in files() for image, _ in images(path.read_text())}
+    assert repositories == {"caddy", "postgres", "python", "redis"}
 
 
 @pytest.mark.skipif(not os.environ.get("WTB_RELEASE"), reason="of releases")

@@ -1,4 +1,4 @@
-"""macOS and Windows: WTB starts without what Python lacks there, and says what it cannot do."""
+"""macOS and Windows: WTB starts without the modules that Python lacks there, and reports its limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTING = {name: [name] for name in ("up", "worker", "scheduler")}
 
 
 class Outcome:
-    """What came of a command."""
+    """The exit code and the output of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -38,12 +38,12 @@ class Outcome:
 
 
 def wtb(system: str, folder: Path, commands: dict[str, list[str]]) -> dict[str, Outcome]:
-    """Run commands in a folder, without what Python lacks on a system."""
+    """Run commands in a folder, without the modules that Python lacks on a system."""
     command = [sys.executable, "-m", "tests.support.other_systems", system, json.dumps([*commands.values()])]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {name: Outcome(*one) for name, one in zip(commands, json.loads(done.stdout), strict=True)}
+    return {name: Outcome(*outcome) for name, outcome in zip(commands, json.loads(done.stdout), strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_windows_is_refused_what_runs_nodes(windows: dict[str, Outcome], command
 
 
 def test_every_module_of_commands_can_be_imported_on_windows() -> None:
-    modules = ", ".join(sorted({f"wtb.cli.{entry.module}" for entry in ENTRIES.values()}))
+    modules = ", ".join(sorted({f"wtb.{command.module}" for command in ENTRIES.values()}))
     code = f"from tests.support.other_systems import become; become('Windows'); import wtb, wtb.testing, {modules}"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

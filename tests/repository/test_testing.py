@@ -1,4 +1,4 @@
-"""`wtb.testing`: what users write their own tests with."""
+"""`wtb.testing`: helpers for the tests of users."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_a_failing_node_raises_with_its_own_frames(workflow: Workflow) -> None:
 
 
 def test_a_cell_runs_to_its_end_with_files_and_params(workflow: Workflow) -> None:
-    result = run_cell(workflow, {"question": "why?"}, params={"loud": True}, retrieve="deep")
-    assert result.state["answer"] == "WHY? A,B,C WHY?"
-    assert result.path == ("retrieve", "answer")
-    assert result.error is None
+    cell_result = run_cell(workflow, {"question": "why?"}, params={"loud": True}, retrieve="deep")
+    assert cell_result.state["answer"] == "WHY? A,B,C WHY?"
+    assert cell_result.path == ("retrieve", "answer")
+    assert cell_result.error is None
 
 
 def test_a_stub_stands_in_for_a_node(workflow: Workflow) -> None:
@@ -64,9 +64,9 @@ def test_a_stub_stands_in_for_a_node(workflow: Workflow) -> None:
 
 def test_a_stub_that_raises_fails_the_cell(workflow: Workflow) -> None:
     stub(workflow["answer"], raises=RuntimeError("down"), name="broken")
-    result = run_cell(workflow, {"question": "why?"}, answer="broken")
-    assert result.error == "node 'answer': RuntimeError: down"
-    assert result.state == {"question": "why?", "docs": ["a"]}
+    cell_result = run_cell(workflow, {"question": "why?"}, answer="broken")
+    assert cell_result.error == "node 'answer': RuntimeError: down"
+    assert cell_result.state == {"question": "why?", "docs": ["a"]}
 
 
 def test_an_unknown_variant_is_refused_with_a_near_match(workflow: Workflow) -> None:

@@ -1,4 +1,4 @@
-"""What a node finds of the way to the database: it tries from inside, as root and not, and by each of the two walls."""
+"""A node finds no way to the database: it tries from inside, as root and as a user, with each of the two walls."""
 
 from __future__ import annotations
 
@@ -134,11 +134,11 @@ READ = {"read", "nothing"}
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where any user may go: a project, and a home."""
-    made = Path(tempfile.mkdtemp(prefix="wtb-walls-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    """A folder that every user can enter, for a project and a home."""
+    path = Path(tempfile.mkdtemp(prefix="wtb-walls-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
 
 
 def _write(folder: Path, project: Path, home: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_node_finds_no_way_to_the_database(folder: Path, fresh_postgres_url: s
         command = reachable(command, Path(sys.base_prefix))
     url = make_url(fresh_postgres_url).update_query_dict({"application_name": "SESAME"})
     environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
+        **{name: setting for name, setting in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
         "HOME": str(home),
         "PGPASSWORD": "SESAME",
         "PGPASSFILE": str(home / ".pgpass"),
@@ -185,17 +185,17 @@ def test_a_node_finds_no_way_to_the_database(folder: Path, fresh_postgres_url: s
         ["unshare", "-m", "sh", "-c", command], env=environment, capture_output=True, text=True, timeout=90
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((project / "more" / "found.json").read_text())
-    assert not [one for one, what in found["processes"].items() if what in READ]
-    assert found["descriptors"] == found["traced"] == found["moved"] == found["environment"] == []
-    assert not [one for one, what in found["files"].items() if what == "read"]
-    assert "read" not in found["around"]
-    assert "SESAME" not in found["shell"]
-    assert found["own"] == ["read"] * 4
-    assert found["written"] == []
-    assert found["open"] == [True, True]
-    assert found["user"][0] == found["user"][1]
-    assert found["powers"] == [["CapPrm:", "0" * 16], ["NoNewPrivs:", "1"]]
+    report = json.loads((project / "more" / "found.json").read_text())
+    assert not [name for name, what in report["processes"].items() if what in READ]
+    assert report["descriptors"] == report["traced"] == report["moved"] == report["environment"] == []
+    assert not [name for name, what in report["files"].items() if what == "read"]
+    assert "read" not in report["around"]
+    assert "SESAME" not in report["shell"]
+    assert report["own"] == ["read"] * 4
+    assert report["written"] == []
+    assert report["open"] == [True, True]
+    assert report["user"][0] == report["user"][1]
+    assert report["powers"] == [["CapPrm:", "0" * 16], ["NoNewPrivs:", "1"]]
 
 
 def test_what_is_hidden_is_not_looked_for_where_a_directory_was_put_in_its_place(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_what_is_hidden_is_not_looked_for_where_a_directory_was_put_in_its_place
     assert hidden is not None
     (tmp_path / "home").rename(tmp_path / "elsewhere")
     secret.mkdir(parents=True)
-    with pytest.raises(Displaced, match=sentence("is not the directory that it was")):
+    with pytest.raises(Displaced, match=sentence("was replaced by another directory")):
         raise_walls([hidden])
     assert hide(os.fspath(tmp_path / "nothing")) is None
 

@@ -1,4 +1,4 @@
-"""What a node finds of the files of another project: it tries from inside, as root and not, by each of the walls."""
+"""A node finds no files of another project: it tries from inside, as root and as a user, with each of the walls."""
 
 from __future__ import annotations
 
@@ -132,10 +132,10 @@ alone.edge(leave, END)
 """
 
 
-def run(project: Path, sweep: str, given: Mapping[str, Any], environment: Mapping[str, str], wrap: Any) -> None:
-    """Run one sweep of a project in a process of its own."""
-    case = {"id": "one", "input": given}
-    name = given["who"]
+def run(project: Path, sweep: str, inputs: Mapping[str, Any], environment: Mapping[str, str], wrap: Any) -> None:
+    """Run one sweep of a project in a separate process."""
+    case = {"id": "one", "input": inputs}
+    name = inputs["who"]
     (project / f"{name}.yaml").write_text(
         f"workflow: spying:{sweep}\nproject: {name}\ncases: [{json.dumps(case)}]\nvary: {{leave: all}}\n"
         "run: {rlimits: {processes: 50}}\n"
@@ -173,7 +173,7 @@ def test_a_node_of_one_project_finds_nothing_of_another(
         return command
 
     environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
+        **{name: setting for name, setting in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
         "HOME": str(home),
         "PYTHONPATH": os.getcwd(),
         "WTB_DATABASE_URL": fresh_postgres_url,
@@ -190,7 +190,7 @@ def test_a_node_of_one_project_finds_nothing_of_another(
         path.write_text("SESAME")
     for path in (*(project / ".wtb").rglob("*"),):
         os.chown(path, (project / "more").stat().st_uid, -1)
-    given = {
+    inputs = {
         "who": "beta",
         "project": str(project),
         "own": str(beta.root),
@@ -199,13 +199,13 @@ def test_a_node_of_one_project_finds_nothing_of_another(
         "live": str(live),
         "contents": [alpha.path(digest) for digest in before],
     }
-    run(project, "wf", given, environment, wrap)
-    found = json.loads((project / "more" / "found.json").read_text())
-    assert len(found["probes"]) > 60
-    assert {name: came for name, came in found["probes"].items() if came == "read"} == {}
+    run(project, "wf", inputs, environment, wrap)
+    report = json.loads((project / "more" / "found.json").read_text())
+    assert len(report["probes"]) > 60
+    assert {name: came for name, came in report["probes"].items() if came == "read"} == {}
     if way == "namespaces":  # by Landlock, names of files below the project's folder are seen
-        assert {name: came for name, came in found["lists"].items() if came == "read"} == {}
-    assert found["own"] == ["read"] * 3
+        assert {name: came for name, came in report["lists"].items() if came == "read"} == {}
+    assert report["own"] == ["read"] * 3
     assert {digest: Path(alpha.path(digest)).read_bytes() for digest in before} == before
     assert {digest for digest, _, _ in alpha.stored()} == before.keys()
     assert reply.read_text() == (live / "draft.txt").read_text() == "SESAME"

@@ -1,4 +1,4 @@
-"""What projects have alike is stored once: whoever erases or deletes in one of them takes nothing from another."""
+"""Equal contents of projects are stored once: erasing or deleting in one project takes nothing from another."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.support.bench import Bench, make_bench
 from tests.support.databases import postgres_database
 from tests.support.tenants import limited_to
 from wtb import END, Workflow
+from wtb.features.backup import queries
 from wtb.hosting.servers.postgres import role_url
-from wtb.operations.administration.projects import create_project
-from wtb.operations.administration.sessions import create_session, delete_session
 from wtb.operations.context import Context
-from wtb.operations.housekeeping.erase import erase
+from wtb.operations.deleting import erase
+from wtb.operations.projects import create_project
 from wtb.operations.registry import Permission
+from wtb.operations.sessions import create_session, delete_session
 from wtb.store.database import Database
-from wtb.store.housekeeping.files import MARKS, mark
+from wtb.store.housekeeping.contents import MARKS, mark
 from wtb.store.tables.schema import checkpoints
 from wtb.store.tables.walls import SERVER, WORKER
-from wtb.store.transfer import backup
 
 CASES = [{"id": "ana", "input": {"text": "what both have"}}, {"id": "bob", "input": {"text": "another"}}]
 
@@ -51,14 +51,14 @@ def url(postgres_url: str, postgres_admin: Any, postgres_template: str) -> Itera
 def ran(context: Context, folder: Path, project: str) -> Bench:
     create_project(context, project)
     create_session(context, f"in-{project}", project=project)
-    made = make_bench(context.database, folder, telling(), CASES, sweep=f"of {project}", session=f"in-{project}")
-    made.run()
-    return made
+    bench = make_bench(context.database, folder, telling(), CASES, sweep=f"of {project}", session=f"in-{project}")
+    bench.run()
+    return bench
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Two projects with the same contents, and whoever is limited to one of them, as the role of the server."""
+    """Two projects with the same contents, and the server's role, limited to one of them."""
 
     context: Context
     other: Bench
@@ -68,14 +68,14 @@ class Shared:
     def check_other(self) -> None:
         """The other project has all of its values and files."""
         with self.context.database.read() as connection:
-            assert backup.missing_values(connection) == []
+            assert queries.missing_values(connection) == []
             its = sa.select(checkpoints.c.workspace).where(checkpoints.c.sweep_id == self.other.sweep_id)
             snapshots = {row.workspace for row in connection.execute(its)} - {None}
         files = self.context.workspaces.files.of_project("quokka")
         assert snapshots
         for snapshot in snapshots:
-            for entry in files.manifest(snapshot).values():
-                assert b"".join(files.read(entry.digest))
+            for file in files.manifest(snapshot).values():
+                assert b"".join(files.read(file.digest))
         assert [cell.state["told"] for cell in self.other.cells()] == [case["input"]["text"] for case in CASES]
 
 
@@ -92,13 +92,13 @@ def shared(url: str, tmp_path: Path) -> Iterator[Shared]:
 
 def test_a_case_is_erased_and_what_another_project_has_as_well_stays(shared: Shared) -> None:
     erased = erase(shared.limited, "ana")
-    assert [one.project for one in erased.found] == ["zebras"]
+    assert [row.project for row in erased.found] == ["zebras"]
     assert {cell.case for cell in shared.own.cells()} == {"bob"}
     shared.check_other()
 
 
 def test_a_session_is_deleted_and_what_other_projects_have_stays(shared: Shared) -> None:
-    """Whoever deletes one collects what nothing refers to: the role of the server sees no row of others that does."""
+    """Deleting a project collects unreferenced contents, although the server's role sees no rows of others."""
     hidden = shared.context.workspaces.files.root / MARKS
     deleted = delete_session(shared.limited, "in-zebras")
     assert (deleted.sweeps, deleted.freed is not None) == (1, True)

@@ -1,4 +1,4 @@
-"""What walls cost in plans of PostgreSQL: a request reads no more rows, however many other projects have."""
+"""The cost of walls in plans of PostgreSQL: a request reads no more rows, however many other projects have."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ import sqlalchemy as sa
 from tests.support import tenants
 from tests.support.tenants import Tenant, limited_to
 from wtb.core.errors import WTBError
-from wtb.hosting.servers.databases import connect
-from wtb.hosting.servers.postgres import role_url
+from wtb.hosting.servers.postgres import connect, role_url
 from wtb.operations.context import Context
 from wtb.operations.registry import OPERATIONS, Effect, Permission
 from wtb.store.database import Database
 from wtb.store.tables.schema import metadata
 from wtb.store.tables.walls import SERVER, WORKER
 
-# What of tables without walls says whose something is: the slots of a process, and what an answer may tell of, which is
-# found by a digest of who asked alone.
-SAID = {"runners": {"session_id"}, "idempotency_keys": {"projects"}}
+# Columns that name an owner in tables without walls: the slots of a process, and stored responses, which are found only
+# by a digest of the caller.
+EXEMPT_COLUMNS = {"runners": {"session_id"}, "idempotency_keys": {"projects"}}
 WHOSE = re.compile(
     r"(.*_)?(project|session|sweep|execution|checkpoint|node_run|case|approval|schedule)(s|_id|_number)?"
 )
 
-OTHERS = 500  # copies of another project's things
+COPY_COUNT = 500  # copies of another project's things
 FEW = 50  # rows by which two plans for the same may differ
 
 # Columns by which a copy is one of its own, in an order in which no table refers to a later one.
@@ -66,18 +65,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def keep(connection: psycopg.Connection) -> None:
-    """Keep what there is, to be copied."""
+    """Keep the existing rows, for copies."""
     connection.execute("CREATE SCHEMA kept")
     for table in COPIES:
         connection.execute(f"CREATE TABLE kept.{table} AS SELECT * FROM {table}")
 
 
 def copy(connection: psycopg.Connection, many: int) -> None:
-    """Give the database so many more of what was kept."""
+    """Add this many copies of the kept rows to the database."""
     for table, columns in COPIES.items():
         values = {name: COPIED.get((table, name), f"left(md5(t.{name} || nth), 22)") for name in columns.split()}
-        made = ", ".join(f"'{name}', {value}" for name, value in values.items())
-        record = f"jsonb_populate_record(null::{table}, to_jsonb(t) || jsonb_build_object({made}))"
+        pairs = ", ".join(f"'{name}', {text}" for name, text in values.items())
+        record = f"jsonb_populate_record(null::{table}, to_jsonb(t) || jsonb_build_object({pairs}))"
         connection.execute(
             f"INSERT INTO {table} SELECT ({record}).* FROM kept.{table} t, generate_series(1, {many}) nth"
         )
@@ -85,47 +84,49 @@ def copy(connection: psycopg.Connection, many: int) -> None:
 
 
 def rows_read(plan: Mapping[str, Any]) -> float:
-    """How many rows of tables a plan has looked at."""
+    """Return the number of table rows that a plan read."""
     looked = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0) + plan.get("Rows Removed by Index Recheck", 0)
     own = looked * plan["Actual Loops"] if "Relation Name" in plan else 0
     return own + sum(map(rows_read, plan.get("Plans", ())))
 
 
 def reads(server: Database, own: Tenant, folder: Path) -> dict[str, float]:
-    """Rows that are looked at by each operation that reads, by what it is asked about."""
-    asked: list[tuple[str, Any]] = []
+    """Return the number of rows that each reading operation reads, by the kind of its argument."""
+    queries: list[tuple[str, Any]] = []
 
-    def note(*said: Any) -> None:
-        if "EXPLAIN" not in said[2] and "SELECT" in said[2] and "set_config" not in said[2]:
-            asked.append((said[2], said[3]))
+    def note(*arguments: Any) -> None:
+        if "EXPLAIN" not in arguments[2] and "SELECT" in arguments[2] and "set_config" not in arguments[2]:
+            queries.append((arguments[2], arguments[3]))
 
-    calls = {str(one): (one.name, one.arguments(own.names, own.names[one.kind], folder)) for one in tenants.calls()}
+    calls = {
+        str(call): (call.name, call.arguments(own.names, own.names[call.kind], folder)) for call in tenants.calls()
+    }
     calls |= {name: (name, {}) for name in tenants.lists()}
     context = Context(server, files=folder).acting_as(limited_to("zebras"), Permission.read)
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     sa.event.listen(server.engine, "before_cursor_execute", note)
     try:
         for key, (name, arguments) in calls.items():
             if OPERATIONS[name].effect is not Effect.reads or OPERATIONS[name].writes_files:
                 continue
-            asked.clear()
+            queries.clear()
             with suppress(WTBError):
-                result = OPERATIONS[name].function(context, **arguments)
-                if isinstance(result, Iterator):
-                    next(result, None)
-            found[key] = 0
-            for statement, parameters in list(asked):
+                reply = OPERATIONS[name].function(context, **arguments)
+                if isinstance(reply, Iterator):
+                    next(reply, None)
+            totals[key] = 0
+            for statement, parameters in list(queries):
                 with context.database.read() as connection:
                     explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
                     (plan,) = connection.exec_driver_sql(explain, parameters).scalar_one()
-                found[key] += rows_read(plan["Plan"])
+                totals[key] += rows_read(plan["Plan"])
     finally:
         sa.event.remove(server.engine, "before_cursor_execute", note)
-    return found
+    return totals
 
 
 def test_what_says_whose_it_is_has_a_forced_wall(url: str) -> None:
-    """A table that is added without one is found here, by its columns and by what they refer to."""
+    """Columns and foreign keys reveal a new table without a wall."""
     with connect(url) as owner:
         policies = owner.execute("SELECT tablename, policyname, roles, permissive FROM pg_policies").fetchall()
         forced = owner.execute("SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity").fetchall()
@@ -134,21 +135,21 @@ def test_what_says_whose_it_is_has_a_forced_wall(url: str) -> None:
     for name, table in metadata.tables.items():
         whose = {column.name for column in table.columns if WHOSE.fullmatch(column.name)}
         whose |= {key.parent.name for key in table.foreign_keys if key.column.table.name in walled}
-        assert name in walled or whose == SAID.get(name, set()), name
+        assert name in walled or whose == EXEMPT_COLUMNS.get(name, set()), name
 
 
 def test_what_other_projects_have_makes_no_request_read_more(url: str, folder: Path) -> None:
-    made, server = Database(role_url(url, WORKER)), Database(role_url(url, SERVER))
-    context = Context(made, by="ann", files=folder)
+    database, server = Database(role_url(url, WORKER)), Database(role_url(url, SERVER))
+    context = Context(database, by="ann", files=folder)
     with connect(url) as owner:
         Tenant(context, folder, "quokka")
         keep(owner)
         own = Tenant(context, folder, "zebras")
         owner.execute("ANALYZE")
         before = reads(server, own, folder)
-        copy(owner, OTHERS)
+        copy(owner, COPY_COUNT)
     after = reads(server, own, folder)
-    made.close()
+    database.close()
     server.close()
     grown = {name: (before[name], rows) for name, rows in after.items() if rows > before[name] + FEW}
     assert len(before) > 50

@@ -1,4 +1,4 @@
-"""Walls between projects in PostgreSQL: whatever is asked as the server's role, what is elsewhere is not there.
+"""Walls between projects in PostgreSQL: no query of the server's role sees rows of another project.
 
 Each test acts as `wtb_server`, on a database that the owner made; Python's own limits on projects are tested with
 `tests/operations/test_projects.py`.
@@ -23,15 +23,13 @@ from sqlalchemy import make_url
 from tests.support import tenants
 from tests.support.bench import make_bench
 from tests.support.prose import sentence
-from tests.support.tenants import NOTHING, Call, Tenant, limited_to
+from tests.support.tenants import Call, Tenant, limited_to
 from wtb.core.errors import AccessDenied, NotFound, WTBError
-from wtb.hosting.servers.binaries import find_binaries
-from wtb.hosting.servers.databases import connect, create_database, drop_database
-from wtb.hosting.servers.postgres import role_url
-from wtb.operations.administration.projects import create_project
-from wtb.operations.administration.tokens import create_token
+from wtb.features.access.operations import create_token
+from wtb.hosting.servers.postgres import connect, create_database, drop_database, find_binaries, role_url
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR
+from wtb.operations.projects import create_project
 from wtb.operations.registry import OPERATIONS, Permission
 from wtb.store.database import Database
 from wtb.store.read import queries
@@ -50,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def alpha(url: str, folder: Path) -> Iterator[Tenant]:
-    """Made by the role of workers, for whom walls are open."""
+    """A tenant created by the workers' role, for which walls are open."""
     database = Database(role_url(url, WORKER))
     yield Tenant(Context(database, by="ann", files=folder), folder, "quokka")
     database.close()
@@ -69,7 +67,7 @@ def server(url: str, alpha: Tenant, beta: Tenant) -> Iterator[Database]:
 
 
 def like(name: str) -> str:
-    """A name or id of nothing, of which only one letter is another: what is near it is as near to that."""
+    """Return a name or id that does not exist and differs in one letter, so that similar names are equally close."""
     return name[:2] + ("b" if name[2] != "b" else "c") + name[3:]
 
 
@@ -106,7 +104,7 @@ def test_a_query_without_any_condition_gives_what_is_of_the_project(alpha: Tenan
         query = sa.select(table)
         everything, seen = owner.tuples(query), limited.tuples(query)
         assert set(map(repr, seen)) <= set(map(repr, everything))
-        assert not [one for one in alpha.names.values() if any(one in repr(row) for row in seen)], name
+        assert not [own_id for own_id in alpha.names.values() if any(own_id in repr(row) for row in seen)], name
         if name not in ("projects", "workflows"):  # both have the same graphs, and each its project
             assert len(seen) <= len(everything) // 2, f"the two have as many {name}"
     assert count(limited, metadata.tables["sweeps"]) == 2
@@ -153,18 +151,38 @@ def test_nothing_elsewhere_can_be_changed_or_made(alpha: Tenant, server: Databas
         limited.execute(sa.text("ALTER TABLE sweeps NO FORCE ROW LEVEL SECURITY"))
 
 
-def test_operations_find_nothing_of_others_as_the_role_of_the_server(
+def test_operations_of_the_server_answer_and_ask_the_database_alike_whether_something_is_elsewhere_or_nowhere(
+    alpha: Tenant, beta: Tenant, server: Database, folder: Path
+) -> None:
+    statements: list[str] = []
+
+    def note(*event: object) -> None:
+        statements.append(str(event[2]))
+
+    def observe(call: Call, target: str) -> tuple[str, list[str]]:
+        statements.clear()
+        mine = context.acting_as(limited_to("zebras"), OPERATIONS[call.name].needs)
+        return call.outcome(mine, beta.names, target, folder), list(statements)
+
+    context = Context(server, files=folder)
+    sa.event.listen(server.engine, "before_cursor_execute", note)
+    try:
+        for call in CALLS:
+            name = alpha.names[call.kind]
+            assert observe(call, name) == observe(call, like(name)), call
+    finally:
+        sa.event.remove(server.engine, "before_cursor_execute", note)
+    assert len(CALLS) > 200
+
+
+def test_lists_of_the_server_have_nothing_of_others(
     alpha: Tenant, beta: Tenant, server: Database, folder: Path
 ) -> None:
     context = Context(server, files=folder)
-    for call in CALLS:
-        mine = context.acting_as(limited_to("zebras"), OPERATIONS[call.name].needs)
-        foreign = call.outcome(mine, beta.names, alpha.names[call.kind], folder)
-        assert foreign == call.outcome(mine, beta.names, NOTHING, folder), call
     for name in tenants.lists():
-        found = OPERATIONS[name].function(context.acting_as(limited_to("zebras"), OPERATIONS[name].needs))
-        text = str(found.look() if name == "watch" else found)
-        assert not [one for one in alpha.names.values() if one in text], name
+        listed = OPERATIONS[name].function(context.acting_as(limited_to("zebras"), OPERATIONS[name].needs))
+        text = str(listed.look() if name == "sweeps.watch" else listed)
+        assert not [foreign for foreign in alpha.names.values() if foreign in text], name
 
 
 def test_a_budget_holds_for_a_token_of_all_projects_whose_user_is_of_one(
@@ -175,7 +193,7 @@ def test_a_budget_holds_for_a_token_of_all_projects_whose_user_is_of_one(
     identity = replace(limited_to("zebras"), token="far")
     acting = Context(server, files=folder).acting_as(identity, Permission.steer)
     with pytest.raises(AccessDenied, match=sentence("token {} has a budget", "'far'")):
-        OPERATIONS["resume"].function(acting, beta.names["sweep"])
+        OPERATIONS["sweeps.resume"].function(acting, beta.names["sweep"])
 
 
 def test_even_an_operation_that_forgets_to_ask_finds_nothing_of_others(
@@ -193,8 +211,8 @@ def test_even_an_operation_that_forgets_to_ask_finds_nothing_of_others(
 
 def test_the_server_submits_and_the_operator_sees_all(server: Database, tmp_path: Path) -> None:
     mine = Context(server).acting_as(limited_to("zebras"), Permission.submit).database
-    made = make_bench(mine, tmp_path, tenants.asking(), session="zebras.se")
-    assert made.row.project == "zebras"
+    bench = make_bench(mine, tmp_path, tenants.asking(), session="zebras.se")
+    assert bench.row.project == "zebras"
     for _ in range(2):  # the first one makes the session of its project
         unnamed = make_bench(mine, tmp_path, tenants.asking())
         assert (unnamed.row.project, unnamed.row.session) == ("zebras", "zebras")
@@ -205,15 +223,15 @@ def test_the_server_submits_and_the_operator_sees_all(server: Database, tmp_path
 def test_a_dump_is_restored_with_its_walls(
     url: str, alpha: Tenant, beta: Tenant, postgres_url: str, tmp_path: Path
 ) -> None:
-    """As the owner, whom row-level security is forced on, too."""
+    """Restore as the owner, on whom row-level security is forced, too."""
     new = create_database(postgres_url, f"wtb_restored_{secrets.token_hex(4)}")
     folder, file = find_binaries().folder, tmp_path / "dump.sql"
     try:
         if not (folder / "pg_dump").exists():
             pytest.skip("this PostgreSQL comes without pg_dump")
         plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        made = subprocess.run([folder / "pg_dump", "--enable-row-security", "-f", file, plain], capture_output=True)
-        assert made.returncode == 0, made.stderr
+        dump = subprocess.run([folder / "pg_dump", "--enable-row-security", "-f", file, plain], capture_output=True)
+        assert dump.returncode == 0, dump.stderr
         target = make_url(new).set(drivername="postgresql").render_as_string(hide_password=False)
         load = [folder / "psql", "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-f", file, target]
         done = subprocess.run(load, capture_output=True)
@@ -239,55 +257,29 @@ def test_walls_are_built_again_by_an_upgrade(url: str, server: Database) -> None
     assert count(server.within(BETA), metadata.tables["cells"]) > 0
 
 
-def test_the_database_is_asked_the_same_whether_or_not_something_is_elsewhere(
-    alpha: Tenant, beta: Tenant, server: Database, folder: Path
-) -> None:
-    asked: list[str] = []
-
-    def note(*said: object) -> None:
-        asked.append(str(said[2]))
-
-    def statements(call: Call, value: str) -> list[str]:
-        asked.clear()
-        mine = context.acting_as(limited_to("zebras"), OPERATIONS[call.name].needs)
-        call.outcome(mine, beta.names, value, folder)
-        return list(asked)
-
-    context = Context(server, files=folder)
-    sa.event.listen(server.engine, "before_cursor_execute", note)
-    try:
-        for call in CALLS:
-            name = alpha.names[call.kind]
-            there, nowhere = statements(call, name), statements(call, like(name))
-            assert there == nowhere, call
-    finally:
-        sa.event.remove(server.engine, "before_cursor_execute", note)
-    assert len(CALLS) > 200
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_nobody_can_tell_by_the_time_whether_something_is_elsewhere(
     alpha: Tenant, beta: Tenant, server: Database, folder: Path, call: Call
 ) -> None:
-    """500 pairs of questions, one right after the other: for what is of another project, and for what is nowhere.
+    """Compare 500 pairs of requests: one for an object of another project, and one for an object that does not exist.
 
-    The median is of the pairs' ratios: what else the machine does changes both of a pair alike.
+    The median is of the pairs' ratios, because other load of the machine affects both requests of a pair alike.
     """
     context = Context(server, files=folder).acting_as(limited_to("zebras"), OPERATIONS[call.name].needs)
-    there = alpha.names[call.kind]
-    took: dict[str, list[int]] = {there: [], like(there): []}
+    foreign_id = alpha.names[call.kind]
+    took: dict[str, list[int]] = {foreign_id: [], like(foreign_id): []}
     for number in range(520):
-        for value in sorted(took, reverse=number % 2 == 0):
-            arguments = call.arguments(beta.names, value, folder)
+        for target in sorted(took, reverse=number % 2 == 0):
+            arguments = call.arguments(beta.names, target, folder)
             began = time.perf_counter_ns()
             with suppress(WTBError):
-                found = OPERATIONS[call.name].function(context, **arguments)
-                if isinstance(found, Iterator):
-                    next(found, None)
-            took[value].append(time.perf_counter_ns() - began)
+                outcome = OPERATIONS[call.name].function(context, **arguments)
+                if isinstance(outcome, Iterator):
+                    next(outcome, None)
+            took[target].append(time.perf_counter_ns() - began)
     pairs = list(zip(*took.values(), strict=True))[20:]
-    assert abs(statistics.median(there / nowhere for there, nowhere in pairs) - 1) < 0.05
+    assert abs(statistics.median(foreign / nowhere for foreign, nowhere in pairs) - 1) < 0.05
 
 
 def test_what_is_asked_for_by_its_whole_id_is_found_by_the_index(url: str, server: Database) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the ledger fail where it is wrong: each mistake is made on purpose, and found out."""
+"""Tests of the ledger fail if it is wrong: each mutation of it is detected."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from tests.store import test_budgets as tested
 from wtb.execution.runtime import budgets
+from wtb.store.access import reservations
 from wtb.store.database import Database
-from wtb.store.limits import reservations
 from wtb.store.runs import flush
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -18,7 +18,7 @@ SETTLE = reservations.settle
 
 
 def settling(change: Callable[[Any], dict[str, Any]]) -> Break:
-    """Have each settlement say something else."""
+    """Change the row of each settlement."""
 
     def settle(connection: Any, rows: Any) -> None:
         SETTLE(connection, [{**row, **change(row)} for row in rows])

@@ -1,9 +1,8 @@
-"""The ledger: caps hold whoever spends at the same time, and what was reserved by the dead can be had again."""
+"""The ledger: caps hold under concurrency, and reservations of dead runners are released."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,15 +13,16 @@ import sqlalchemy as sa
 from tests.support.attempts import attempts
 from tests.support.bench import Bench
 from tests.support.prose import sentence
+from tests.support.waiting import until
 from wtb import END, Workflow
 from wtb.core.errors import InputError
 from wtb.core.ids import new_id
+from wtb.store.access import budgets as ledger
+from wtb.store.access import reservations as reserving
+from wtb.store.access.budgets import Key
+from wtb.store.access.reservations import Claim, Granted, Reached
 from wtb.store.control import executions
 from wtb.store.database import Database
-from wtb.store.limits import budgets as ledger
-from wtb.store.limits import reservations as reserving
-from wtb.store.limits.budgets import Key
-from wtb.store.limits.reservations import Claim, Granted, Reached
 from wtb.store.tables.schema import budgets, node_runs, reservations
 
 Make = Callable[..., Bench]
@@ -34,7 +34,7 @@ def inputs(count: int) -> list[dict[str, Any]]:
 
 
 def spending(usd: float = 0.25, tokens: int = 0, **options: Any) -> Workflow:
-    """One node that spends so much."""
+    """Return a workflow with one node that spends an amount."""
     wf = Workflow("spending")
 
     @wf.node(**options)
@@ -48,19 +48,27 @@ def spending(usd: float = 0.25, tokens: int = 0, **options: Any) -> Workflow:
     return wf
 
 
-def give(database: Database, wanted: Mapping[Key, float | None]) -> None:
+def give(database: Database, limits: Mapping[Key, float | None]) -> None:
     with database.write() as connection:
-        ledger.set_budgets(connection, wanted)
+        ledger.set_budgets(connection, limits)
 
 
 def claim(amount: float | None, keys: tuple[Key, ...] = (KEY,), runner: str = "r", execution: str = "e") -> Claim:
     return Claim(new_id(), "default", "s", execution, runner, keys, {"usd": amount, "tokens": amount, "node_runs": 1})
 
 
-def settle(database: Database, made: Claim, spent: float, *, left: float | None = None) -> None:
-    about = {"session_id": made.session_id, "sweep_id": made.sweep_id, "id": made.id, "spent": spent, "left": left}
+def settle(database: Database, reservation: Claim, spent: float, *, remaining: float | None = None) -> None:
+    about = {
+        "session_id": reservation.session_id,
+        "sweep_id": reservation.sweep_id,
+        "id": reservation.id,
+        "spent": spent,
+        "left": remaining,
+    }
     with database.write() as connection:
-        reserving.settle(connection, [{**about, **dict(zip(ledger.COLUMNS, key, strict=True))} for key in made.keys])
+        reserving.settle(
+            connection, [{**about, **dict(zip(ledger.COLUMNS, key, strict=True))} for key in reservation.keys]
+        )
 
 
 def spent_of(database: Database, key: Key = KEY) -> float:
@@ -84,7 +92,7 @@ def test_what_is_reserved_is_not_there_for_another_and_what_was_not_spent_is(dat
     settle(database, first, 0.25)
     granted = reserving.reserve(database, second)
     assert isinstance(granted, Granted)
-    assert granted.left["usd"] == pytest.approx(0.25)
+    assert granted.remaining["usd"] == pytest.approx(0.25)
     third = claim(0.8)
     reached = reserving.reserve(database, third)
     assert reached == Reached(KEY, 1.0, 0.25, 0.8)
@@ -94,7 +102,7 @@ def test_what_a_running_attempt_has_spent_counts_and_the_rest_stays_reserved(dat
     give(database, {KEY: 1.0})
     first = claim(0.75)
     assert isinstance(reserving.reserve(database, first), Granted)
-    settle(database, first, 0.5, left=0.25)
+    settle(database, first, 0.5, remaining=0.25)
     assert spent_of(database) == 0.5
     assert reserving.reserve(database, claim(0.5)) is None
     assert isinstance(reserving.reserve(database, claim(0.25)), Granted)
@@ -105,7 +113,7 @@ def test_what_a_running_attempt_tells_of_is_in_the_ledger_before_it_ends(bench: 
 
 
 def look_before_the_end(bench: Make, patience_s: float) -> None:
-    """Run an attempt that tells what it spends, and have it end once that is in the ledger."""
+    """Run an attempt that reports its spending, and end it once the ledger has that."""
     spent, go = threading.Event(), threading.Event()
     wf = Workflow("telling")
 
@@ -123,10 +131,9 @@ def look_before_the_end(bench: Make, patience_s: float) -> None:
     try:
         assert spent.wait(60)
         key = ("sweep", sweep.sweep_id, "", "usd")
-        ends = time.monotonic() + patience_s
-        while spent_of(sweep.database, key) != 0.25 and time.monotonic() < ends:
-            time.sleep(0.02)
-        assert spent_of(sweep.database, key) == 0.25
+        until(
+            lambda: spent_of(sweep.database, key) == 0.25, "what was spent to be in the ledger", patience_s, pause=0.02
+        )
         assert [row.amount for row in reserved(sweep.database) if row.kind == "usd"] == [0.75]
     finally:
         go.set()
@@ -139,30 +146,30 @@ def look_before_the_end(bench: Make, patience_s: float) -> None:
 def test_all_budgets_are_reserved_of_or_none(database: Database) -> None:
     other: Key = ("project", "p", "", "usd")
     give(database, {KEY: 10.0, other: 1.0})
-    held = claim(0.75, (other,))
-    assert isinstance(reserving.reserve(database, held), Granted)
+    reservation = claim(0.75, (other,))
+    assert isinstance(reserving.reserve(database, reservation), Granted)
     assert reserving.reserve(database, claim(0.5, (KEY, other))) is None
     assert [row.key for row in reserved(database)] == ["p"]
 
 
 def test_what_nobody_can_tell_the_cost_of_runs_alone(database: Database) -> None:
     give(database, {KEY: 1.0})
-    known, blind, other = claim(0.25), claim(None), claim(None)
-    assert isinstance(reserving.reserve(database, known), Granted)
+    priced, blind, other = claim(0.25), claim(None), claim(None)
+    assert isinstance(reserving.reserve(database, priced), Granted)
     assert reserving.reserve(database, blind) is None
     assert reserving.reserve(database, claim(0.1)) is None, "it would never be alone"
     assert reserving.reserve(database, other) is None
-    settle(database, known, 0.25)
+    settle(database, priced, 0.25)
     assert reserving.reserve(database, other) is None
     granted = reserving.reserve(database, blind)
     assert isinstance(granted, Granted)
-    assert granted.left["usd"] == pytest.approx(0.75), "all that is left"
+    assert granted.remaining["usd"] == pytest.approx(0.75), "all that is left"
     assert reserving.reserve(database, claim(0.1)) is None
     settle(database, blind, 0.5)
     assert isinstance(reserving.reserve(database, claim(0.1)), Granted)
 
 
-def test_what_costs_nothing_goes_on_where_nothing_is_left(database: Database) -> None:
+def test_what_costs_nothing_continues_where_nothing_is_left(database: Database) -> None:
     give(database, {KEY: 1.0})
     whole = claim(1.0)
     assert isinstance(reserving.reserve(database, whole), Granted)
@@ -176,13 +183,13 @@ def test_thresholds_are_told_once_each_and_anew_for_another_size(database: Datab
     ended = sweep.run()
     assert (ended.status, ended.limit) == ("paused", "usd")
     assert ended.reason == "limit reached: usd = 1 (spent 1, 0.25 wanted)"
-    told = events_of(sweep, "budget.threshold")
-    assert sorted({one["share"] for one in told} | {0.95}) == sorted({one["share"] for one in told})
-    assert len({one["share"] for one in told}) == len(told)
+    events = events_of(sweep, "budget.threshold")
+    assert sorted({event["share"] for event in events} | {0.95}) == sorted({event["share"] for event in events})
+    assert len({event["share"] for event in events}) == len(events)
     (reached,) = events_of(sweep, "budget.reached")
     assert (reached["scope"], reached["kind"], reached["most"], reached["spent"]) == ("sweep", "usd", 1, 1)
     assert sweep.run(usd=1.25).status == "completed"
-    assert len(events_of(sweep, "budget.threshold")) > len(told)
+    assert len(events_of(sweep, "budget.threshold")) > len(events)
 
 
 @pytest.mark.parametrize("declared", [True, False])
@@ -195,9 +202,9 @@ def test_a_cap_is_a_cap_and_is_used_up(declared: bool, bench: Make) -> None:
     assert reserved(sweep.database) == []
     assert sweep.run(usd=None).status == "completed"
     assert sweep.counts == {"succeeded": 40}
-    again = [row["id"] for row in sweep.node_runs if row["attempts"] > 1]
+    rerun_ids = [row["id"] for row in sweep.node_runs if row["attempts"] > 1]
     with sweep.database.read() as connection:
-        rows = connection.execute(sa.select(attempts).where(attempts.c.node_run_id.in_(again))).mappings()
+        rows = connection.execute(sa.select(attempts).where(attempts.c.node_run_id.in_(rerun_ids))).mappings()
         assert [(row["failure"], row["usd"], row["tokens_in"]) for row in rows] == []
 
 
@@ -272,24 +279,24 @@ def test_a_budget_that_is_made_later_counts_what_was_spent_before(bench: Make) -
 
 @pytest.mark.parametrize("threads", [8])
 def test_racing_runners_never_pass_a_cap_and_come_within_one_of_it(database: Database, threads: int) -> None:
-    """Two ledgers on the same database, as two processes have them; what each spends is less than it reserves."""
+    """Two ledgers on one database, as in two processes; each spends less than it reserves."""
     give(database, {KEY: 2.05, ("project", "p", "", "usd"): 100.0})
-    others = [database] if database.path is None and database.is_sqlite else [database, Database(str_of(database))]
+    databases = [database] if database.path is None and database.is_sqlite else [database, Database(str_of(database))]
     began = threading.Barrier(threads)
     accepted: list[float] = []
 
     def spend(number: int) -> None:
-        mine = others[number % len(others)]
+        mine = databases[number % len(databases)]
         began.wait()
         while True:
-            made = claim(0.1, (("project", "p", "", "usd"), KEY))
-            got = reserving.reserve(mine, made)
+            reservation = claim(0.1, (("project", "p", "", "usd"), KEY))
+            got = reserving.reserve(mine, reservation)
             if isinstance(got, Reached):
                 return
             if got is not None:
                 total = sum(row.spent + row.reserved for row in ledger.budget_rows(mine) if row.scope == "sweep")
                 assert total <= 2.05 + 1e-9
-                settle(mine, made, 0.09)
+                settle(mine, reservation, 0.09)
                 accepted.append(0.09)
 
     with ThreadPoolExecutor(threads) as pool:
@@ -304,12 +311,12 @@ def str_of(database: Database) -> str:
 
 
 def test_what_the_dead_reserved_can_be_had(bench: Make) -> None:
-    """A runner that was killed leaves a reservation; whoever takes its executions gives it back."""
+    """A killed runner leaves a reservation; the runner that claims its executions releases it."""
     sweep = bench(spending(0.25, max_usd=0.25), inputs(2), {"work": ["default"]}, limits={"usd": 0.5})
     ledger.open_budgets(sweep.database, sweep.row, {}, {})
     key = ("sweep", sweep.sweep_id, "", "usd")
-    left = claim(0.5, (key,), runner="dead", execution="gone")
-    assert isinstance(reserving.reserve(sweep.database, left), Granted)
+    dead_claim = claim(0.5, (key,), runner="dead", execution="gone")
+    assert isinstance(reserving.reserve(sweep.database, dead_claim), Granted)
     with sweep.database.write() as connection:
         reserving.forget_reservations_of_lost(connection)
     assert len(reserved(sweep.database)) == 1, "nobody knows that it is dead"
@@ -324,17 +331,17 @@ def test_what_the_dead_reserved_can_be_had(bench: Make) -> None:
 
 
 def test_an_attempt_that_was_taken_away_leaves_nothing_reserved(bench: Make) -> None:
-    """The same runner takes the execution again: the reservation of the lost attempt is not in its way."""
+    """If the same runner claims the execution again, the reservation of the lost attempt does not block it."""
     entered, first, second = threading.Semaphore(0), threading.Event(), threading.Event()
     wf = Workflow("taken")
 
     @wf.node(max_usd=0.6)
     def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        again = state["x"] in seen
+        is_repeat = state["x"] in seen
         seen.add(state["x"])
         ctx.cost(usd=0.01)
         entered.release()
-        assert again or (first if state["x"] == 0 else second).wait(60)
+        assert is_repeat or (first if state["x"] == 0 else second).wait(60)
         return {"y": 1}
 
     seen: set[int] = set()
@@ -344,9 +351,11 @@ def test_an_attempt_that_was_taken_away_leaves_nothing_reserved(bench: Make) -> 
     run = sweep.start()
     for _ in range(2):
         assert entered.acquire(timeout=60)
-    taken = next(row.id for row in sweep.executions if row.case_number == 0)
-    executions.pause(sweep.database, taken, reason="look", by="ann", at_once=True)
-    executions.resume(sweep.database, taken, by="ann")
+    paused_id = next(row.id for row in sweep.executions if row.case_number == 0)
+    # Both have been counted: a count that came after the pause would end the reservation of the lost attempt early.
+    until(lambda: [row.spent for row in ledger.budget_rows(sweep.database)] == [0.02], "both to be counted")
+    executions.pause(sweep.database, paused_id, reason="look", by="ann", at_once=True)
+    executions.resume(sweep.database, paused_id, by="ann")
     second.set()
     assert not entered.acquire(timeout=0.5), "the reservations of both leave nothing"
     first.set()

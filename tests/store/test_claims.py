@@ -1,4 +1,4 @@
-"""Who works on what: claims are leases with tokens, and the database itself refuses what cannot be."""
+"""Claims are leases with fencing tokens, and the database rejects impossible states."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_claim_takes_only_from_its_own_sweep(database: Database, submitted: Su
 def test_claimers_that_race_claim_each_execution_once(prepared_url: str, database: Database, submitted: Submit) -> None:
     submitted(cases=60)
     start = threading.Barrier(4, timeout=20)
-    taken: dict[str, list[str]] = {"one": [], "two": []}
+    claimed_ids: dict[str, list[str]] = {"one": [], "two": []}
     lock = threading.Lock()
     errors: list[BaseException] = []
 
@@ -123,7 +123,7 @@ def test_claimers_that_race_claim_each_execution_once(prepared_url: str, databas
             while claimed := claims.claim(mine, "sweep", runner, 3, 30.0):
                 assert len(claimed) <= 3
                 with lock:
-                    taken[runner] += [row.id for row in claimed]
+                    claimed_ids[runner] += [row.id for row in claimed]
         except BaseException as error:  # noqa: BLE001 - raised below
             errors.append(error)
         finally:
@@ -136,15 +136,15 @@ def test_claimers_that_race_claim_each_execution_once(prepared_url: str, databas
         thread.join(60)
 
     assert errors == []
-    assert sorted(taken["one"] + taken["two"]) == sorted(row["id"] for row in rows(database, executions))
+    assert sorted(claimed_ids["one"] + claimed_ids["two"]) == sorted(row["id"] for row in rows(database, executions))
     owned = {row["id"]: (row["owner_id"], row["token"]) for row in rows(database, executions)}
-    assert owned == {id: (runner, 1) for runner, ids in taken.items() for id in ids}
+    assert owned == {id: (runner, 1) for runner, ids in claimed_ids.items() for id in ids}
 
 
 # Giving back
 
 
-def test_what_is_given_back_can_be_claimed_again_under_a_newer_token(database: Database, submitted: Submit) -> None:
+def test_what_is_released_can_be_claimed_again_under_a_newer_token(database: Database, submitted: Submit) -> None:
     submitted(cases=2, combinations=2)
     claims.claim(database, "sweep", "one", 10, 30.0)
 
@@ -191,9 +191,9 @@ def test_a_heartbeat_keeps_the_leases_of_its_runner_only(database: Database, sub
 
     claims.renew(database, "one", 500.0)
 
-    left = {row["owner_id"]: row["lease_until"] - clock(database) for row in rows(database, executions)}
-    assert left["one"] > 400
-    assert left["two"] < 2
+    remaining = {row["owner_id"]: row["lease_until"] - clock(database) for row in rows(database, executions)}
+    assert remaining["one"] > 400
+    assert remaining["two"] < 2
 
 
 def test_an_owner_is_expired_once_all_its_leases_have_run_out(database: Database, submitted: Submit) -> None:
@@ -201,9 +201,9 @@ def test_an_owner_is_expired_once_all_its_leases_have_run_out(database: Database
     claims.claim(database, "sweep", "one", 1, -5.0)
     claims.claim(database, "sweep", "two", 1, 500.0)
 
-    found = {owner.id: bool(owner.expired) for owner in claims.owners(database, "sweep")}
+    expired_by_owner = {owner.id: bool(owner.expired) for owner in claims.owners(database, "sweep")}
 
-    assert found == {"one": True, "two": False}
+    assert expired_by_owner == {"one": True, "two": False}
 
 
 def test_a_sweep_is_unfinished_while_an_execution_can_still_move(database: Database, submitted: Submit) -> None:
@@ -353,8 +353,8 @@ def add_node_run(
     common = {"sweep_id": "sweep", "execution_id": execution["id"], "workspace": None}
     with database.write() as connection:
         if checkpoint:
-            made = {"id": "c", "position": position or {}, "state": {}, "writers": [], "totals": [], "trigger": "step"}
-            connection.execute(checkpoints.insert().values(**common, **made, created_at=0.0))
+            about = {"id": "c", "position": position or {}, "state": {}, "writers": [], "totals": [], "trigger": "step"}
+            connection.execute(checkpoints.insert().values(**common, **about, created_at=0.0))
         run = {"task": "a", "node": "a", "variant": "default", "visit": 0, "status": "running", "attempts": 1}
         run |= {"cells": 1, "fingerprint": "f", "started_at": 0.0, "duration_s": 0.0, "usd": 0.0}
         run |= {"tokens_in": 0, "tokens_out": 0}
@@ -374,8 +374,8 @@ def test_a_sweep_moves_only_as_its_table_says(database: Database, submitted: Sub
 
     (row,) = rows(database, sweeps)
     assert (row["status"], row["reason"]) == ("cancelled", "enough")
-    said = [(event["kind"], event["data"]) for event in rows(database, events)]
-    assert said[-1] == ("sweep.cancelled", {"reason": "enough", "by": "ann"})
+    log_rows = [(event["kind"], event["data"]) for event in rows(database, events)]
+    assert log_rows[-1] == ("sweep.cancelled", {"reason": "enough", "by": "ann"})
     with pytest.raises(ConflictError, match=sentence("is {}: it cannot become {}", "cancelled", "running")):
         claims.move_sweep(database, "sweep", "running")
 
@@ -393,7 +393,7 @@ def test_a_sweep_of_an_unknown_session_is_refused_whole(database: Database, subm
 
 
 def test_a_submission_that_fails_half_way_leaves_nothing(database: Database) -> None:
-    def given() -> Iterator[NewCase]:
+    def new_cases() -> Iterator[NewCase]:
         yield NewCase("one", {"x": Value.of(1)}, None)
         raise ValueError("the file ends here")
 
@@ -403,7 +403,7 @@ def test_a_submission_that_fails_half_way_leaves_nothing(database: Database) -> 
     )
 
     with pytest.raises(ValueError, match="the file ends here"):
-        submit(database, sweep, given())
+        submit(database, sweep, new_cases())
 
     for table in (sweeps, cases, cells, executions, events):
         assert rows(database, table) == []
@@ -417,8 +417,8 @@ def test_deleting_a_sweep_deletes_all_that_is_its_own(database: Database, submit
     with database.write() as connection:
         connection.execute(sweeps.delete().where(sweeps.c.id == "sweep"))
 
-    kept = (events, looks)
-    left = [table for table in metadata.sorted_tables if "sweep_id" in table.c and table not in kept]
-    for table in left:
+    kept_tables = (events, looks)
+    tables = [table for table in metadata.sorted_tables if "sweep_id" in table.c and table not in kept_tables]
+    for table in tables:
         assert {row["sweep_id"] for row in rows(database, table)} <= {"other"}
     assert len(rows(database, cells)) == 1

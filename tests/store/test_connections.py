@@ -1,4 +1,4 @@
-"""Connections: how often PostgreSQL's are asked for a sign of life, what one transaction reads, and new files."""
+"""Connections: pings of PostgreSQL, reads of one transaction, and new files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import sqlalchemy as sa
 
 from tests.support.prose import sentence
 from wtb.core.errors import StoreError
-from wtb.hosting.servers.databases import connect
+from wtb.hosting.servers.postgres import connect
 from wtb.store import engine
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
-from wtb.store.housekeeping.files import other_owners
+from wtb.store.housekeeping.contents import other_owners
 from wtb.store.transactions import Scope
 
-HERE = sa.text("SELECT pg_backend_pid()")
+BACKEND_PID = sa.text("SELECT pg_backend_pid()")
 
 
 @pytest.fixture
@@ -34,39 +34,41 @@ def database(prepared_postgres_url: str) -> Iterator[Database]:
     database.close()
 
 
-def begun(database: Database) -> list[object]:
+def count_begins(database: Database) -> list[object]:
     """Return a list that grows with each transaction that begins."""
-    found: list[object] = []
-    sa.event.listen(database.engine, "begin", found.append)
-    return found
+    connections: list[object] = []
+    sa.event.listen(database.engine, "begin", connections.append)
+    return connections
 
 
 def test_a_connection_that_was_just_used_is_not_asked_whether_it_lives(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[object] = []
+    pings: list[object] = []
     ping = database.engine.dialect.do_ping
-    monkeypatch.setattr(database.engine.dialect, "do_ping", lambda one: asked.append(one) or ping(one))
-    first = database.scalar(HERE)
-    assert database.scalar(HERE) == first
-    assert asked == []
+    monkeypatch.setattr(
+        database.engine.dialect, "do_ping", lambda connection: pings.append(connection) or ping(connection)
+    )
+    first = database.scalar(BACKEND_PID)
+    assert database.scalar(BACKEND_PID) == first
+    assert pings == []
     monkeypatch.setattr(engine, "_PING_AFTER_S", 0.0)
-    assert database.scalar(HERE) == first
-    assert len(asked) == 1
+    assert database.scalar(BACKEND_PID) == first
+    assert len(pings) == 1
 
 
 def test_a_connection_that_the_server_has_ended_is_replaced_before_it_is_used(
     database: Database, prepared_postgres_url: str
 ) -> None:
-    first = database.scalar(HERE)
+    first = database.scalar(BACKEND_PID)
     with connect(prepared_postgres_url) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
-    assert database.scalar(HERE) != first
+    assert database.scalar(BACKEND_PID) != first
 
 
 def test_what_a_block_reads_is_one_state_until_it_writes(database: Database) -> None:
     count = sa.text("SELECT count(*) FROM projects")
-    counted, other = begun(database), Database(database.url.render_as_string(hide_password=False))
+    counted, other = count_begins(database), Database(database.url.render_as_string(hide_password=False))
     with database.snapshot():
         before = database.scalar(count)
         other.execute(_project("more"))
@@ -78,13 +80,13 @@ def test_what_a_block_reads_is_one_state_until_it_writes(database: Database) -> 
 
 
 def test_a_block_is_only_for_whoever_began_it_and_ends_where_something_fails(database: Database) -> None:
-    counted = begun(database)
+    counted = count_begins(database)
     with database.snapshot():
-        database.within(Scope(frozenset({"quokka"}))).scalar(HERE)
+        database.within(Scope(frozenset({"quokka"}))).scalar(BACKEND_PID)
         assert len(counted) == 2
         with pytest.raises(sa.exc.ProgrammingError):
             database.scalar(sa.text("SELECT nothing"))
-        assert database.scalar(HERE)
+        assert database.scalar(BACKEND_PID)
         assert len(counted) == 3
 
 
@@ -93,7 +95,7 @@ def _project(name: str) -> sa.TextClause:
 
 
 @pytest.fixture
-def held(sqlite_url: str, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+def locker(sqlite_url: str, tmp_path: Path) -> Iterator[sqlite3.Connection]:
     """Another connection that writes to a new file, whose journal is still that of all new files."""
     with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -101,13 +103,13 @@ def held(sqlite_url: str, tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def test_who_opens_a_new_file_waits_for_others_that_do(
-    sqlite_url: str, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, locker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        held.execute("COMMIT")
+        locker.execute("COMMIT")
 
     monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     database = Database(sqlite_url)
@@ -117,7 +119,7 @@ def test_who_opens_a_new_file_waits_for_others_that_do(
 
 
 def test_a_new_file_that_stays_locked_is_an_error(
-    sqlite_url: str, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, locker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_BUSY_S", 0.0)
     with pytest.raises(StoreError, match=sentence("database is {}", "locked")):

@@ -1,4 +1,4 @@
-"""Deleting a sweep of many rows: each is passed once, and nobody waits for a look at those that went before."""
+"""Deleting a sweep of many rows: each row is read once, and deleted rows are not read again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from tests.store.test_submission import new_sweep
 from tests.support.bench import make_bench
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.values import Value
 from wtb.store.database import Database
 from wtb.store.housekeeping import deletion
@@ -26,13 +26,13 @@ REFERRING = ("cells", "executions", "node_runs", "checkpoints", "scores", "event
 
 
 def _many(variants: int) -> Workflow:
-    made = Workflow("many")
-    node = made.node(lambda state, *, by=0: {"y": state["x"] + by}, name="add")
+    workflow = Workflow("many")
+    node = workflow.node(lambda state, *, by=0: {"y": state["x"] + by}, name="add")
     for number in range(1, variants):
         node.variant(f"v{number}", by=number)
-    made.entry(node)
-    made.edge(node, END)
-    return made
+    workflow.entry(node)
+    workflow.edge(node, END)
+    return workflow
 
 
 # Transactions of other tests, in whatever database, put off what PostgreSQL lets a reader forget.
@@ -40,11 +40,11 @@ def _many(variants: int) -> Workflow:
 def test_what_was_removed_is_not_read_again_where_all_followers_would_wait(
     prepared_postgres_url: str, tmp_path: Path
 ) -> None:
-    """PostgreSQL looks into all tables that refer to a sweep when that goes, in the transaction in which it does."""
+    """PostgreSQL checks all tables that refer to a sweep in the transaction that deletes it."""
     database = Database(prepared_postgres_url)
-    given = [{"id": str(x), "input": {"x": x}, "expected": {"y": x}} for x in range(CASES)]
+    new_cases = [{"id": str(x), "input": {"x": x}, "expected": {"y": x}} for x in range(CASES)]
     exact = [{"exact_match": {"field": "y"}}]
-    bench = make_bench(database, tmp_path, _many(VARIANTS), given, {"add": "all"}, evaluate=exact)
+    bench = make_bench(database, tmp_path, _many(VARIANTS), new_cases, {"add": "all"}, evaluate=exact)
     bench.run()
     with database.write() as connection:
         connection.exec_driver_sql("ANALYZE")  # nearly all rows are of this sweep, and it knows that
@@ -54,8 +54,8 @@ def test_what_was_removed_is_not_read_again_where_all_followers_would_wait(
 
     def look(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
         for table in 2 * REFERRING if statement.startswith("DELETE FROM sweeps") else ():
-            there = f"SELECT 1 FROM ONLY {table} x WHERE '{bench.sweep_id}' = sweep_id FOR KEY SHARE OF x"
-            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {there}")
+            query = f"SELECT 1 FROM ONLY {table} x WHERE '{bench.sweep_id}' = sweep_id FOR KEY SHARE OF x"
+            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}")
             plan = _json(cursor.fetchone()[0])[0]["Plan"]
             assert "Seq Scan" not in str(plan), table
             read.setdefault(table, []).append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
@@ -64,14 +64,14 @@ def test_what_was_removed_is_not_read_again_where_all_followers_would_wait(
     assert deletion.delete_sweep(database, bench.sweep_id)
     database.close()
     assert read.keys() == set(REFERRING)
-    for table, (blocks, again) in read.items():
-        assert blocks <= again + 2, table  # those of the index, and not those of its rows
+    for table, (blocks, later_blocks) in read.items():
+        assert blocks <= later_blocks + 2, table  # those of the index, and not those of its rows
 
 
 def test_who_removes_what_another_is_removing_neither_waits_nor_fails_for_a_look_at_it(
     prepared_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`wtb gc` and a scheduler go on with the same deletion, each in transactions of its own."""
+    """`wtb admin gc` and a scheduler go on with the same deletion, each in transactions of its own."""
     monkeypatch.setattr("wtb.store.engine._SETTINGS", "-c lock_timeout=50ms")
     database, other = Database(prepared_postgres_url), Database(prepared_postgres_url)
     submit(database, new_sweep(), (NewCase(str(number), {"x": Value.of(number)}, None) for number in range(40)))
@@ -80,8 +80,8 @@ def test_who_removes_what_another_is_removing_neither_waits_nor_fails_for_a_look
         connection.execute(cells.delete().where(cells.c.sweep_id == "large"))
         deletion._pass_what_was_removed(database, "large")
     assert deletion.remove_hidden(database) == 1
-    for one in (database, other):
-        one.close()
+    for handle in (database, other):
+        handle.close()
 
 
 SLOW = """
@@ -116,8 +116,8 @@ def test_a_sweep_that_would_take_long_to_go_is_tried_again_so_that_no_follower_w
     database.close()
 
 
-def _json(found: Any) -> Any:
-    return json.loads(found) if isinstance(found, str) else found
+def _json(document: Any) -> Any:
+    return json.loads(document) if isinstance(document, str) else document
 
 
 def test_a_part_begins_where_the_one_before_ended_and_what_came_late_goes_too(
@@ -126,26 +126,26 @@ def test_a_part_begins_where_the_one_before_ended_and_what_came_late_goes_too(
     submit(database, new_sweep(), (NewCase(str(number), {"x": Value.of(number)}, None) for number in range(40)))
     monkeypatch.setattr(deletion, "_LEAST", 16)
     monkeypatch.setattr(deletion, "_MOST", 16)
-    begun: list[Any] = []
-    asked: list[str] = []
-    sa.event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    starts: list[Any] = []
+    statements: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
     part = deletion._remove_part
 
-    def remove_part(base: Database, table: sa.Table, which: Any, order: Any, since: Any, most: int) -> Any:
+    def remove_part(base: Database, table: sa.Table, which: Any, order: Any, since: Any, limit: int) -> Any:
         if table is cells:
-            begun.append(since)
-            if len(begun) == 4:  # before all that went
+            starts.append(since)
+            if len(starts) == 4:  # before all that went
                 late = {"sweep_id": "large", "case_number": -1, "repeat": 0, "combination": 0, "status": "pending"}
                 with base.write() as connection:
                     connection.execute(cells.insert().values(late))
-        return part(base, table, which, order, since, most)
+        return part(base, table, which, order, since, limit)
 
     monkeypatch.setattr(deletion, "_remove_part", remove_part)
     assert deletion.delete_sweep(database, "large")
-    assert begun[0] is None
-    assert all(one < other for one, other in itertools.pairwise(begun[1:8]))
-    assert begun[-1] is None
-    of_cells = [statement for statement in asked if statement.startswith("DELETE FROM cells")]
+    assert starts[0] is None
+    assert all(earlier < later for earlier, later in itertools.pairwise(starts[1:8]))
+    assert starts[-1] is None
+    of_cells = [statement for statement in statements if statement.startswith("DELETE FROM cells")]
     assert database.is_sqlite or all(">=" in statement for statement in of_cells[1:8])
     for table in metadata.sorted_tables:
         if ("sweep_id" in table.c or table is sweeps) and table is not looks:

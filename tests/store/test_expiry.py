@@ -1,20 +1,25 @@
-"""Uploads, operations and answers to requests are kept for a day, whoever comes next."""
+"""Uploads, operations and responses are kept for a day, in all projects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from wtb.operations.context import Context
-from wtb.operations.housekeeping.garbage_collection import collect
-from wtb.store.access.expiry import KEPT_S
-from wtb.store.access.idempotency import Claim, keep_answer
-from wtb.store.access.operations import NewOperation, begin_operation, end_operation
+from wtb.operations.garbage_collection import collect
+from wtb.store.access.requests import (
+    KEPT_S,
+    Claim,
+    NewOperation,
+    NewUpload,
+    begin_operation,
+    begin_upload,
+    end_operation,
+    keep_answer,
+)
 from wtb.store.database import Database
-from wtb.store.files.uploads import NewUpload, begin_upload
 from wtb.store.tables.schema import idempotency_keys, operations, uploads
 from wtb.store.transactions import Scope
 
@@ -25,16 +30,9 @@ TIMES = {
 }
 
 
-@pytest.fixture
-def database(prepared_url: str) -> Iterator[Database]:
-    made = Database(prepared_url)
-    yield made
-    made.close()
-
-
 def keep_one_of_each(database: Database) -> None:
     begin_upload(database, NewUpload("u", "default", "0" * 64, "ann"))
-    begin_operation(database, NewOperation("o", "compare", "ann"))
+    begin_operation(database, NewOperation("o", "sweeps.compare", "ann"))
     end_operation(database, "o", 200, None, "{}")
     with database.write() as connection:
         Claim("d", "r").store(connection)
@@ -71,8 +69,8 @@ def test_whatever_is_begun_removes_what_is_old_of_all_kinds_and_projects(databas
     if began == "an upload":
         begin_upload(limited, NewUpload("new", "zebras", "0" * 64, "ann"))
     elif began == "an operation":
-        begin_operation(limited, NewOperation("new", "compare", "ann"))
+        begin_operation(limited, NewOperation("new", "sweeps.compare", "ann"))
     else:
         keep_answer(limited, "of no key", 200, None, "{}")
-    ones = ["an upload", "an operation", "an answer"]
-    assert counted(database) == [int(one == began and one != "an answer") for one in ones]
+    kinds = ["an upload", "an operation", "an answer"]
+    assert counted(database) == [int(kind == began and kind != "an answer") for kind in kinds]

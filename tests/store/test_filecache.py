@@ -21,9 +21,10 @@ from tests.store.test_workspaces import contents, fill, flipped, sha, snapshot
 from tests.support.forkserver import Script
 from tests.support.project import Project
 from tests.support.prose import sentence
-from wtb.config.keeping.retention_policy import Policy
+from tests.support.waiting import until
+from wtb.config.retention_policy import Policy
 from wtb.core.errors import InputError, OutOfReach, StoreError
-from wtb.operations.housekeeping.garbage_collection import apply_policy
+from wtb.operations.garbage_collection import apply_policy
 from wtb.store.database import Database
 from wtb.store.files import cache as filecache
 from wtb.store.files.cache import FileCache
@@ -31,7 +32,7 @@ from wtb.store.files.locations import CACHE_BYTES, Sharing, check_files, sharing
 from wtb.store.files.shared_store import SharedFiles, store_at
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.housekeeping.files import mark
+from wtb.store.housekeeping.contents import mark
 
 ROOMY = 10**9
 PATIENCE_S = 60.0
@@ -40,8 +41,8 @@ PATIENCE_S = 60.0
 class Home:
     """A machine's own folder, and its workspaces on the shared directory."""
 
-    def __init__(self, shared: Path, folder: Path, most: int = ROOMY) -> None:
-        self.files = SharedFiles(shared / "files", FileCache(folder / "cache", most))
+    def __init__(self, shared: Path, folder: Path, max_bytes: int = ROOMY) -> None:
+        self.files = SharedFiles(shared / "files", FileCache(folder / "cache", max_bytes))
         self.workspaces = Workspaces(self.files, folder / "sessions")
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -77,12 +78,12 @@ def shared(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def here(shared: Path, tmp_path: Path) -> Home:
+def home(shared: Path, tmp_path: Path) -> Home:
     return Home(shared, tmp_path / "here")
 
 
 @pytest.fixture
-def there(shared: Path, tmp_path: Path) -> Home:
+def other_home(shared: Path, tmp_path: Path) -> Home:
     return Home(shared, tmp_path / "there")
 
 
@@ -124,79 +125,79 @@ def started(code: str, *args: object, **environment: str) -> Script:
     return Script(begin + code, *args, env=environment)
 
 
-def heard(process: Script, word: str) -> None:
+def wait_for_word(process: Script, word: str) -> None:
     assert process.stdout.readline().strip() == word
 
 
 # Round trips
 
 
-def test_what_one_home_publishes_another_one_reads(here: Home, there: Home) -> None:
-    first = snapshot(here.workspaces, {"a.txt": "one", "deep/er/b.txt": "two", "empty": ""})
-    workspace = there.workspaces.open(first.digest)
+def test_what_one_home_publishes_another_one_reads(home: Home, other_home: Home) -> None:
+    first = snapshot(home.workspaces, {"a.txt": "one", "deep/er/b.txt": "two", "empty": ""})
+    workspace = other_home.workspaces.open(first.digest)
     assert (workspace.path / "deep" / "er" / "b.txt").read_text() == "two"
     fill(workspace.path, {"a.txt": "three"})
     second = workspace.close(keep=True)
-    assert contents(here.workspaces, second.digest) == {"a.txt": "three", "deep/er/b.txt": "two", "empty": ""}
-    assert contents(here.workspaces, first.digest)["a.txt"] == "one"
-    assert here.leftovers() == there.leftovers() == []
+    assert contents(home.workspaces, second.digest) == {"a.txt": "three", "deep/er/b.txt": "two", "empty": ""}
+    assert contents(home.workspaces, first.digest)["a.txt"] == "one"
+    assert home.leftovers() == other_home.leftovers() == []
 
 
-def test_files_published_by_one_process_are_read_by_another(here: Home, there: Home, tmp_path: Path) -> None:
+def test_files_published_by_one_process_are_read_by_another(home: Home, other_home: Home, tmp_path: Path) -> None:
     code = (
         "workspace = workspaces.open(None)\n"
         "(workspace.path / 'a').write_text('of another process')\n"
         "(workspace.path / 'b').write_text('too')\n"
         "print(workspace.close(keep=True).digest)\n"
     )
-    with started(code, tmp_path / "shared", tmp_path / "here", ROOMY) as writer:
+    with started(code, tmp_path / "shared", tmp_path / "home", ROOMY) as writer:
         digest = writer.communicate(timeout=PATIENCE_S).strip()
-    for home in (there, here):
-        assert contents(home.workspaces, digest) == {"a": "of another process", "b": "too"}
+    for each_home in (other_home, home):
+        assert contents(each_home.workspaces, digest) == {"a": "of another process", "b": "too"}
 
 
-def test_what_was_published_or_fetched_is_not_fetched_again(here: Home, there: Home) -> None:
-    made = snapshot(here.workspaces, {"a": "one", "b": "two"})
-    assert contents(there.workspaces, made.digest) == {"a": "one", "b": "two"}
-    shutil.rmtree(here.files.root)
-    here.files.root.mkdir()
-    for home in (here, there):
-        workspace = home.workspaces.open(made.digest)
+def test_what_was_published_or_fetched_is_not_fetched_again(home: Home, other_home: Home) -> None:
+    tree = snapshot(home.workspaces, {"a": "one", "b": "two"})
+    assert contents(other_home.workspaces, tree.digest) == {"a": "one", "b": "two"}
+    shutil.rmtree(home.files.root)
+    home.files.root.mkdir()
+    for each_home in (home, other_home):
+        workspace = each_home.workspaces.open(tree.digest)
         assert sorted(path.name for path in workspace.path.iterdir()) == ["a", "b"]
         workspace.close(keep=False)
 
 
-def test_a_content_is_published_though_the_cache_has_it_already(here: Home, there: Home) -> None:
-    """A collection elsewhere may have removed it meanwhile: what is published is in the shared directory."""
-    snapshot(here.workspaces, {"a": "again"})
-    assert there.files.remove(sha("again"))
-    assert here.cached("again").exists()
-    made = snapshot(here.workspaces, {"b": "again"})
-    assert there.stored("again").read_text() == "again"
-    assert contents(there.workspaces, made.digest) == {"b": "again"}
+def test_a_content_is_published_though_the_cache_has_it_already(home: Home, other_home: Home) -> None:
+    """Publishing writes to the shared directory, because another machine may have removed the content."""
+    snapshot(home.workspaces, {"a": "again"})
+    assert other_home.files.remove(sha("again"))
+    assert home.cached("again").exists()
+    tree = snapshot(home.workspaces, {"b": "again"})
+    assert other_home.stored("again").read_text() == "again"
+    assert contents(other_home.workspaces, tree.digest) == {"b": "again"}
 
 
-def test_restored_files_share_nothing_with_the_cache(here: Home) -> None:
-    made = snapshot(here.workspaces, {"a": "kept"})
-    workspace = here.workspaces.open(made.digest)
+def test_restored_files_share_nothing_with_the_cache(home: Home) -> None:
+    tree = snapshot(home.workspaces, {"a": "kept"})
+    workspace = home.workspaces.open(tree.digest)
     (workspace.path / "a").chmod(0o600)
     (workspace.path / "a").write_text("lost")
     workspace.close(keep=False)
-    assert here.cached("kept").read_text() == "kept"
-    assert here.cached("kept").stat().st_mode & 0o777 == 0o444
+    assert home.cached("kept").read_text() == "kept"
+    assert home.cached("kept").stat().st_mode & 0o777 == 0o444
 
 
-def test_a_store_is_handed_to_another_process_of_the_machine_as_text(here: Home, tmp_path: Path) -> None:
-    again = store_at(here.files.place())
-    assert isinstance(again, SharedFiles)
-    assert (again.root, again.cache.root, again.cache.most) == (here.files.root, here.cache.root, ROOMY)
+def test_a_store_is_passed_to_another_process_of_the_machine_as_text(home: Home, tmp_path: Path) -> None:
+    store = store_at(home.files.place())
+    assert isinstance(store, SharedFiles)
+    assert (store.root, store.cache.root, store.cache.max_bytes) == (home.files.root, home.cache.root, ROOMY)
     assert type(store_at(FileStore(tmp_path / "files").place())) is FileStore
 
 
 @pytest.mark.parametrize("ref", ["../../etc/passwd", "", "abc", "A" * 64])
-def test_what_is_no_hash_leads_nowhere(here: Home, ref: str) -> None:
-    snapshot(here.workspaces, {"a": "one"})
-    for act in (here.cache.open, here.cache.drop, here.files.manifest):
+def test_what_is_no_hash_leads_nowhere(home: Home, ref: str) -> None:
+    snapshot(home.workspaces, {"a": "one"})
+    for act in (home.cache.open, home.cache.drop, home.files.manifest):
         with pytest.raises(StoreError, match=sentence("is not the hash")):
             act(ref)
 
@@ -206,86 +207,86 @@ def test_what_is_no_hash_leads_nowhere(here: Home, ref: str) -> None:
 
 @pytest.mark.parametrize("change", [flipped, lambda content: content[:-1], lambda content: content + b"x"])
 def test_damage_in_the_shared_directory_is_named_and_not_cached(
-    here: Home, there: Home, tmp_path: Path, change: Callable[[bytes], bytes]
+    home: Home, other_home: Home, tmp_path: Path, change: Callable[[bytes], bytes]
 ) -> None:
-    made = snapshot(here.workspaces, {"a": "fine", "b": "to be damaged"})
-    place = here.stored("to be damaged")
+    tree = snapshot(home.workspaces, {"a": "fine", "b": "to be damaged"})
+    place = home.stored("to be damaged")
     content = place.read_bytes()
     place.unlink()
     place.write_bytes(change(content))
     digest = sha("to be damaged")
     for act in (
-        lambda: there.workspaces.open(made.digest),
-        lambda: b"".join(there.files.read(digest)),
-        lambda: there.files.copy(digest, tmp_path / "copy"),
+        lambda: other_home.workspaces.open(tree.digest),
+        lambda: b"".join(other_home.files.read(digest)),
+        lambda: other_home.files.copy(digest, tmp_path / "copy"),
     ):
         with pytest.raises(StoreError, match=f"stored file {digest} is damaged"):
             act()
-        assert not there.cached("to be damaged").exists()
+        assert not other_home.cached("to be damaged").exists()
     assert not (tmp_path / "copy").exists()
-    assert there.leftovers() == []
-    assert contents(here.workspaces, made.digest)["b"] == "to be damaged", "what was cached before is whole"
+    assert other_home.leftovers() == []
+    assert contents(home.workspaces, tree.digest)["b"] == "to be damaged", "what was cached before is whole"
 
 
 @pytest.mark.parametrize("change", [flipped, lambda content: content[:-1], lambda content: content + b"x"])
 @pytest.mark.parametrize("way", ["open", "read"])
-def test_damage_in_a_cache_is_noticed_and_fetched_again(here: Home, change: Callable[[bytes], bytes], way: str) -> None:
-    made = snapshot(here.workspaces, {"a": "fine", "b": "to be damaged"})
-    place = here.cached("to be damaged")
+def test_damage_in_a_cache_is_noticed_and_fetched_again(home: Home, change: Callable[[bytes], bytes], way: str) -> None:
+    tree = snapshot(home.workspaces, {"a": "fine", "b": "to be damaged"})
+    place = home.cached("to be damaged")
     content = place.read_bytes()
     place.unlink()
     place.write_bytes(change(content))
     if way == "open":
-        workspace = here.workspaces.open(made.digest)
+        workspace = home.workspaces.open(tree.digest)
         assert (workspace.path / "b").read_text() == "to be damaged"
         workspace.close(keep=False)
     else:
-        assert b"".join(here.files.read(sha("to be damaged"))) == b"to be damaged"
+        assert b"".join(home.files.read(sha("to be damaged"))) == b"to be damaged"
     assert place.read_text() == "to be damaged"
-    assert here.leftovers() == []
+    assert home.leftovers() == []
 
 
-def test_a_damaged_manifest_in_a_cache_is_fetched_again(here: Home) -> None:
-    made = snapshot(here.workspaces, {"a": "fine"})
-    assert made.digest is not None
-    place = here.cache.root / made.digest[:2] / made.digest[2:]
+def test_a_damaged_manifest_in_a_cache_is_fetched_again(home: Home) -> None:
+    tree = snapshot(home.workspaces, {"a": "fine"})
+    assert tree.digest is not None
+    place = home.cache.root / tree.digest[:2] / tree.digest[2:]
     place.chmod(0o600)
     place.write_text("{}")
-    assert contents(here.workspaces, made.digest) == {"a": "fine"}
+    assert contents(home.workspaces, tree.digest) == {"a": "fine"}
 
 
 def test_a_cut_short_content_of_a_cache_is_noticed_where_files_are_reflinks(
-    here: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk of a test has no reflinks as a rule: what the kernel would share is copied here."""
+    """Copy what the kernel would share, because disks of tests usually have no reflinks."""
 
     def cloning(out: int, request: int, source: int) -> int:
         os.sendfile(out, source, 0, os.fstat(source).st_size)
         return 0
 
-    made = snapshot(here.workspaces, {"a": "whole"})
-    here.cached("whole").chmod(0o600)
-    os.truncate(here.cached("whole"), 3)
+    tree = snapshot(home.workspaces, {"a": "whole"})
+    home.cached("whole").chmod(0o600)
+    os.truncate(home.cached("whole"), 3)
     monkeypatch.setattr("wtb.store.files.store.fcntl.ioctl", cloning)
-    workspace = here.workspaces.open(made.digest)
+    workspace = home.workspaces.open(tree.digest)
     assert (workspace.path / "a").read_text() == "whole"
     workspace.close(keep=False)
-    assert here.cached("whole").read_text() == "whole"
+    assert home.cached("whole").read_text() == "whole"
 
 
-def test_a_missing_content_is_named(here: Home, there: Home) -> None:
-    made = snapshot(here.workspaces, {"a": "fine"})
-    here.stored("fine").unlink()
+def test_a_missing_content_is_named(home: Home, other_home: Home) -> None:
+    tree = snapshot(home.workspaces, {"a": "fine"})
+    home.stored("fine").unlink()
     with pytest.raises(StoreError, match=f"stored file {sha('fine')} is missing"):
-        there.workspaces.open(made.digest)
-    assert there.leftovers() == []
+        other_home.workspaces.open(tree.digest)
+    assert other_home.leftovers() == []
 
 
 # The bound
 
 
-def test_what_was_not_used_for_longest_goes_first(shared: Path, tmp_path: Path, here: Home) -> None:
-    small = Home(shared, tmp_path / "small", most=1000)
+def test_what_was_not_used_for_longest_goes_first(shared: Path, tmp_path: Path, home: Home) -> None:
+    small = Home(shared, tmp_path / "small", max_bytes=1000)
     texts = [f"{number}" * 90 for number in range(9)]  # 90 bytes each, but for rounding: all of them fit
     for number, text in enumerate(texts):
         fill(tmp_path, {"content": text})
@@ -294,15 +295,15 @@ def test_what_was_not_used_for_longest_goes_first(shared: Path, tmp_path: Path, 
     os.close(small.cache.open(sha(texts[0])) or -1)  # used just now
     fill(tmp_path, {"content": "x" * 200})
     small.files.add(tmp_path / "content")
-    kept = [number for number, text in enumerate(texts) if small.cached(text).exists()]
-    assert kept == [0, 3, 4, 5, 6, 7, 8]
+    cached_numbers = [number for number, text in enumerate(texts) if small.cached(text).exists()]
+    assert cached_numbers == [0, 3, 4, 5, 6, 7, 8]
     assert small.cached("x" * 200).exists()
     assert small.counted() == small.used() <= 1000
     assert all(small.stored(text).exists() for text in texts), "the shared directory keeps all"
 
 
 def test_what_is_being_read_is_not_removed(shared: Path, tmp_path: Path) -> None:
-    small = Home(shared, tmp_path / "small", most=1000)
+    small = Home(shared, tmp_path / "small", max_bytes=1000)
     fill(tmp_path, {"read": "r" * 400, "new": "n" * 900, "other": "o" * 500})
     small.files.add(tmp_path / "read")
     reading = small.cache.open(sha("r" * 400))
@@ -318,18 +319,18 @@ def test_what_is_being_read_is_not_removed(shared: Path, tmp_path: Path) -> None
     assert small.counted() == small.used() == 900
 
 
-def test_what_is_larger_than_the_cache_goes_past_it(shared: Path, tmp_path: Path, here: Home) -> None:
-    small = Home(shared, tmp_path / "small", most=1000)
-    made = snapshot(small.workspaces, {"large": "l" * 5000, "small": "s"})
-    assert contents(here.workspaces, made.digest) == {"large": "l" * 5000, "small": "s"}
-    again = Home(shared, tmp_path / "again", most=1000)
-    assert contents(again.workspaces, made.digest) == {"large": "l" * 5000, "small": "s"}
-    for home in (small, again):
-        assert not home.cached("l" * 5000).exists()
-        assert home.cached("s").exists()
+def test_what_is_larger_than_the_cache_goes_past_it(shared: Path, tmp_path: Path, home: Home) -> None:
+    small = Home(shared, tmp_path / "small", max_bytes=1000)
+    tree = snapshot(small.workspaces, {"large": "l" * 5000, "small": "s"})
+    assert contents(home.workspaces, tree.digest) == {"large": "l" * 5000, "small": "s"}
+    third = Home(shared, tmp_path / "again", max_bytes=1000)
+    assert contents(third.workspaces, tree.digest) == {"large": "l" * 5000, "small": "s"}
+    for each_home in (small, third):
+        assert not each_home.cached("l" * 5000).exists()
+        assert each_home.cached("s").exists()
 
 
-CONTENTS, SIZE, MOST = 40, 100_000, 1_000_000
+CONTENTS, SIZE, MAX_BYTES = 40, 100_000, 1_000_000
 
 CHURN = """
 import hashlib, random
@@ -345,29 +346,33 @@ print("done", flush=True)
 """
 
 
-def test_several_processes_share_one_cache_and_keep_to_its_bound(here: Home, shared: Path, tmp_path: Path) -> None:
+def test_several_processes_share_one_cache_and_keep_to_its_bound(home: Home, shared: Path, tmp_path: Path) -> None:
     chance = random.Random(1)
     digests = []
     for _ in range(CONTENTS):
         fill(tmp_path, {"content": chance.randbytes(SIZE)})
-        digests.append(here.files.add(tmp_path / "content")[0])
-    busy = Home(shared, tmp_path / "busy", most=MOST)
+        digests.append(home.files.add(tmp_path / "content")[0])
+    busy = Home(shared, tmp_path / "busy", max_bytes=MAX_BYTES)
     busy.cache.root.mkdir(parents=True)
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(started(CHURN, shared, tmp_path / "busy", MOST, number, *digests))
+            stack.enter_context(started(CHURN, shared, tmp_path / "busy", MAX_BYTES, number, *digests))
             for number in range(4)
         ]
         highest = 0
-        while any(process.poll() is None for process in processes):
+
+        def have_ended() -> bool:
+            nonlocal highest
             with busy.cache._counted():  # nothing begins or is removed meanwhile
                 highest = max(highest, on_disk(busy.cache.root))
-            time.sleep(0.01)
+            return all(process.poll() is not None for process in processes)
+
+        until(have_ended, "the processes to end", pause=0.01)
         for process in processes:
-            heard(process, "done")
-    assert MOST / 2 < highest <= MOST
+            wait_for_word(process, "done")
+    assert MAX_BYTES / 2 < highest <= MAX_BYTES
     assert list(busy.cache.root.glob(".new-*")) == []
-    assert busy.used() <= busy.counted() <= MOST
+    assert busy.used() <= busy.counted() <= MAX_BYTES
     busy.cache.clean_up()
     assert busy.counted() == busy.used()
     for digest, _, _ in busy.cache.stored():
@@ -379,9 +384,9 @@ def on_disk(folder: Path) -> int:
     sizes = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):
-            found = path.stat()
+            status = path.stat()
             if path.is_file() and path.name != ".bytes":
-                sizes[found.st_ino] = found.st_size
+                sizes[status.st_ino] = status.st_size
     return sum(sizes.values())
 
 
@@ -401,16 +406,16 @@ print(total, flush=True)
 """
 
 
-def test_what_several_want_at_once_is_fetched_once(here: Home, there: Home, shared: Path, tmp_path: Path) -> None:
+def test_what_several_want_at_once_is_fetched_once(home: Home, other_home: Home, shared: Path, tmp_path: Path) -> None:
     fill(tmp_path, {"content": os.urandom(30_000_000)})
-    digest, size = here.files.add(tmp_path / "content")
+    digest, size = home.files.add(tmp_path / "content")
     with ExitStack() as stack:
         processes = [
             stack.enter_context(started(COUNTED, shared, tmp_path / "there", ROOMY, digest, number))
             for number in range(3)
         ]
         for process in processes:
-            heard(process, "ready")
+            wait_for_word(process, "ready")
         for process in processes:
             process.stdin.write("\n")
             process.stdin.flush()
@@ -419,44 +424,44 @@ def test_what_several_want_at_once_is_fetched_once(here: Home, there: Home, shar
     assert all(sha((tmp_path / "there" / str(number)).read_bytes()) == digest for number in range(3))
 
 
-def test_what_is_being_published_is_not_taken_over_while_its_lock_changes(
-    here: Home, monkeypatch: pytest.MonkeyPatch
+def test_what_is_being_published_is_not_reclaimed_while_its_lock_changes(
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linux ends a lock before it makes another kind of it: for a moment, others get it."""
-    lock, others = fcntl.flock, []
-    arriving = here.cache.begin(3, sha("one"))
+    lock, other_arrivals = fcntl.flock, []
+    arriving = home.cache.begin(3, sha("one"))
     assert arriving is not None
 
     def change(descriptor: int, kind: int) -> None:
         if descriptor == arriving._descriptor:
             lock(descriptor, fcntl.LOCK_UN)
-            others.append(FileCache(here.cache.root, ROOMY).begin(3, sha("one")))
+            other_arrivals.append(FileCache(home.cache.root, ROOMY).begin(3, sha("one")))
         lock(descriptor, kind)
 
     arriving.write(b"one")
     monkeypatch.setattr(filecache.fcntl, "flock", change)
-    with arriving, os.fdopen(arriving.keep(sha("one")) or 0, "rb") as kept:
-        assert kept.read() == b"one"
-    assert others == [None]
+    with arriving, os.fdopen(arriving.keep(sha("one")) or 0, "rb") as file:
+        assert file.read() == b"one"
+    assert other_arrivals == [None]
 
 
 def test_what_another_process_publishes_in_between_is_not_fetched_again(
-    here: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = here.cache._create
+    create = home.cache._create
 
     def create_late(temporary: str, size: int) -> int | None:
         monkeypatch.undo()
-        with FileCache(here.cache.root, ROOMY).begin(3, sha("one")) as arriving:  # type: ignore[union-attr]
+        with FileCache(home.cache.root, ROOMY).begin(3, sha("one")) as arriving:  # type: ignore[union-attr]
             arriving.write(b"one")
             os.close(arriving.keep(sha("one")) or 0)
         return create(temporary, size)
 
-    monkeypatch.setattr(here.cache, "_create", create_late)
-    assert here.cache.begin(3, sha("one")) is None
-    assert here.cached("one").read_text() == "one"
-    assert here.counted() == 3
-    assert here.leftovers() == []
+    monkeypatch.setattr(home.cache, "_create", create_late)
+    assert home.cache.begin(3, sha("one")) is None
+    assert home.cached("one").read_text() == "one"
+    assert home.counted() == 3
+    assert home.leftovers() == []
 
 
 # Death, and those who are as good as dead
@@ -475,68 +480,68 @@ files.copy(args[0], home / "copy")
 
 
 def test_a_process_killed_while_it_fetches_leaves_nothing_wrong(
-    here: Home, there: Home, shared: Path, tmp_path: Path
+    home: Home, other_home: Home, shared: Path, tmp_path: Path
 ) -> None:
     content = os.urandom(5_000_000)
-    made = snapshot(here.workspaces, {"a": content})
+    tree = snapshot(home.workspaces, {"a": content})
     with started(FETCHING, shared, tmp_path / "there", ROOMY, sha(content)) as fetcher:
-        heard(fetcher, "fetching")
+        wait_for_word(fetcher, "fetching")
         fetcher.kill()
-    assert len(list(there.cache.root.glob(".new-*"))) == 1
-    assert not there.cached(content).exists()
-    workspace = there.workspaces.open(made.digest)
+    assert len(list(other_home.cache.root.glob(".new-*"))) == 1
+    assert not other_home.cached(content).exists()
+    workspace = other_home.workspaces.open(tree.digest)
     assert (workspace.path / "a").read_bytes() == content
     workspace.close(keep=False)
-    assert there.cached(content).read_bytes() == content
-    assert there.leftovers() == []
-    assert there.counted() == there.used()
+    assert other_home.cached(content).read_bytes() == content
+    assert other_home.leftovers() == []
+    assert other_home.counted() == other_home.used()
 
 
 def test_what_a_dead_process_left_in_a_cache_goes_when_there_is_to_be_room(
-    here: Home, there: Home, shared: Path, tmp_path: Path
+    home: Home, other_home: Home, shared: Path, tmp_path: Path
 ) -> None:
     content = os.urandom(5_000_000)
     fill(tmp_path, {"content": content})
-    here.files.add(tmp_path / "content")
+    home.files.add(tmp_path / "content")
     with started(FETCHING, shared, tmp_path / "there", ROOMY, sha(content)) as fetcher:
-        heard(fetcher, "fetching")
-        there.files.remove_leftovers(3600)
-        assert len(list(there.cache.root.glob(".new-*"))) == 1, "its writer lives"
+        wait_for_word(fetcher, "fetching")
+        other_home.files.remove_leftovers(3600)
+        assert len(list(other_home.cache.root.glob(".new-*"))) == 1, "its writer lives"
         fetcher.kill()
-    there.files.remove_leftovers(3600)
-    assert list(there.cache.root.glob(".new-*")) == []
-    assert there.counted() == 0
+    other_home.files.remove_leftovers(3600)
+    assert list(other_home.cache.root.glob(".new-*")) == []
+    assert other_home.counted() == 0
 
 
 def test_a_process_that_was_stopped_while_it_fetches_holds_up_nobody_for_long(
-    here: Home, there: Home, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, other_home: Home, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filecache, "PATIENCE_S", 0.2)
     content = os.urandom(5_000_000)
     fill(tmp_path, {"content": content})
-    here.files.add(tmp_path / "content")
+    home.files.add(tmp_path / "content")
     with started(FETCHING, shared, tmp_path / "there", ROOMY, sha(content)) as fetcher:
-        heard(fetcher, "fetching")
+        wait_for_word(fetcher, "fetching")
         fetcher.send_signal(signal.SIGSTOP)
-        there.files.copy(sha(content), tmp_path / "copied")
+        other_home.files.copy(sha(content), tmp_path / "copied")
         assert (tmp_path / "copied").read_bytes() == content
-        assert not there.cached(content).exists()
+        assert not other_home.cached(content).exists()
         fetcher.kill()
 
 
 def test_a_count_that_somebody_holds_costs_the_cache_and_nothing_else(
-    here: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filecache, "PATIENCE_S", 0.1)
-    with here.cache._counted():
-        made = snapshot(here.workspaces, {"a": "one"})
-        assert contents(here.workspaces, made.digest) == {"a": "one"}
-    assert list(here.cache.stored()) == []
+    with home.cache._counted():
+        tree = snapshot(home.workspaces, {"a": "one"})
+        assert contents(home.workspaces, tree.digest) == {"a": "one"}
+    assert list(home.cache.stored()) == []
 
 
 @pytest.mark.parametrize("passing", [1, 2, 3])
 def test_a_process_killed_while_it_publishes_shows_no_half_of_anything(
-    here: Home, there: Home, shared: Path, tmp_path: Path, passing: int
+    home: Home, other_home: Home, shared: Path, tmp_path: Path, passing: int
 ) -> None:
     code = (
         "workspace = workspaces.open(None)\n"
@@ -546,40 +551,40 @@ def test_a_process_killed_while_it_publishes_shows_no_half_of_anything(
     )
     with started(code, shared, tmp_path / "here", ROOMY, WTB_FAULT=f"files.publishing:{passing}") as writer:
         assert writer.wait(PATIENCE_S) == -signal.SIGKILL
-    for digest, _, _ in there.files.stored():
-        b"".join(there.files.read(digest))
-    assert len(list(there.files.stored())) == passing - 1
-    made = snapshot(there.workspaces, {"a": "one" * 1000, "b": "two" * 1000})
-    assert contents(here.workspaces, made.digest) == {"a": "one" * 1000, "b": "two" * 1000}
-    assert here.files.remove_leftovers(-1) == 4 - passing
-    assert list(here.files.root.glob(".new-*")) == list(here.cache.root.glob(".new-*")) == []
+    for digest, _, _ in other_home.files.stored():
+        b"".join(other_home.files.read(digest))
+    assert len(list(other_home.files.stored())) == passing - 1
+    tree = snapshot(other_home.workspaces, {"a": "one" * 1000, "b": "two" * 1000})
+    assert contents(home.workspaces, tree.digest) == {"a": "one" * 1000, "b": "two" * 1000}
+    assert home.files.remove_leftovers(-1) == 4 - passing
+    assert list(home.files.root.glob(".new-*")) == list(home.cache.root.glob(".new-*")) == []
 
 
 # Disks
 
 
 def test_a_full_disk_of_the_cache_costs_the_cache_and_nothing_else(
-    here: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
+    home: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
 ) -> None:
     mount(tmp_path / "tight" / "cache", 1 << 20)
     tight = Home(shared, tmp_path / "tight")
     large, small = os.urandom(3_000_000), os.urandom(100_000)
-    made = snapshot(here.workspaces, {"large": large, "small": small})
+    tree = snapshot(home.workspaces, {"large": large, "small": small})
     for _ in range(2):
-        workspace = tight.workspaces.open(made.digest)
+        workspace = tight.workspaces.open(tree.digest)
         assert (workspace.path / "large").read_bytes() == large
         assert (workspace.path / "small").read_bytes() == small
         workspace.close(keep=False)
     own = snapshot(tight.workspaces, {"large": large[::-1]})
-    assert (here.workspaces.open(own.digest).path / "large").read_bytes() == large[::-1]
+    assert (home.workspaces.open(own.digest).path / "large").read_bytes() == large[::-1]
     assert list(tight.cache.root.glob(".new-*")) == []
     assert tight.counted() == tight.used() < 1 << 20
 
 
 def test_a_full_disk_makes_the_cache_smaller(
-    here: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
+    home: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
 ) -> None:
-    """Others need the disk, too: what is cached goes before work stops."""
+    """Other programs need the disk, too: the cache shrinks before work stops."""
     mount(tmp_path / "tight" / "cache", 1 << 20)
     tight = Home(shared, tmp_path / "tight")
     for _ in range(20):
@@ -590,13 +595,13 @@ def test_a_full_disk_makes_the_cache_smaller(
 
 
 def test_a_cache_that_cannot_be_written_is_none(
-    here: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
+    home: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
 ) -> None:
     mount(tmp_path / "locked" / "cache", 1 << 20)
     read_only(tmp_path / "locked" / "cache")
     locked = Home(shared, tmp_path / "locked")
-    made = snapshot(locked.workspaces, {"a": "one"})
-    assert contents(locked.workspaces, made.digest) == contents(here.workspaces, made.digest) == {"a": "one"}
+    tree = snapshot(locked.workspaces, {"a": "one"})
+    assert contents(locked.workspaces, tree.digest) == contents(home.workspaces, tree.digest) == {"a": "one"}
 
 
 def test_a_full_shared_directory_is_named_and_takes_no_half(tmp_path: Path, mount: Callable[[Path, int], None]) -> None:
@@ -611,16 +616,18 @@ def test_a_full_shared_directory_is_named_and_takes_no_half(tmp_path: Path, moun
     assert home.leftovers() == []
 
 
-def test_a_shared_directory_that_goes_away_is_named_and_not_made_again(here: Home, there: Home, shared: Path) -> None:
-    made = snapshot(here.workspaces, {"a": "one"})
-    workspace = here.workspaces.open(None)
+def test_a_shared_directory_that_goes_away_is_named_and_not_made_again(
+    home: Home, other_home: Home, shared: Path
+) -> None:
+    tree = snapshot(home.workspaces, {"a": "one"})
+    workspace = home.workspaces.open(None)
     fill(workspace.path, {"b": "two"})
     shared.rename(shared.with_name("unmounted"))
     shared.mkdir()  # as the place of a mount is
     with pytest.raises(OutOfReach, match=f"the shared directory of files {shared}.* is not there"):
         workspace.close(keep=True)
     with pytest.raises(OutOfReach, match=f"the shared directory of files {shared}.* is not there"):
-        Home(shared, shared.parent / "third").workspaces.open(made.digest)
+        Home(shared, shared.parent / "third").workspaces.open(tree.digest)
     assert list(shared.iterdir()) == []
     assert issubclass(OutOfReach, StoreError)
     assert OutOfReach.exit_code == 4
@@ -631,9 +638,9 @@ def test_a_shared_directory_that_goes_away_is_named_and_not_made_again(here: Hom
 
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
-    made = Database(f"sqlite:///{tmp_path / 'home' / 'wtb.db'}")
-    made.prepare()
-    return made
+    new_database = Database(f"sqlite:///{tmp_path / 'home' / 'wtb.db'}")
+    new_database.prepare()
+    return new_database
 
 
 @pytest.fixture(autouse=True)
@@ -643,33 +650,33 @@ def _nothing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def said() -> Sharing:
-    found = sharing()
-    assert found is not None
-    return found
+def current_sharing() -> Sharing:
+    settings = sharing()
+    assert settings is not None
+    return settings
 
 
 def test_nothing_said_is_a_store_at_home(database: Database, tmp_path: Path) -> None:
-    made = workspaces_of(database)
-    assert type(made.files) is FileStore
-    assert made.files.root == tmp_path / "home" / "files"
-    check_files(database, made)
-    assert not made.files.root.exists()
+    workspaces = workspaces_of(database)
+    assert type(workspaces.files) is FileStore
+    assert workspaces.files.root == tmp_path / "home" / "files"
+    check_files(database, workspaces)
+    assert not workspaces.files.root.exists()
 
 
 def test_the_environment_names_the_shared_directory(
     database: Database, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WTB_FILES", str(shared))
-    made = workspaces_of(database)
-    assert isinstance(made.files, SharedFiles)
-    assert made.files.root == shared / "files"
-    assert made.root == tmp_path / "home" / "sessions"
-    assert made.files.cache.root == tmp_path / "home" / "cache"
-    assert made.files.cache.most == CACHE_BYTES
+    workspaces = workspaces_of(database)
+    assert isinstance(workspaces.files, SharedFiles)
+    assert workspaces.files.root == shared / "files"
+    assert workspaces.root == tmp_path / "home" / "sessions"
+    assert workspaces.files.cache.root == tmp_path / "home" / "cache"
+    assert workspaces.files.cache.max_bytes == CACHE_BYTES
     monkeypatch.setenv("WTB_FILES_CACHE", "2GiB")
-    assert said().cache_bytes == 2 << 30
-    check_files(database, made)
+    assert current_sharing().cache_bytes == 2 << 30
+    check_files(database, workspaces)
     assert list((shared / "files").iterdir()) == []
 
 
@@ -678,13 +685,13 @@ def test_the_settings_of_a_project_name_it_and_the_environment_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, title: str
 ) -> None:
     (tmp_path / file).write_text(f'[{title}]\nshared = "common"\ncache = "5MB"\n')
-    found = said()
-    assert (found.folder, found.cache_bytes) == (tmp_path / "common", 5_000_000)
-    assert f"{file}: [{title}] shared" in found.named_by
+    settings = current_sharing()
+    assert (settings.folder, settings.cache_bytes) == (tmp_path / "common", 5_000_000)
+    assert f"{file}: [{title}] shared" in settings.named_by
     monkeypatch.setenv("WTB_FILES", "/elsewhere")
     monkeypatch.setenv("WTB_FILES_CACHE", "7MB")
-    found = said()
-    assert (found.folder, found.cache_bytes, found.named_by) == (Path("/elsewhere"), 7_000_000, "WTB_FILES")
+    settings = current_sharing()
+    assert (settings.folder, settings.cache_bytes, settings.named_by) == (Path("/elsewhere"), 7_000_000, "WTB_FILES")
 
 
 @pytest.mark.parametrize(
@@ -710,7 +717,7 @@ def test_a_directory_that_is_not_there_is_said(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WTB_FILES", str(tmp_path / "nowhere"))
-    with pytest.raises(StoreError, match=f"WTB_FILES: there is no directory {tmp_path}/nowhere; mount or make it"):
+    with pytest.raises(StoreError, match=f"WTB_FILES: there is no directory {tmp_path}/nowhere; mount or create it"):
         workspaces_of(database)
     assert not (tmp_path / "nowhere").exists()
 
@@ -730,10 +737,10 @@ def test_a_directory_that_takes_nothing_is_said(
     else:
         read_only(place)
     monkeypatch.setenv("WTB_FILES", str(place))
-    made = workspaces_of(database)
+    workspaces = workspaces_of(database)
     why = "No space left on device" if what == "full" else "Read-only file system"
     with pytest.raises(StoreError, match=f"WTB_FILES: nothing can be written in {place} .*{why}") as caught:
-        check_files(database, made)
+        check_files(database, workspaces)
     assert caught.value.exit_code == 4
 
 
@@ -773,10 +780,10 @@ run: {concurrency: 2}
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    made = Project(tmp_path / "project")
-    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": made.cases(3)})
-    yield made
-    made.close()
+    new_project = Project(tmp_path / "project")
+    new_project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": new_project.cases(3)})
+    yield new_project
+    new_project.close()
 
 
 def test_a_sweep_whose_files_are_shared_is_read_from_another_home(
@@ -789,14 +796,14 @@ def test_a_sweep_whose_files_are_shared_is_read_from_another_home(
     assert (shared / "files" / ".databases").is_dir()
     assert list((home / "cache").glob(".new-*")) == list((shared / "files").glob(".new-*")) == []
     shutil.rmtree(home / "cache")
-    chosen = ("shared", "--case", "c1", "--combination", "two=other", "two.txt")
-    assert project.wtb("files", *chosen, env=env, check=0).stdout == "one of c1, two by 1"
+    arguments = ("shared", "--case", "c1", "--combination", "two=other", "two.txt")
+    assert project.wtb("files", *arguments, env=env, check=0).stdout == "one of c1, two by 1"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     shutil.copy(project.file, elsewhere)
     other = workspaces_of(Database(f"sqlite:///{elsewhere / 'wtb.db'}"), elsewhere)
     assert type(other.files) is FileStore
-    collected = project.wtb("gc", "--format", "json", env=env, check=0).json
+    collected = project.wtb("admin", "gc", "--format", "json", env=env, check=0).json
     assert collected["removed"]["files"]["count"] == 0
     assert collected["notes"] == []
 
@@ -804,54 +811,54 @@ def test_a_sweep_whose_files_are_shared_is_read_from_another_home(
 def test_a_shared_directory_that_is_not_there_is_a_sentence_and_exit_code_4(project: Project, tmp_path: Path) -> None:
     done = project.wtb("run", "sweep.yaml", "--quiet", env={"WTB_FILES": str(tmp_path / "nowhere")}, check=4)
     assert "Traceback" not in done.stderr
-    assert sentence("{}: there is no directory {}", "WTB_FILES", f"{tmp_path}/nowhere") in done.said
+    assert sentence("{}: there is no directory {}", "WTB_FILES", f"{tmp_path}/nowhere") in done.output
 
 
 def test_a_collection_spares_what_another_machine_has_published_and_not_yet_committed(
-    database: Database, here: Home, there: Home
+    database: Database, home: Home, other_home: Home
 ) -> None:
     policy = Policy(outputs=None, superseded=None, sweeps=None)
-    snapshot(here.workspaces, {"old": "long forgotten"})
-    for digest, _, _ in here.files.stored():
-        os.utime(here.files.path(digest), (1000, 1000))
-    made = snapshot(there.workspaces, {"new": "not yet committed"})
-    mark(database, here.files)
-    apply_policy(database, here.files, policy)
-    assert not here.stored("long forgotten").exists()
-    assert contents(Home(here.files.root.parent, here.cache.root / "x").workspaces, made.digest) == {
+    snapshot(home.workspaces, {"old": "long forgotten"})
+    for digest, _, _ in home.files.stored():
+        os.utime(home.files.path(digest), (1000, 1000))
+    tree = snapshot(other_home.workspaces, {"new": "not yet committed"})
+    mark(database, home.files)
+    apply_policy(database, home.files, policy)
+    assert not home.stored("long forgotten").exists()
+    assert contents(Home(home.files.root.parent, home.cache.root / "x").workspaces, tree.digest) == {
         "new": "not yet committed"
     }
 
 
-def test_what_was_added_again_elsewhere_between_survey_and_removal_stays(here: Home, there: Home) -> None:
-    snapshot(here.workspaces, {"a": "wanted again"})
-    os.utime(here.stored("wanted again"), (1000, 1000))
+def test_what_was_added_again_elsewhere_between_survey_and_removal_stays(home: Home, other_home: Home) -> None:
+    snapshot(home.workspaces, {"a": "wanted again"})
+    os.utime(home.stored("wanted again"), (1000, 1000))
     before = time.time() - 60
-    assert [digest for digest, _, added in here.files.stored() if added < before] == [sha("wanted again")]
-    snapshot(there.workspaces, {"b": "wanted again"})
-    assert not here.files.remove(sha("wanted again"), unless_added_since=before)
-    assert here.stored("wanted again").exists()
+    assert [digest for digest, _, added in home.files.stored() if added < before] == [sha("wanted again")]
+    snapshot(other_home.workspaces, {"b": "wanted again"})
+    assert not home.files.remove(sha("wanted again"), unless_added_since=before)
+    assert home.stored("wanted again").exists()
 
 
-def test_adding_while_another_machine_removes_never_loses_what_was_added(here: Home, there: Home) -> None:
-    """What somebody was told to be stored is there, but for the moment in which the other looks at its age."""
+def test_adding_while_another_machine_removes_never_loses_what_was_added(home: Home, other_home: Home) -> None:
+    """Stored content exists, except for the moment in which the other machine reads its age."""
     grace, ends = 0.5, time.monotonic() + 3.0
-    fill(here.cache.root.parent, {"content": "wanted"})
+    fill(home.cache.root.parent, {"content": "wanted"})
     removed = 0
 
     def remove() -> None:
         nonlocal removed
         while time.monotonic() < ends:
-            removed += there.files.remove(sha("wanted"), unless_added_since=time.time() - grace)
+            removed += other_home.files.remove(sha("wanted"), unless_added_since=time.time() - grace)
 
     removing = threading.Thread(target=remove)
     removing.start()
     lost = 0
     while time.monotonic() < ends:
-        begun = time.monotonic()  # it is young at least from now on
-        here.files.add(here.cache.root.parent / "content")
+        added_at = time.monotonic()  # it is young at least from now on
+        home.files.add(home.cache.root.parent / "content")
         looked = time.monotonic()
-        while not here.stored("wanted").exists() and (now := time.monotonic()) < begun + 0.8 * grace:
+        while not home.stored("wanted").exists() and (now := time.monotonic()) < added_at + 0.8 * grace:
             if now - looked > 0.2:
                 lost += 1
                 break
@@ -863,13 +870,13 @@ def test_adding_while_another_machine_removes_never_loses_what_was_added(here: H
 
 
 def test_the_clock_of_the_store_is_compared_with_that_of_this_machine(
-    here: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert here.files.clock_ahead() == 0.0
-    snapshot(here.workspaces, {"a": "one"})
-    assert abs(here.files.clock_ahead()) < 1.0
+    assert home.files.clock_ahead() == 0.0
+    snapshot(home.workspaces, {"a": "one"})
+    assert abs(home.files.clock_ahead()) < 1.0
     real = time.time
     monkeypatch.setattr("wtb.store.files.store.time.time", lambda: real() + 7200)
-    assert -7201 < here.files.clock_ahead() < -7199
-    (here.files.root / ".new-young").write_text("being written")
-    assert here.files.remove_leftovers(3600) == 0, "an hour by the clock that gave it its time"
+    assert -7201 < home.files.clock_ahead() < -7199
+    (home.files.root / ".new-young").write_text("being written")
+    assert home.files.remove_leftovers(3600) == 0, "an hour by the clock that gave it its time"

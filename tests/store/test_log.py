@@ -1,4 +1,4 @@
-"""The log is one, though most events are said by the rows of what happened."""
+"""The log is one sequence, although most events are derived from other rows."""
 
 from __future__ import annotations
 
@@ -14,31 +14,40 @@ import sqlalchemy as sa
 from tests.support.bench import Bench
 from tests.support.prose import sentence
 from wtb.authoring.context.node_context import Context
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.scoring.measure import Measure, Score
+from wtb.store.control.forks import retry
 from wtb.store.control.rescore import write_scores
 from wtb.store.control.rollback import Ending, begin
 from wtb.store.database import Database
-from wtb.store.events import add_event, event_row, subject
-from wtb.store.growth.retry import retry
-from wtb.store.log import START, LogPosition, derived_counts, insert_events, keep_events, take_positions
+from wtb.store.event_sources import DERIVED
+from wtb.store.log import (
+    START,
+    LogPosition,
+    add_event,
+    derived_counts,
+    event_row,
+    insert_events,
+    keep_events,
+    subject,
+    take_positions,
+)
 from wtb.store.read import details, queries
-from wtb.store.rows.event_sources import DERIVED
+from wtb.store.read.activity import overdue
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import calls, cells, checkpoints, events, executions, invocations, node_runs, sweeps
-from wtb.store.telemetry.workers import overdue
 
-DERIVED_KINDS = {kind for one in DERIVED for kind in one.kinds}
+DERIVED_KINDS = {kind for derived in DERIVED for kind in derived.kinds}
 
 
 def forking() -> Workflow:
     """Two nodes of two variants, the first of which fails once in one variant."""
-    made = Workflow("forking")
-    tried: set[int] = set()
+    workflow = Workflow("forking")
+    seen: set[int] = set()
 
     def charge(amount: int) -> str:
         return f"charged {amount}"
@@ -47,8 +56,8 @@ def forking() -> Workflow:
         ctx.call(
             model="small", prompt="hi", response="ho", tokens_in=7, tokens_out=2, usd=0.5, duration_s=0.25, cached=3
         )
-        if add == 2 and state["x"] not in tried:
-            tried.add(state["x"])
+        if add == 2 and state["x"] not in seen:
+            seen.add(state["x"])
             raise ValueError("once")
         ctx.call(model="small", response={"error": "Overloaded: later"})
         ctx.tools.charge(amount=add)
@@ -57,14 +66,14 @@ def forking() -> Workflow:
     def second(state: dict[str, Any], *, times: int = 1) -> dict[str, Any]:
         return {"b": state["a"] * times}
 
-    made.node(first, name="first", retries=1).variant("more", add=2)
-    made.node(second, name="second").variant("twice", times=2)
-    made.entry("first")
-    made.edge("first", END, when=is_negative)
-    made.edge("first", "second", default=True)
-    made.edge("second", END)
-    made.tool(charge)
-    return made
+    workflow.node(first, name="first", retries=1).variant("more", add=2)
+    workflow.node(second, name="second").variant("twice", times=2)
+    workflow.entry("first")
+    workflow.edge("first", END, when=is_negative)
+    workflow.edge("first", "second", default=True)
+    workflow.edge("second", END)
+    workflow.tool(charge)
+    return workflow
 
 
 def is_negative(state: dict[str, Any]) -> bool:
@@ -120,7 +129,7 @@ def test_a_node_run_holds_its_start_at_its_success_unless_its_execution_has_an_e
     between: str, holds: bool
 ) -> None:
     batch = Batch()
-    batch.add("e", 1, node_run={**_begun("run"), "replaces": "default", "started_event": 1})  # type: ignore[typeddict-item]
+    batch.add("e", 1, node_run={**_started_row("run"), "replaces": "default", "started_event": 1})  # type: ignore[typeddict-item]
     batch.add(between, 1, appended={"events": [event_row(subject("default", "s"), "attempt.failed", {})]})
     batch.add("e", 1, node_run_change=("run", {"ended_event": 0}))
 
@@ -132,34 +141,34 @@ def test_a_node_run_holds_its_start_at_its_success_unless_its_execution_has_an_e
 
 def test_events_say_what_their_rows_say(sweep: Bench) -> None:
     runs = {(run["execution_id"], run["node"]): run for run in sweep.node_runs}
-    made = {row["id"]: row for row in sweep.rows(checkpoints)}
+    checkpoint_by_id = {row["id"]: row for row in sweep.rows(checkpoints)}
     for row in log_of(sweep.database, sweep.sweep_id):
         data = row["data"]
         if row["kind"] == "execution.completed":
-            (head,) = (one.head_id for one in sweep.executions if one.id == row["execution_id"])
+            (head,) = (execution.head_id for execution in sweep.executions if execution.id == row["execution_id"])
             assert head is not None
-            assert data == {"cells": 1, "result": made[head]["state"]}
+            assert data == {"cells": 1, "result": checkpoint_by_id[head]["state"]}
         elif row["kind"] == "execution.forked":
-            (head,) = (one.head_id for one in sweep.executions if one.id == row["execution_id"])
+            (head,) = (execution.head_id for execution in sweep.executions if execution.id == row["execution_id"])
             assert head is not None
-            children = [one for one in sweep.executions if one.parent_id == row["execution_id"]]
-            assert data == {"children": len(children), "by": made[head]["position"]["next"]}
+            children = [execution for execution in sweep.executions if execution.parent_id == row["execution_id"]]
+            assert data == {"children": len(children), "by": checkpoint_by_id[head]["position"]["next"]}
         elif row["kind"] == "cell.succeeded":
             (cell,) = (cell for cell in sweep.rows(cells) if cell["execution_id"] == row["execution_id"])
             of = {"case": str(cell["case_number"]), "repeat": 0, "combination": cell["combination"]}
             assert data == {**of, "scores": {}}
         elif row["kind"] == "checkpoint.created":
-            position = made[data["checkpoint"]]["position"]
+            position = checkpoint_by_id[data["checkpoint"]]["position"]
             assert data == {"checkpoint": data["checkpoint"], "step": position["step"], "next": position["next"]}
         elif row["kind"] == "decision":
-            assert made[data.pop("checkpoint")]["position"]["next"] == ["second"]
-            tried = [[END, "is_negative", False], ["second", None, True]]
+            assert checkpoint_by_id[data.pop("checkpoint")]["position"]["next"] == ["second"]
+            conditions = [[END, "is_negative", False], ["second", None, True]]
             assert data == {
                 "node": "first",
                 "to": "second",
                 "key": None,
                 "why": sentence("no condition is true"),
-                "tried": tried,
+                "tried": conditions,
             }
         elif row["kind"] == "variant.applied":
             assert data == {"node": data["node"], "variant": data["variant"], "replaces": "default"}
@@ -192,7 +201,7 @@ def _model_call(*, failed: bool) -> dict[str, Any]:
 @pytest.fixture
 def shared_ends(run_sweep: Callable[..., Bench]) -> Bench:
     """Not all variants are reached, so that an execution ends with three cells, with the scores that it wrote."""
-    made = Workflow("short")
+    workflow = Workflow("short")
 
     def first(state: dict[str, Any]) -> dict[str, Any]:
         return {"a": state["x"] / 3}
@@ -200,13 +209,13 @@ def shared_ends(run_sweep: Callable[..., Bench]) -> Bench:
     def never(state: dict[str, Any], *, add: int = 0) -> dict[str, Any]:
         return {}
 
-    made.node(first, name="first")
-    node = made.node(never, name="never")
+    workflow.node(first, name="first")
+    node = workflow.node(never, name="never")
     node.variant("other", add=1)
     node.variant("third", add=2)
-    made.entry("first")
-    made.edge("first", END)
-    made.edge("first", "never", when=lambda state: state["x"] < 0)
+    workflow.entry("first")
+    workflow.edge("first", END)
+    workflow.edge("first", "never", when=lambda state: state["x"] < 0)
 
     def share(case: Any, run: Any) -> dict[str, float]:
         return {"share": run.state["a"], "half": 0.5}
@@ -215,7 +224,7 @@ def shared_ends(run_sweep: Callable[..., Bench]) -> Bench:
         raise ValueError("no such score")
 
     cases = [{"id": f"case {x}", "input": {"x": x}} for x in range(2)]
-    return run_sweep(made, cases, {"never": "all"}, evaluators={"share": share, "broken": broken})
+    return run_sweep(workflow, cases, {"never": "all"}, evaluators={"share": share, "broken": broken})
 
 
 ENDS = ["execution.completed", *["cell.succeeded"] * 3]
@@ -241,14 +250,14 @@ def test_the_ends_of_cells_that_one_execution_stands_for_follow_its_own(shared_e
 @pytest.mark.parametrize("kinds", [["execution.completed"], ["cell."], ENDS, ["sweep.", "cell.succeeded"]])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_pages_may_end_among_the_events_of_one_row(shared_ends: Bench, kinds: list[str], size: int) -> None:
-    after, found = START, []
+    after, paged = START, []
     while page := queries.event_rows(shared_ends.database, shared_ends.sweep_id, kinds=kinds, after=after, limit=size):
         assert len(page) <= size
-        found += page
+        paged += page
         after = (page[-1]["transaction"], page[-1]["id"])
 
     whole = log_of(shared_ends.database, shared_ends.sweep_id)
-    assert found == [row for row in whole if row["kind"].startswith(tuple(kinds))]
+    assert paged == [row for row in whole if row["kind"].startswith(tuple(kinds))]
 
 
 def _rescored(sweep: Bench, of: ExecutionRow) -> None:
@@ -287,16 +296,16 @@ def test_ids_that_are_taken_at_the_same_time_follow_one_another(database: Databa
             return list(take_positions(connection, 400)[1])
 
     with ThreadPoolExecutor(4) as pool:
-        taken = list(pool.map(take, range(40)))
+        id_lists = list(pool.map(take, range(40)))
 
-    assert all(ids == list(range(ids[0], ids[0] + 400)) for ids in taken)
-    assert len({id for ids in taken for id in ids}) == 40 * 400
+    assert all(ids == list(range(ids[0], ids[0] + 400)) for ids in id_lists)
+    assert len({id for ids in id_lists for id in ids}) == 40 * 400
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
 def test_pages_of_any_size_are_the_whole_log(sweep: Bench, size: int) -> None:
-    found = [row for page in pages(sweep.database, sweep.sweep_id, size) for row in page]
-    assert found == log_of(sweep.database, sweep.sweep_id)
+    paged = [row for page in pages(sweep.database, sweep.sweep_id, size) for row in page]
+    assert paged == log_of(sweep.database, sweep.sweep_id)
 
 
 @pytest.mark.parametrize(
@@ -313,21 +322,21 @@ def test_pages_of_any_size_are_the_whole_log(sweep: Bench, size: int) -> None:
 )
 def test_a_filter_takes_from_the_whole_log(sweep: Bench, kinds: list[str]) -> None:
     whole = log_of(sweep.database, sweep.sweep_id)
-    found = queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds)
-    assert found
+    matches = queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds)
+    assert matches
     paged: list[Any] = []
     after = START
     while page := queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds, after=after, limit=2):
         paged += page
         after = (page[-1]["transaction"], page[-1]["id"])
-    assert paged == found
-    assert found == [row for row in whole if row["kind"].startswith(tuple(kinds))]
+    assert paged == matches
+    assert matches == [row for row in whole if row["kind"].startswith(tuple(kinds))]
     assert queries.event_rows(sweep.database, sweep.sweep_id, severities=["warning"]) == [
         row for row in whole if row["severity"] == "warning"
     ]
-    one = whole[-2]["execution_id"]
-    assert queries.event_rows(sweep.database, sweep.sweep_id, execution=one) == [
-        row for row in whole if row["execution_id"] == one
+    execution_id = whole[-2]["execution_id"]
+    assert queries.event_rows(sweep.database, sweep.sweep_id, execution=execution_id) == [
+        row for row in whole if row["execution_id"] == execution_id
     ]
 
 
@@ -335,15 +344,15 @@ def test_an_end_is_read_with_its_own_scores_alone(sweep: Bench) -> None:
     """SQLite knows nothing of how many there are: it read all scores of a sweep for each execution that ended."""
     if not sweep.database.is_sqlite:
         pytest.skip("PostgreSQL counts rows before it plans; benchmarks/distributed/query_plans.py looks at its plans")
-    asked: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
 
     def note(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        asked.append((statement, parameters))
+        statements.append((statement, parameters))
 
     sa.event.listen(sweep.database.engine, "before_cursor_execute", note)
     assert queries.event_rows(sweep.database, sweep.sweep_id, kinds=["cell"], limit=5)
     sa.event.remove(sweep.database.engine, "before_cursor_execute", note)
-    (statement, parameters) = next(one for one in asked if "scores" in one[0])
+    (statement, parameters) = next(pair for pair in statements if "scores" in pair[0])
     with sweep.database.read() as connection:
         plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
     (of_scores,) = [line for line in plan if line.startswith(("SEARCH scores", "SCAN scores"))]
@@ -394,7 +403,7 @@ def test_a_follower_waits_for_older_transactions_before_it_sees_what_rows_say(
     with database.engine.connect() as slow, slow.begin():
         add_event(slow, subject("default", "s"), "sweep.running", {})
         batch = Batch()
-        batch.add("e", 1, node_run=_begun("run"))
+        batch.add("e", 1, node_run=_started_row("run"))
         assert flush(database, batch, 30.0) == set()  # begins second, commits first
         assert log_of(database, "s") == []  # showing it now would lose the older one for ever
 
@@ -417,7 +426,7 @@ def test_a_node_run_that_began_lately_is_something_that_happened_in_its_sweep(
         names = "id, session_id, sweep_id, origin, case_number, repeat, combinations, status, created_at"
         connection.execute(sa.text(f"INSERT INTO executions ({names}) {waits}"))
     batch = Batch()
-    batch.add("e", 1, node_run={**_begun("run"), "started_at": time.time() - seconds_ago})
+    batch.add("e", 1, node_run={**_started_row("run"), "started_at": time.time() - seconds_ago})
     flush(database, batch, 30.0)
 
     assert overdue(database, [DEFAULT_QUEUE], 50.0) == ({"waits"} if seconds_ago else set())
@@ -436,7 +445,7 @@ def _a_sweep() -> list[str]:
     ]
 
 
-def _begun(id: str) -> dict[str, Any]:
+def _started_row(id: str) -> dict[str, Any]:
     row: dict[str, Any] = {
         "id": id,
         "sweep_id": "s",
@@ -451,7 +460,7 @@ def _begun(id: str) -> dict[str, Any]:
 
 
 def as_restored(sweep: Bench, ahead: int) -> None:
-    """Have its log as it is after a dump of a server that was so many transactions ahead was restored to this one."""
+    """Shift the log as if it were restored from a server that was `ahead` transactions ahead."""
     with sweep.database.write() as connection:
         for table, column in (
             (events, events.c.transaction),
@@ -466,7 +475,7 @@ def as_restored(sweep: Bench, ahead: int) -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 1_000_000])
-def test_a_log_goes_on_where_the_database_is_restored_to_another_server(sweep: Bench, ahead: int) -> None:
+def test_a_log_continues_where_the_database_is_restored_to_another_server(sweep: Bench, ahead: int) -> None:
     """Numbers of transactions are the server's: those of the other are no less over for being larger."""
     before = [(row["id"], row["kind"], row["data"]) for row in log_of(sweep.database, sweep.sweep_id)]
     if sweep.database.is_sqlite:

@@ -1,7 +1,10 @@
-"""The tables that the migrations lead to are those of the schema.
+"""The migrations create the tables of the schema.
 
-Until 0.1.0 is released the initial migration makes the tables as they are declared. After a later change of
-wtb/store/tables, raise REVISION and write the migration that leads there with
+Until 0.1.0 is published its migration is written out again after a change of wtb/store/tables:
+
+    python -m tests.store.test_migrations
+
+From then on, raise REVISION and write the migration that leads there with
 
     python -m tests.store.test_migrations add_queue
 
@@ -31,8 +34,8 @@ from tests.support.prose import sentence
 from wtb import Sweep, Workflow
 from wtb.core.errors import InputError, StoreError
 from wtb.store.database import DEFAULT_SESSION, INITIAL, MIGRATIONS, TAG_OF_OLDER, Database
-from wtb.store.events import add_event, subject
 from wtb.store.housekeeping import version_copies
+from wtb.store.log import add_event, subject
 from wtb.store.read import queries
 from wtb.store.tables.schema import REVISION, events, metadata, sessions
 from wtb.store.tables.walls import build_walls
@@ -62,16 +65,16 @@ def shape(database: Database) -> dict[str, Any]:
     with database.read() as connection:
         if not database.is_sqlite:
             return {name: _rows(connection.execute(sa.text(query))) for name, query in ON_POSTGRESQL.items()}
-        made = connection.execute(sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
-        return {name: _parts(sql) for name, sql in made}
+        definitions = connection.execute(sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+        return {name: _parts(sql) for name, sql in definitions}
 
 
-def _rows(found: sa.CursorResult[Any]) -> list[str]:
-    return sorted(str(tuple(row)) for row in found)  # a row by itself leaves out what is long
+def _rows(cursor: sa.CursorResult[Any]) -> list[str]:
+    return sorted(str(tuple(row)) for row in cursor)  # a row by itself leaves out what is long
 
 
 def _parts(sql: str) -> list[str]:
-    """The columns and constraints of a CREATE TABLE; their order and spacing say nothing."""
+    """Return the columns and constraints of a CREATE TABLE, regardless of order and spacing."""
     parts, depth = [""], 0
     for letter in sql:
         depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -109,7 +112,7 @@ def both(fresh: Database, tmp_path: Path) -> Any:
 
 
 def migrate(database: Database) -> None:
-    """Run all migrations on an empty database, as nobody else does: `upgrade` makes the tables at once."""
+    """Run all migrations on an empty database. `upgrade` creates the tables directly instead."""
     with database.write() as connection:
         assert database._migrate(connection, "head")
         build_walls(connection)
@@ -138,8 +141,8 @@ def test_the_checks_of_the_schema_are_in_the_migrated_database(fresh: Database) 
 
     inspected = sa.inspect(fresh.engine)
     for table in metadata.tables.values():
-        wanted = {str(check.name) for check in table.constraints if isinstance(check, sa.CheckConstraint)}
-        assert {check["name"] for check in inspected.get_check_constraints(table.name)} == wanted
+        expected = {str(check.name) for check in table.constraints if isinstance(check, sa.CheckConstraint)}
+        assert {check["name"] for check in inspected.get_check_constraints(table.name)} == expected
 
 
 def test_the_newest_migration_is_the_revision_that_the_schema_names() -> None:
@@ -169,10 +172,12 @@ def rows(database: Database) -> dict[str, list[str]]:
     """All that a database holds, by table; columns without a value are left out, since migrations add such."""
     with database.read() as connection:
         tables = [name for name in sa.inspect(connection).get_table_names() if name != "alembic_version"]
-        found = {name: connection.execute(sa.text(f'SELECT * FROM "{name}"')).mappings().all() for name in tables}
+        rows_by_table = {
+            name: connection.execute(sa.text(f'SELECT * FROM "{name}"')).mappings().all() for name in tables
+        }
     return {
         name: sorted(str({key: value for key, value in row.items() if value is not None}) for row in rows)
-        for name, rows in found.items()
+        for name, rows in rows_by_table.items()
         if rows
     }
 
@@ -196,13 +201,13 @@ def columns_of_cells(database: Database) -> set[str]:
     return {column["name"] for column in sa.inspect(database.engine).get_columns("cells")}
 
 
-def the_log_goes_on(database: Database) -> None:
-    """A follower that has seen all events of before the migration sees what comes after, and nothing twice."""
+def check_log_continues(database: Database) -> None:
+    """Check that a follower that has read all events before the migration reads only newer ones."""
     with database.read() as connection:
-        wanted = connection.execute(sa.select(events.c.id, events.c.sweep_id).order_by(events.c.id)).all()
-    sweep_id = wanted[-1].sweep_id
+        expected = connection.execute(sa.select(events.c.id, events.c.sweep_id).order_by(events.c.id)).all()
+    sweep_id = expected[-1].sweep_id
     seen = queries.event_rows(database, sweep_id)
-    assert {row["id"] for row in seen} >= {row.id for row in wanted if row.sweep_id == sweep_id}
+    assert {row["id"] for row in seen} >= {row.id for row in expected if row.sweep_id == sweep_id}
 
     with database.write() as connection:
         add_event(connection, subject("default", sweep_id), "sweep.pinned", {})
@@ -215,14 +220,16 @@ def test_an_upgrade_keeps_every_row(fresh: Database, next_version: Callable[[], 
     fill(fresh)
     before, revision = rows(fresh), next_version()
 
-    with pytest.raises(InputError, match=f"of version {INITIAL}; this WTB expects {revision}: run `wtb db upgrade`"):
+    with pytest.raises(
+        InputError, match=f"of version {INITIAL}; this WTB expects {revision}: run `wtb admin db upgrade`"
+    ):
         fresh.prepare()
     assert fresh.upgrade() == (INITIAL, revision)
 
     assert "note" in columns_of_cells(fresh)
     assert rows(fresh) == before
     fresh.prepare()
-    the_log_goes_on(fresh)
+    check_log_continues(fresh)
     assert fresh.upgrade() == (revision, revision)
 
 
@@ -324,25 +331,41 @@ def write(message: str) -> Path:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
         command.revision(config, message, autogenerate=True, rev_id=REVISION)
-    (made,) = (MIGRATIONS / "versions").glob(f"{REVISION}_*.py")
-    text = re.sub(r"\n    # ### .*", "", made.read_text())
+    (script,) = (MIGRATIONS / "versions").glob(f"{REVISION}_*.py")
+    text = re.sub(r"\n    # ### .*", "", script.read_text())
     text = text.replace("sa.text('0')", "sa.false()").replace("sa.text('1')", "sa.true()")
     used = ", ".join(name for name in ("now", "transaction_number") if f"{name}()" in text)
     imported = "from wtb.store.tables.schema import now, transaction_number\n"
-    made.write_text(
+    script.write_text(
         text.replace(imported, imported if "," in used else used and f"from wtb.store.tables.schema import {used}\n")
     )
     for how in (["format"], ["check", "--fix"]):
-        subprocess.run([sys.executable, "-m", "ruff", *how, "-q", str(made)], check=True)
-    return made
+        subprocess.run([sys.executable, "-m", "ruff", *how, "-q", str(script)], check=True)
+    return script
+
+
+def write_initial() -> list[Path]:
+    """Write the statements of the initial migration, for each kind of database."""
+    assert REVISION == INITIAL, "a published migration does not change"
+    written = []
+    for url in ("sqlite://", "postgresql+psycopg://"):
+        statements: list[Any] = []
+        engine = sa.create_mock_engine(url, lambda ddl, *_, into=statements: into.append(ddl))
+        metadata.create_all(engine, checkfirst=False)
+        texts = (str(ddl.compile(dialect=engine.dialect)).strip().splitlines() for ddl in statements)
+        parts = ("\n".join(map(str.rstrip, lines)) for lines in texts)
+        file = MIGRATIONS / "versions" / f"{INITIAL}_{engine.dialect.name}.sql"
+        file.write_text("\n--\n".join(parts) + "\n", "utf-8")
+        written.append(file)
+    return written
 
 
 if __name__ == "__main__":
-    print(write(sys.argv[1]))
+    print(write(sys.argv[1]) if len(sys.argv) > 1 else write_initial())
 
 
 def walls(database: Database) -> list[str]:
-    """The policies and rights of roles, where a database has any."""
+    """Return the policies and rights of roles, if the database has any."""
     if database.is_sqlite:
         return []
     policies = "SELECT tablename, policyname, roles::text, cmd, qual, with_check FROM pg_policies"
@@ -355,9 +378,9 @@ def test_the_walls_of_a_version_are_back_with_it(fresh_postgres_url: str, tmp_pa
     database = Database(fresh_postgres_url)
     database.prepare()
     tables, walled = shape(database), walls(database)
-    kept = version_copies.keep_version(database, tmp_path)
-    assert kept is not None
-    assert version_copies.restore_version(database, kept) == REVISION
+    backup = version_copies.keep_version(database, tmp_path)
+    assert backup is not None
+    assert version_copies.restore_version(database, backup) == REVISION
     assert walls(database) == walled
     assert shape(database) == tables
     database.prepare()
@@ -367,24 +390,24 @@ def test_the_walls_of_a_version_are_back_with_it(fresh_postgres_url: str, tmp_pa
 def test_an_upgrade_is_undone_by_the_copy_that_was_kept(
     fresh: Database, tmp_path: Path, next_version: Callable[[], str]
 ) -> None:
-    """The tables, all rows and the version are those of before, and the way forward is open again."""
+    """The copy restores the tables, all rows and the version, and the upgrade can be repeated."""
     fill(fresh)
     tables, before, walled = shape(fresh), rows(fresh), walls(fresh)
     revision = next_version()
-    kept = version_copies.keep_version(fresh, tmp_path / "backups")
-    assert kept is not None
+    backup = version_copies.keep_version(fresh, tmp_path / "backups")
+    assert backup is not None
     assert fresh.upgrade() == (INITIAL, revision)
     with fresh.write() as connection:
         connection.execute(sessions.insert().values(id="later", name="later"))
 
-    assert version_copies.restore_version(fresh, kept) == INITIAL
+    assert version_copies.restore_version(fresh, backup) == INITIAL
 
     assert fresh.revision() == INITIAL
     assert (rows(fresh), shape(fresh), walls(fresh)) == (before, tables, walled)
-    assert kept.stat().st_mode & 0o077 == 0
+    assert backup.stat().st_mode & 0o077 == 0
     assert fresh.upgrade() == (INITIAL, revision)
     fresh.prepare()
-    the_log_goes_on(fresh)
+    check_log_continues(fresh)
 
 
 def test_what_is_no_copy_changes_nothing(fresh: Database, tmp_path: Path) -> None:

@@ -15,21 +15,28 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench
 from wtb import END, Workflow
-from wtb.config.keeping.retention_policy import Policy
-from wtb.hosting.agents.confirmations import Confirmations
-from wtb.integrations.judges import turns
-from wtb.operations.administration import tokens as token_operations
+from wtb.config.retention_policy import Policy
+from wtb.features.access import operations as token_operations
+from wtb.hosting.agent_calls import Confirmations
+from wtb.integrations import judge_replies
 from wtb.operations.context import Context
-from wtb.operations.housekeeping.garbage_collection import apply_policy
+from wtb.operations.garbage_collection import apply_policy
 from wtb.store import process_identity
-from wtb.store.access import tokens as token_store
-from wtb.store.access.expiry import remove_expired
-from wtb.store.access.idempotency import Claim, find_answer
-from wtb.store.access.operations import NewOperation, Status, begin_operation, find_operation
-from wtb.store.access.sign_ins import NewSignIn, active_sign_ins, add_sign_in, use_sign_in
+from wtb.store.access import users as token_store
+from wtb.store.access.requests import (
+    Claim,
+    NewOperation,
+    NewUpload,
+    Status,
+    begin_operation,
+    begin_upload,
+    find_answer,
+    find_operation,
+    remove_expired,
+)
+from wtb.store.access.users import NewSignIn, active_sign_ins, add_sign_in, use_sign_in
 from wtb.store.control import approvals
 from wtb.store.database import Database
-from wtb.store.files.uploads import NewUpload, begin_upload
 from wtb.store.process_identity import identity, started_at, state_of
 from wtb.store.tables.schema import approvals as approvals_table
 from wtb.store.tables.schema import idempotency_keys, node_runs, operations, sign_ins, sweeps, tokens, uploads
@@ -105,7 +112,7 @@ def test_use_is_noted_whatever_the_clock_of_this_machine_shows(
 
 def test_what_is_kept_for_a_day_is_not_kept_for_a_year(database: Database) -> None:
     begin_upload(database, NewUpload("u", "default", "0" * 64, "ann"))
-    begin_operation(database, NewOperation("o", "compare", "ann"))
+    begin_operation(database, NewOperation("o", "sweeps.compare", "ann"))
     with database.write() as connection:
         Claim("d", "r").store(connection)
     shift(database, uploads, YEAR_S, "created_at")
@@ -133,15 +140,15 @@ def waiting(run_sweep: Make) -> Bench:
 
 
 def test_the_time_of_a_question_that_was_asked_while_the_clock_was_ahead_begins_anew(run_sweep: Make) -> None:
-    made = waiting(run_sweep)
-    shift(made.database, approvals_table, YEAR_S, "asked_at", "expires_at")
-    assert approvals.expire(made.database) == 0
-    with made.database.read() as connection:
+    sweep = waiting(run_sweep)
+    shift(sweep.database, approvals_table, YEAR_S, "asked_at", "expires_at")
+    assert approvals.expire(sweep.database) == 0
+    with sweep.database.read() as connection:
         at = clock(connection)
-    until = made.database.scalar(sa.select(approvals_table.c.expires_at))
+    until = sweep.database.scalar(sa.select(approvals_table.c.expires_at))
     assert at + HOUR_S - 60 < until <= at + HOUR_S
-    shift(made.database, approvals_table, -HOUR_S, "asked_at", "expires_at")
-    assert approvals.expire(made.database) == 1
+    shift(sweep.database, approvals_table, -HOUR_S, "asked_at", "expires_at")
+    assert approvals.expire(sweep.database) == 1
 
 
 def plain() -> Workflow:
@@ -161,8 +168,8 @@ def plain() -> Workflow:
 def test_a_collection_on_a_machine_whose_clock_is_ahead_removes_nothing(
     run_sweep: Make, monkeypatch: pytest.MonkeyPatch, off_s: float
 ) -> None:
-    made = run_sweep(plain())
-    files = made.workspaces.files
+    sweep = run_sweep(plain())
+    files = sweep.workspaces.files
     stray = files.top.parent / "stray"
     stray.write_text("an attempt has stored it, and will name it in a moment")
     digest, _ = files.add(stray)
@@ -170,22 +177,24 @@ def test_a_collection_on_a_machine_whose_clock_is_ahead_removes_nothing(
     monkeypatch.setattr(time, "time", lambda: real() + off_s)
     policy = Policy(sweeps=DAY_S, superseded=DAY_S, outputs=DAY_S, keep=0)
     for dry_run in (True, False):
-        collected = apply_policy(made.database, files, policy, dry_run=dry_run)
-        kept = {kind: collected.removed[kind].count for kind in ("sweeps", "outputs", "checkpoints", "values", "files")}
-        assert set(kept.values()) == {0}, kept
+        collected = apply_policy(sweep.database, files, policy, dry_run=dry_run)
+        counts = {
+            kind: collected.removed[kind].count for kind in ("sweeps", "outputs", "checkpoints", "values", "files")
+        }
+        assert set(counts.values()) == {0}, counts
         assert abs(collected.at - real()) < 60
     assert os.path.exists(files.path(digest))
-    assert made.status == "completed"
+    assert sweep.status == "completed"
 
 
 def test_output_of_a_machine_whose_clock_was_behind_is_no_older_than_its_sweep(run_sweep: Make) -> None:
-    made = run_sweep(plain())
-    made.database.execute(node_runs.update().values(stdout="something"))
-    shift(made.database, node_runs, -YEAR_S, "begun_at")
+    sweep = run_sweep(plain())
+    sweep.database.execute(node_runs.update().values(stdout="something"))
+    shift(sweep.database, node_runs, -YEAR_S, "begun_at")
     policy = Policy(outputs=DAY_S)
-    assert apply_policy(made.database, made.workspaces.files, policy).removed["outputs"].count == 0
-    shift(made.database, sweeps, -2 * DAY_S, "created_at")
-    assert apply_policy(made.database, made.workspaces.files, policy).removed["outputs"].count == 1
+    assert apply_policy(sweep.database, sweep.workspaces.files, policy).removed["outputs"].count == 0
+    shift(sweep.database, sweeps, -2 * DAY_S, "created_at")
+    assert apply_policy(sweep.database, sweep.workspaces.files, policy).removed["outputs"].count == 1
 
 
 @pytest.mark.parametrize("step_s", [-HOUR_S, 2.0, YEAR_S])
@@ -214,13 +223,13 @@ def test_a_turn_that_was_taken_while_the_clock_was_ahead_delays_nobody(
     name = f"model {shared}"
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + HOUR_S)
-    turns.wait_for_turn(name, 600, 10.0, place)
+    judge_replies.wait_for_turn(name, 600, 10.0, place)
     monkeypatch.setattr(time, "time", real)
     began = time.monotonic()
-    turns.wait_for_turn(name, 600, 10.0, place)
+    judge_replies.wait_for_turn(name, 600, 10.0, place)
     assert time.monotonic() - began < 5
-    with pytest.raises(turns.NoTurn):
-        turns.wait_for_turn(name, 600, 0.0, place)
+    with pytest.raises(judge_replies.NoTurn):
+        judge_replies.wait_for_turn(name, 600, 0.0, place)
 
 
 def test_consent_holds_for_five_minutes_whatever_the_clock_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_a_file_of_another_program_is_left_as_it_is(
     execute(file, f"CREATE TABLE {name} (version_num TEXT)", f"INSERT INTO {name} VALUES ('ae1027a6acf')")
     content = file.read_bytes()
     database = Database(url(file))
-    with pytest.raises(InputError, match=f"is of another program: it has the table '{name}'"):
+    with pytest.raises(InputError, match=f"belongs to another program: it has the table '{name}'"):
         verb(database)
     database.close()
     assert file.read_bytes() == content

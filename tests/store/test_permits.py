@@ -1,4 +1,4 @@
-"""Limits and rates of nodes hold for all processes on one database, whoever is killed, stopped or in a hurry."""
+"""Limits and rates of nodes hold for all processes on one database, even if some are killed or stopped."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench
 from tests.support.forkserver import Script
+from tests.support.waiting import until
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
 from wtb.core.stop import Stop, Stopped
-from wtb.execution.runtime.node_limits import Permits
+from wtb.execution.runtime.quotas import Permits
 from wtb.hosting.servers.postgres import PostgresServer
 from wtb.store.database import Database
-from wtb.store.limits import node_limits as permits
-from wtb.store.limits.node_limits import Place
 from wtb.store.process_identity import identity
 from wtb.store.runs import leases
-from wtb.store.runs.slots import end_runner
+from wtb.store.runs import slots as permits
+from wtb.store.runs.slots import Place, end_runner
 from wtb.store.tables.schema import permits as permits_table
 from wtb.store.tables.schema import runners
 
@@ -39,12 +40,13 @@ ELSEWHERE = {"host": "elsewhere", "boot": "b", "pid": 1, "process_started_at": 0
 RUNNER = """
 import json, sys, threading, time
 from dataclasses import replace
-from wtb.execution.runtime.node_limits import LEASE_S, Permits
+from wtb.execution.runtime.quotas import LEASE_S, Permits
 from wtb.core.stop import Stop
 from wtb.store.process_identity import identity
 from wtb.store.runs import leases
 from wtb.store.database import Database
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 
 told = json.loads(sys.argv[1])
 database = Database(told["url"])
@@ -58,7 +60,7 @@ def beat():
 
 workflow = Workflow("shared")
 workflow.node(lambda state: {}, name="call", limit=told["limit"], rate=told["rate"])
-permits = Permits(workflow, Stop(), database, runner.id)
+permits = Permits(workflow.facts(), Stop(), database, runner.id)
 inside = []
 
 def work():
@@ -85,12 +87,12 @@ Run = tuple[float, float]
 class Runner:
     """A process with a runner of its own. `go`, then `runs`: when each node run began and ended."""
 
-    def __init__(self, database: Database, env: dict[str, str], **told: Any) -> None:
+    def __init__(self, database: Database, env: dict[str, str], **settings: Any) -> None:
         self.id = new_id()
         defaults = {"limit": None, "rate": None, "times": 1, "threads": 1, "inside_s": 0.01, "hold": False}
         url = database.url.render_as_string(hide_password=False)
-        told = {**defaults, **told, "url": url, "runner": {**told.get("runner", {}), "id": self.id}}
-        self.process = Script(RUNNER, json.dumps(told), env=env)
+        settings = {**defaults, **settings, "url": url, "runner": {**settings.get("runner", {}), "id": self.id}}
+        self.process = Script(RUNNER, json.dumps(settings), env=env)
 
     def hears(self, word: str) -> None:
         assert self._line() == word
@@ -100,10 +102,10 @@ class Runner:
         self.process.stdin.flush()
 
     def runs(self) -> list[Run]:
-        return [(begun, ended) for begun, ended in json.loads(self._line())]
+        return [(began, ended) for began, ended in json.loads(self._line())]
 
     def _line(self) -> str:
-        """The next line; empty where it does not come within a minute."""
+        """Return the next line, or an empty one if none comes within a minute."""
         ends = threading.Timer(60, self.process.kill)
         ends.start()
         try:
@@ -117,12 +119,14 @@ class Runner:
 
 
 @contextmanager
-def at_once(database: Database, count: int, env: dict[str, str] | None = None, **told: Any) -> Iterator[list[Runner]]:
+def at_once(
+    database: Database, count: int, env: dict[str, str] | None = None, **settings: Any
+) -> Iterator[list[Runner]]:
     """So many processes that begin together."""
     with ExitStack() as stack:
         started = []
         for _ in range(count):
-            started.append(Runner(database, env or {}, **told))
+            started.append(Runner(database, env or {}, **settings))
             stack.callback(started[-1].kill)
         for runner in started:
             runner.hears("ready")
@@ -132,56 +136,49 @@ def at_once(database: Database, count: int, env: dict[str, str] | None = None, *
 
 
 def most_at_a_time(runs: list[Run]) -> int:
-    changes = sorted([(begun, 1) for begun, _ in runs] + [(ended, -1) for _, ended in runs])
-    most = present = 0
+    changes = sorted([(began, 1) for began, _ in runs] + [(ended, -1) for _, ended in runs])
+    peak = present = 0
     for _, change in changes:
         present += change
-        most = max(most, present)
-    return most
+        peak = max(peak, present)
+    return peak
 
 
-def held(database: Database) -> dict[str, int]:
+def held_permits(database: Database) -> dict[str, int]:
     with database.read() as connection:
         return {row.runner_id: row.held for row in connection.execute(sa.select(permits_table))}
 
 
-def until(true: Callable[[], object], seconds: float = 20.0) -> None:
-    ends = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < ends, f"not true within {seconds:g} s"
-        time.sleep(0.005)
-
-
 def runner(database: Database, **identity_of: Any) -> str:
-    """A runner of this process, or of one that is told."""
+    """Register a runner of this process or of another one, and return its id."""
     row = replace(identity(), **identity_of)
     leases.register(database, row)
     return row.id
 
 
-def limited(limit: int | None = None, rate: float | None = None) -> Workflow:
+def limited(limit: int | None = None, rate: float | None = None) -> WorkflowFacts:
     workflow = Workflow("shared")
     workflow.node(lambda state: {}, name="call", limit=limit, rate=rate)
     workflow.node(lambda state: {}, name="free")
-    return workflow
+    return workflow.facts()
 
 
-def ask(database: Database, runner_id: str, held: int, limit: int) -> bool:
-    """Whether a runner that has so many permits gets one more."""
+def ask(database: Database, runner_id: str, in_use: int, limit: int) -> bool:
+    """Return whether a runner with `in_use` permits gets another one."""
     place = Place("shared", "call", runner_id)
     permits.make_place(database, place)
-    got = permits.ask(database, place, held, permits.Limits(limit), fresh_s=30.0, alive=lambda row: True)
+    got = permits.ask(database, place, in_use, permits.Limits(limit), fresh_s=30.0, alive=lambda row: True)
     return got is not None
 
 
 class Waiting:
-    """A thread that goes through the gate, and what came of it."""
+    """A thread that passes the gate, and its outcome."""
 
     def __init__(self, permits: Permits) -> None:
         self.raised: BaseException | None = None
         self.passed = self.ended_at = 0.0
         self._permits = permits
-        self.let_go = threading.Event()
+        self.release = threading.Event()
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
@@ -189,7 +186,7 @@ class Waiting:
         try:
             with self._permits.through("call"):
                 self.passed = time.monotonic()
-                self.let_go.wait(60)
+                self.release.wait(60)
         except Stopped as error:
             self.raised = error
         self.ended_at = time.monotonic()
@@ -200,11 +197,11 @@ class Waiting:
 
 def test_a_limit_holds_across_processes_and_is_used_to_the_full(database: Database) -> None:
     with at_once(database, 3, limit=2, threads=3, times=2, inside_s=0.2) as started:
-        runs = [run for one in started for run in one.runs()]
+        runs = [run for process in started for run in process.runs()]
 
     assert len(runs) == 3 * 3 * 2
     assert most_at_a_time(runs) == 2
-    assert held(database) == {}
+    assert held_permits(database) == {}
 
 
 def test_runs_of_a_sweep_in_several_commands_keep_the_limit_of_a_node(
@@ -215,39 +212,39 @@ def test_runs_of_a_sweep_in_several_commands_keep_the_limit_of_a_node(
     pair = threading.Barrier(2)
 
     def call(state: Any) -> dict[str, Any]:
-        begun = time.monotonic()
+        began = time.monotonic()
         pair.wait(60)  # for another one inside
         time.sleep(0.01)  # in which a third one would be seen
-        inside.append((begun, time.monotonic()))
+        inside.append((began, time.monotonic()))
         return {"y": state["x"]}
 
     workflow.entry(workflow.node(call, name="call", limit=2))
     cases = [{"id": str(number), "input": {"x": number}} for number in range(12)]
     runs = [bench(workflow, cases, run={"concurrency": 4, "pool": "thread"}).start() for _ in range(2)]
     for run in runs:
-        until(lambda run=run: run.wait(1), 60)  # type: ignore[misc]
+        until(lambda run=run: run.wait(1), "its end")  # type: ignore[misc]
 
     assert [run.finish().status for run in runs] == ["completed", "completed"]
     assert len(inside) == 24
     assert most_at_a_time(inside) == 2
-    assert held(database) == {}
+    assert held_permits(database) == {}
 
 
 def test_the_limit_of_the_one_that_asks_holds_against_all_that_is_held(database: Database) -> None:
-    one, two, three = (runner(database) for _ in range(3))
-    assert [ask(database, one, count, limit=5) for count in range(3)] == [True] * 3
+    first, second, third = (runner(database) for _ in range(3))
+    assert [ask(database, first, count, limit=5) for count in range(3)] == [True] * 3
 
-    assert not ask(database, two, 0, limit=3)
-    permits.hold(database, Place("shared", "call", two), 0)  # it waits no longer
-    assert ask(database, three, 0, limit=4)
-    assert not ask(database, one, 3, limit=4)
+    assert not ask(database, second, 0, limit=3)
+    permits.hold(database, Place("shared", "call", second), 0)  # it waits no longer
+    assert ask(database, third, 0, limit=4)
+    assert not ask(database, first, 3, limit=4)
 
 
 def test_nodes_of_other_names_and_workflows_have_limits_of_their_own(database: Database) -> None:
-    one, two = runner(database), runner(database)
-    assert ask(database, one, 0, limit=1)
+    first, second = runner(database), runner(database)
+    assert ask(database, first, 0, limit=1)
 
-    for place in (Place("shared", "other", two), Place("another", "call", two)):
+    for place in (Place("shared", "other", second), Place("another", "call", second)):
         permits.make_place(database, place)
         got = permits.ask(database, place, 0, permits.Limits(1), fresh_s=30.0, alive=lambda row: True)
         assert got == 0.0
@@ -262,27 +259,27 @@ def test_sweeps_of_one_runner_share_the_permits_that_it_holds(database: Database
         ends = time.monotonic() + 0.5
         until(lambda: time.monotonic() > ends)
         assert not waiting.passed
-        assert held(database)[both] == 1
-        end_runner(database, next(id for id in held(database) if id != both))
+        assert held_permits(database)[both] == 1
+        end_runner(database, next(id for id in held_permits(database) if id != both))
     until(lambda: waiting.passed)
-    assert held(database) == {both: 1}
-    waiting.let_go.set()
+    assert held_permits(database) == {both: 1}
+    waiting.release.set()
     waiting.thread.join(20)
-    assert held(database) == {}
+    assert held_permits(database) == {}
 
 
 def test_a_node_without_limit_and_rate_asks_the_database_nothing(database: Database) -> None:
     passing = Permits(limited(limit=1), Stop(), database, runner(database))
-    asked: list[str] = []
-    sa.event.listen(database.engine, "before_cursor_execute", lambda *said: asked.append(said[2]))
+    statements: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
 
     with passing.through("free"):
         pass
-    assert asked == []
+    assert statements == []
 
     with passing.through("call"):
         pass
-    assert asked
+    assert statements
 
 
 # The line
@@ -293,7 +290,7 @@ def test_no_runner_is_passed_over_in_a_hundred_turns(database: Database) -> None
     order = contended = list[str]()
     for _ in range(5):  # on a busy machine one of them may be through before another has begun
         with at_once(database, 3, limit=1, threads=3, times=12, inside_s=0.002) as started:
-            order = [id for _, id in sorted((begun, one.id) for one in started for begun, _ in one.runs())]
+            order = [id for _, id in sorted((began, process.id) for process in started for began, _ in process.runs())]
         assert len(order) == 108
         contended = order[
             max(order.index(id) for id in set(order)) : min(len(order) - order[::-1].index(id) for id in set(order))
@@ -308,19 +305,19 @@ def test_no_runner_is_passed_over_in_a_hundred_turns(database: Database) -> None
 
 
 def test_runners_that_have_none_get_the_next_permits_in_the_order_in_which_they_came(database: Database) -> None:
-    one, two, three = (runner(database) for _ in range(3))
-    assert ask(database, one, 0, limit=1)
-    assert not ask(database, two, 0, limit=1)
-    assert not ask(database, three, 0, limit=1)
+    first, second, third = (runner(database) for _ in range(3))
+    assert ask(database, first, 0, limit=1)
+    assert not ask(database, second, 0, limit=1)
+    assert not ask(database, third, 0, limit=1)
 
-    permits.hold(database, Place("shared", "call", one), 0)
+    permits.hold(database, Place("shared", "call", first), 0)
 
-    assert not ask(database, one, 0, limit=1)
-    assert not ask(database, three, 0, limit=1)
-    assert ask(database, two, 0, limit=1)
-    permits.hold(database, Place("shared", "call", two), 0)
-    assert not ask(database, one, 0, limit=1)
-    assert ask(database, three, 0, limit=1)
+    assert not ask(database, first, 0, limit=1)
+    assert not ask(database, third, 0, limit=1)
+    assert ask(database, second, 0, limit=1)
+    permits.hold(database, Place("shared", "call", second), 0)
+    assert not ask(database, first, 0, limit=1)
+    assert ask(database, third, 0, limit=1)
 
 
 # Runners that die
@@ -330,15 +327,15 @@ def test_a_killed_holder_of_this_machine_gives_back_its_permit_at_once(database:
     with at_once(database, 1, limit=1, hold=True, inside_s=600) as (holder,):
         holder.hears("inside")
         waiting = Waiting(Permits(limited(limit=1), Stop(), database, runner(database)))
-        until(lambda: len(held(database)) == 2)
+        until(lambda: len(held_permits(database)) == 2)
         assert not waiting.passed
         holder.kill()
         killed = time.monotonic()
         until(lambda: waiting.passed)
 
     assert waiting.passed - killed < 5.0  # of a lease of 30 s
-    assert holder.id not in held(database)
-    waiting.let_go.set()
+    assert holder.id not in held_permits(database)
+    waiting.release.set()
     waiting.thread.join(20)
 
 
@@ -348,42 +345,42 @@ def test_a_killed_holder_of_another_machine_gives_back_its_permit_when_its_lease
     with at_once(database, 1, lease, limit=1, hold=True, inside_s=600, runner=ELSEWHERE) as (holder,):
         holder.hears("inside")
         with at_once(database, 1, lease, limit=1, inside_s=0.0) as (other,):
-            until(lambda: len(held(database)) == 2)
+            until(lambda: len(held_permits(database)) == 2)
             ends = time.monotonic() + 2.0  # it beats, so that it keeps its permit longer than one lease
             until(lambda: time.monotonic() > ends)
-            assert held(database)[holder.id] == 1
+            assert held_permits(database)[holder.id] == 1
             holder.kill()
             killed = time.monotonic()
-            ((begun, _),) = other.runs()
+            ((began, _),) = other.runs()
 
-    assert 0.5 < begun - killed < 3.0  # it was last seen up to 0.5 s earlier
-    assert held(database) == {}
+    assert 0.5 < began - killed < 3.0  # it was last seen up to 0.5 s earlier
+    assert held_permits(database) == {}
 
 
 def test_permits_of_a_runner_that_has_ended_are_removed_by_who_asks(database: Database) -> None:
-    one, two = runner(database), runner(database)
-    assert ask(database, one, 0, limit=1)
-    assert not ask(database, two, 0, limit=1)
+    first, second = runner(database), runner(database)
+    assert ask(database, first, 0, limit=1)
+    assert not ask(database, second, 0, limit=1)
 
-    end_runner(database, one)
+    end_runner(database, first)
 
-    assert ask(database, two, 0, limit=1)
-    assert held(database) == {two: 1}
+    assert ask(database, second, 0, limit=1)
+    assert held_permits(database) == {second: 1}
 
 
 def test_a_runner_that_comes_back_from_the_dead_counts_for_what_it_still_holds(database: Database) -> None:
-    one, two = runner(database), runner(database)
-    assert ask(database, one, 0, limit=3)
+    first, second = runner(database), runner(database)
+    assert ask(database, first, 0, limit=3)
     with database.write() as connection:
-        connection.execute(runners.update().where(runners.c.id == one).values(seen_at=0.0))
-    assert ask(database, two, 0, limit=3)
-    assert held(database) == {two: 1}
+        connection.execute(runners.update().where(runners.c.id == first).values(seen_at=0.0))
+    assert ask(database, second, 0, limit=3)
+    assert held_permits(database) == {second: 1}
 
-    leases.renew(database, one, 30.0)
+    leases.renew(database, first, 30.0)
 
-    assert ask(database, one, 1, limit=3)
-    assert held(database) == {one: 2, two: 1}
-    assert not ask(database, two, 1, limit=3)
+    assert ask(database, first, 1, limit=3)
+    assert held_permits(database) == {first: 2, second: 1}
+    assert not ask(database, second, 1, limit=3)
 
 
 def test_a_runner_that_was_removed_is_refused_with_the_reason(database: Database) -> None:
@@ -395,8 +392,8 @@ def test_a_runner_stopped_in_the_middle_of_asking_keeps_others_waiting_without_a
     prepared_postgres_url: str,
 ) -> None:
     database = Database(prepared_postgres_url)
-    one = runner(database)
-    assert ask(database, one, 0, limit=2)
+    runner_id = runner(database)
+    assert ask(database, runner_id, 0, limit=2)
     with database.write() as frozen:
         frozen.execute(sa.text("SELECT * FROM limited_nodes FOR UPDATE"))
         waiting = Waiting(Permits(limited(limit=2), Stop(), database, runner(database)))
@@ -404,24 +401,24 @@ def test_a_runner_stopped_in_the_middle_of_asking_keeps_others_waiting_without_a
         until(lambda: time.monotonic() > ends)
         assert waiting.thread.is_alive()
         assert not waiting.passed
-    until(lambda: waiting.passed, 5)
-    waiting.let_go.set()
+    until(lambda: waiting.passed, "the one that waits to pass", 5)
+    waiting.release.set()
     waiting.thread.join(20)
     database.close()
 
 
-def test_what_could_not_be_given_back_while_the_database_was_down_is_given_back_later(servers_folder: Path) -> None:
+def test_what_could_not_be_released_while_the_database_was_down_is_released_later(servers_folder: Path) -> None:
     with PostgresServer(servers_folder / "permits") as server:
         database = Database(server.url)
         database.prepare()
         mine = Permits(limited(limit=1), Stop(), database, runner(database))
         with mine.through("call"):
-            assert list(held(database).values()) == [1]
+            assert list(held_permits(database).values()) == [1]
             server.stop(immediate=True)
         server.start()
-        again = Database(server.url)
-        until(lambda: held(again) == {})
-        again.close()
+        new_database = Database(server.url)
+        until(lambda: held_permits(new_database) == {})
+        new_database.close()
         database.close()
 
 
@@ -429,12 +426,12 @@ def test_what_could_not_be_given_back_while_the_database_was_down_is_given_back_
 
 
 def test_those_that_wait_for_a_permit_end_at_once_when_the_sweep_is_stopped(database: Database) -> None:
-    one = runner(database)
-    assert ask(database, one, 0, limit=1)
+    runner_id = runner(database)
+    assert ask(database, runner_id, 0, limit=1)
     stop = Stop()
     mine = Permits(limited(limit=1), stop, database, runner(database))
     waiting = [Waiting(mine) for _ in range(20)]
-    until(lambda: len(held(database)) == 2)
+    until(lambda: len(held_permits(database)) == 2)
 
     stop.request("enough")
     stopped = time.monotonic()
@@ -443,7 +440,7 @@ def test_those_that_wait_for_a_permit_end_at_once_when_the_sweep_is_stopped(data
 
     assert max(each.ended_at for each in waiting) - stopped < 1.0
     assert {str(each.raised) for each in waiting} == {"enough"}
-    assert held(database) == {one: 1}  # and they have left the line
+    assert held_permits(database) == {runner_id: 1}  # and they have left the line
 
 
 def test_those_that_wait_for_a_turn_end_at_once_and_waste_only_one(database: Database) -> None:
@@ -451,17 +448,17 @@ def test_those_that_wait_for_a_turn_end_at_once_and_waste_only_one(database: Dat
     mine = Permits(limited(limit=4, rate=0.2), stop, database, runner(database))
     waiting = [Waiting(mine) for _ in range(4)]
     until(lambda: any(each.passed for each in waiting))
-    until(lambda: list(held(database).values()) == [2])  # one is inside, and the next waits for its turn
+    until(lambda: list(held_permits(database).values()) == [2])  # one is inside, and the next waits for its turn
 
     stop.request("enough")
     stopped = time.monotonic()
     for each in waiting:
-        each.let_go.set()
+        each.release.set()
         each.thread.join(20)
 
     assert max(each.ended_at for each in waiting) - stopped < 1.0
     assert sum(each.raised is not None for each in waiting) == 3
-    assert held(database) == {}
+    assert held_permits(database) == {}
     place = Place("shared", "call", runner(database))
     turn = permits.ask(database, place, 0, permits.Limits(None, 5.0), fresh_s=30.0, alive=lambda row: True)
     assert turn is not None
@@ -475,13 +472,13 @@ def test_those_that_wait_for_a_turn_end_at_once_and_waste_only_one(database: Dat
 def test_a_rate_holds_in_every_window_across_processes(database: Database, limit: int | None) -> None:
     rate, late_s = 10.0, 0.1
     with at_once(database, 2, limit=limit, rate=rate, threads=3, times=3, inside_s=0.0) as started:
-        begun = sorted(run[0] for one in started for run in one.runs())
+        starts = sorted(run[0] for process in started for run in process.runs())
 
-    assert len(begun) == 18
-    for first in range(len(begun)):
-        for last in range(first + 1, len(begun)):
-            assert begun[last] - begun[first] >= (last - first) / rate - late_s
-    gaps = [later - earlier for earlier, later in pairwise(begun)]
+    assert len(starts) == 18
+    for first in range(len(starts)):
+        for last in range(first + 1, len(starts)):
+            assert starts[last] - starts[first] >= (last - first) / rate - late_s
+    gaps = [later - earlier for earlier, later in pairwise(starts)]
     assert statistics.median(gaps) < 2 / rate, "turns were left unused"
 
 

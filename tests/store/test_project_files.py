@@ -1,4 +1,4 @@
-"""Files by project: what one has is not the other's, what nodes hand over, and what earlier releases left."""
+"""Files by project: isolation, files handed over by nodes, and files of earlier releases."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from tests.store.test_workspaces import contents, fill, sha, snapshot
 from tests.support.prose import sentence
 from wtb.core.errors import InputError, StateError, StoreError
 from wtb.store.files.cache import FileCache
-from wtb.store.files.handover import OUTBOX, Handover, Outbox
 from wtb.store.files.locations import check_outside
-from wtb.store.files.shared_store import SharedFiles, store_at
+from wtb.store.files.shared_store import OUTBOX, Handover, Outbox, SharedFiles, store_at
 from wtb.store.files.store import FileStore, folder_of
 from wtb.store.files.workspaces import Bounds, Workspaces
 
@@ -35,12 +34,12 @@ class Node:
         self.workspaces = Workspaces(Outbox(store_at(self.runner.files.place()), self.outbox), self.directory)
 
     def leave(self, files: dict[str, str | bytes], begun_with: str | None = None) -> tuple[str, dict[str, int]]:
-        """What an attempt says that it left: the snapshot, and digests with their sizes."""
+        """Write files as an attempt, and return its snapshot and the digests with their sizes."""
         workspace = self.workspaces.open(begun_with)
         fill(workspace.path, files)
-        left = workspace.close(keep=True)
-        assert left.digest is not None
-        return left.digest, dict(left.new)
+        tree = workspace.close(keep=True)
+        assert tree.digest is not None
+        return tree.digest, dict(tree.new)
 
     def take(self, snapshot: str | None, files: dict[str, int], begun_with: str | None = None) -> None:
         Handover(self.runner, self.outbox, begun_with).take(snapshot, tuple(files.items()))
@@ -56,15 +55,15 @@ def node(home: Workspaces) -> Node:
 
 def test_content_that_two_projects_have_is_stored_for_each(home: Workspaces) -> None:
     alpha, beta = home.of_project("alpha"), home.of_project("beta")
-    made = [snapshot(one, {"a": "same", "b": name}) for one, name in ((alpha, "alpha"), (beta, "beta"))]
-    places = [Path(one.files.path(sha("same"))) for one in (alpha, beta)]
+    trees = [snapshot(workspaces, {"a": "same", "b": name}) for workspaces, name in ((alpha, "alpha"), (beta, "beta"))]
+    places = [Path(workspaces.files.path(sha("same"))) for workspaces in (alpha, beta)]
     assert places[0] != places[1]
     assert places[0].stat().st_ino != places[1].stat().st_ino
-    assert contents(beta, made[1].digest) == {"a": "same", "b": "beta"}
+    assert contents(beta, trees[1].digest) == {"a": "same", "b": "beta"}
     with pytest.raises(StoreError, match="is missing"):
-        contents(beta, made[0].digest)
+        contents(beta, trees[0].digest)
     assert alpha.files.remove(sha("same"))
-    assert contents(beta, made[1].digest) == {"a": "same", "b": "beta"}
+    assert contents(beta, trees[1].digest) == {"a": "same", "b": "beta"}
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "Alpha", "~0", "ünï", "a" * 200, "CON:", ".hidden", "-x"])
@@ -88,9 +87,9 @@ def test_the_cache_is_by_project_and_bounded_for_all_together(tmp_path: Path) ->
     assert alpha.cache.open(sha(b"a" * 4000)) is None, "which was not used for longest"
     assert beta.cache.open(sha(b"c" * 4000)) is not None
     assert alpha.cache.open(sha(b"c" * 4000)) is None
-    again = store_at(beta.place())
-    assert isinstance(again, SharedFiles)
-    assert again.cache.folder == tmp_path / "cache" / "projects" / "beta"
+    same_store = store_at(beta.place())
+    assert isinstance(same_store, SharedFiles)
+    assert same_store.cache.folder == tmp_path / "cache" / "projects" / "beta"
 
 
 # Handing over
@@ -213,7 +212,7 @@ def test_nothing_is_written_among_stored_files(home: Workspaces, place: str) -> 
     folder = home.files.top.parent
     folder.mkdir(exist_ok=True)
     (folder / "link").symlink_to(folder / "files")
-    with pytest.raises(InputError, match=sentence("where WTB keeps files itself; name a place outside of it")):
+    with pytest.raises(InputError, match=sentence("in which WTB stores its own files; name a path outside of it")):
         check_outside(home, folder / place)
     check_outside(home, folder / "backup")
     check_outside(home, folder / "files-of-mine")

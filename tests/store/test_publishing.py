@@ -1,7 +1,8 @@
-"""What is published as tasks, in which order, and how much of it at a time."""
+"""Publishing of tasks: their content, order and number at a time."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -13,12 +14,14 @@ import sqlalchemy as sa
 
 from tests.support.databases import postgres_database
 from wtb.core.ids import new_id
+from wtb.store.access import sessions
+from wtb.store.access.sessions import Quota
 from wtb.store.database import Database
-from wtb.store.limits import sessions
-from wtb.store.limits.sessions import Quota
 from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
-from wtb.store.runs import leases
+from wtb.store.runs import leases, publishing
 from wtb.store.runs.publishing import (
+    TURN_SILENT_S,
+    TURN_WAIT_S,
     WINDOW,
     cluster_of,
     has_published,
@@ -36,10 +39,10 @@ from wtb.store.tables.schema import executions, sweeps, working
 
 @pytest.fixture
 def database(fresh_postgres_url: str) -> Iterator[Database]:
-    made = Database(fresh_postgres_url)
-    made.prepare()
-    yield made
-    made.close()
+    new_database = Database(fresh_postgres_url)
+    new_database.prepare()
+    yield new_database
+    new_database.close()
 
 
 def submitted(database: Database, id: str, session: str = "default", *, cases: int) -> None:
@@ -53,7 +56,7 @@ def submitted(database: Database, id: str, session: str = "default", *, cases: i
 
 
 def worker(database: Database, slots: int, queues: Sequence[str] = ("",)) -> Slot:
-    """A live worker; its first slot."""
+    """Register a live worker, and return its first slot."""
     process = ProcessIdentity(new_id(), "w", "b", 9, 0.0)
     runner = WorkerIdentity(**asdict(process), worker=f"w{slots}", queues=[*queues], slots=slots, version="")
     leases.register(database, runner)
@@ -65,7 +68,7 @@ def change(database: Database, sweep: str, **values: object) -> None:
 
 
 def sizes(database: Database, sweep: str) -> list[int]:
-    """How many executions each task of a sweep has."""
+    """Return the number of executions of each task of a sweep."""
     count = sa.select(sa.func.count()).where(executions.c.sweep_id == sweep, executions.c.task_id.is_not(None))
     return sorted(database.scalars(count.group_by(executions.c.task_id)))
 
@@ -151,9 +154,9 @@ def test_a_task_is_claimed_once_and_released_executions_are_published_as_another
     assert claim_tasks(database, {slot: task.id}, 30.0)[slot].outcome is ClaimOutcome.GONE
     leases.release_all(database, slot.runner_id)
     assert claim_tasks(database, {slot: task.id}, 30.0)[slot].outcome is ClaimOutcome.GONE
-    (again,) = publish(database)
-    assert again.id != task.id
-    assert claim_tasks(database, {slot: again.id}, 30.0)[slot].outcome is ClaimOutcome.CLAIMED
+    (next_task,) = publish(database)
+    assert next_task.id != task.id
+    assert claim_tasks(database, {slot: next_task.id}, 30.0)[slot].outcome is ClaimOutcome.CLAIMED
 
 
 def test_slots_that_claim_together_get_what_each_would_have_got_alone(database: Database) -> None:
@@ -168,8 +171,8 @@ def test_slots_that_claim_together_get_what_each_would_have_got_alone(database: 
     leases.move_sweep(database, "s3", "running")
     leases.pause(database, "s3", "for now", by="me")
     tasks = [task for sweep in ("s1", "s2", "s3", "s4") for task in sorted(published_ids(database, sweep))]
-    wanted = dict(zip(slots, [*tasks, tasks[0]], strict=True))  # the message of the first one came twice
-    claims = claim_tasks(database, wanted, 30.0, refused=["s4"])
+    task_by_slot = dict(zip(slots, [*tasks, tasks[0]], strict=True))  # the message of the first one came twice
+    claims = claim_tasks(database, task_by_slot, 30.0, refused=["s4"])
     names = [claims[slot].outcome.name for slot in slots]
     assert sorted([names[0], names[7]]) == ["CLAIMED", "GONE"]
     assert names[1:3] == ["CLAIMED", "CLAIMED"]
@@ -177,7 +180,7 @@ def test_slots_that_claim_together_get_what_each_would_have_got_alone(database: 
     assert names[5:7] == ["WITHDRAWN", "REFUSED"]
     rows = {slot: row for slot, claim in claims.items() for row in claim.rows}
     assert sorted(row.sweep_id for row in rows.values()) == ["s1", "s1", "s1", "s2"]
-    assert all(wanted[slot] == row.task_id for slot, row in rows.items())
+    assert all(task_by_slot[slot] == row.task_id for slot, row in rows.items())
     busy = database.tuples(sa.select(working.c.slot, working.c.execution_id))
     assert sorted(busy) == sorted((slot.number, row.id) for slot, row in rows.items())
 
@@ -225,7 +228,9 @@ def test_a_quota_of_node_runs_bounds_the_tasks_that_wait(database: Database) -> 
     assert publish(database) == []
 
 
-def test_a_task_of_a_sweep_that_is_paused_is_withdrawn_and_published_again_when_it_goes_on(database: Database) -> None:
+def test_a_task_of_a_paused_sweep_is_withdrawn_and_published_again_when_it_continues(
+    database: Database,
+) -> None:
     submitted(database, "s1", cases=1)
     slot = worker(database, 1)
     (task,) = publish(database)
@@ -245,3 +250,19 @@ def test_databases_on_one_server_have_clusters_of_their_own(
         assert cluster_of(same) == cluster_of(database)
     with postgres_database(postgres_url, postgres_admin) as other_url, closing(Database(other_url)) as other:
         assert cluster_of(other) != cluster_of(database)
+
+
+def test_a_process_that_was_stopped_in_its_turn_holds_up_nobody_for_long(database: Database) -> None:
+    """Its session is ended; until then others leave publishing to a later round and do the rest of theirs."""
+    submitted(database, "s1", cases=4)
+    with database.engine.connect() as stopped:
+        publishing._take_turn(stopped)
+        began = time.monotonic()
+        assert publish(database) == publish_again(database, 0.0) == []
+        assert time.monotonic() - began < 2 * TURN_WAIT_S + 1.0
+        while not (tasks := publish(database)):
+            assert time.monotonic() - began < TURN_SILENT_S + TURN_WAIT_S + 1.0
+        assert time.monotonic() - began > TURN_SILENT_S - 0.1
+        with pytest.raises(sa.exc.DBAPIError, match="idle-in-transaction"):
+            stopped.scalar(sa.select(1))
+    assert len(tasks) == 4

@@ -1,9 +1,9 @@
-"""What workers and the scheduler ask the queue takes an index, however many executions have ended."""
+"""Queries of workers and the scheduler use an index, however many executions have ended."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,19 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks.distributed.query_plans import Filled, fill, read_whole
-from wtb.hosting.servers.databases import connect
+from tests.support.databases import postgres_database
+from tests.support.waiting import until
+from wtb.features.telemetry.queries import traced_scores
+from wtb.hosting.servers.postgres import connect
 from wtb.store.cell_status import end_waiting
 from wtb.store.control.executions import line_of
 from wtb.store.control.rescore import scored_executions
 from wtb.store.database import Database
 from wtb.store.housekeeping.superseded import has_superseded
 from wtb.store.read import details, lineage
+from wtb.store.read.activity import left_behind
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import executions
-from wtb.store.telemetry.attempts import traced_scores
-from wtb.store.telemetry.workers import left_behind
 
 FINISHED = 20_000
 PREPARED = 8  # times, after which a statement is prepared
@@ -45,10 +47,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("plans")
 
 
+@pytest.fixture(scope="module")
+def filled_once(postgres_url: str, postgres_admin: psycopg.Connection, folder: Path) -> Iterator[Filled]:
+    """A filled database that tests copy and do not change."""
+    with postgres_database(postgres_url, postgres_admin) as url:
+        database = Database(url)
+        filled = fill(database, folder, FINISHED, pending=200)
+        database.close()
+        yield filled
+
+
 @pytest.fixture
-def filled(fresh_postgres_url: str, folder: Path) -> Iterator[Filled]:
-    database = Database(fresh_postgres_url)
-    yield fill(database, folder, FINISHED, pending=200)
+def copy_url(filled_once: Filled, postgres_url: str, postgres_admin: psycopg.Connection) -> Iterator[str]:
+    """A copy of the filled database for one test."""
+    template = str(filled_once.database.url.database)
+    with postgres_database(postgres_url, postgres_admin, template) as url:
+        yield url
+
+
+@pytest.fixture
+def filled(filled_once: Filled, copy_url: str) -> Iterator[Filled]:
+    database = Database(copy_url)
+    yield replace(filled_once, database=database)
     database.close()
 
 
@@ -56,17 +76,16 @@ def test_no_call_of_the_queue_reads_all_executions_or_cells(filled: Filled) -> N
     calls = filled.calls()
     for name in NAMES:
         call = calls[name]()
-        with read_whole(filled.database) as found:
+        with read_whole(filled.database) as reads:
             call()
-        assert not found, name
+        assert not reads, name
 
 
-def test_no_plan_for_any_value_reads_all_executions(fresh_postgres_url: str, folder: Path) -> None:
-    """What is asked often is prepared, and may be planned for whatever its parameters are."""
-    generic = sa.make_url(fresh_postgres_url).update_query_dict({"options": "-c plan_cache_mode=force_generic_plan"})
+def test_no_plan_for_any_value_reads_all_executions(filled_once: Filled, copy_url: str) -> None:
+    """Frequent queries are prepared, and may get a plan that ignores their parameters."""
+    generic = sa.make_url(copy_url).update_query_dict({"options": "-c plan_cache_mode=force_generic_plan"})
     database = Database(generic.render_as_string(hide_password=False))
-    filled = fill(database, folder, FINISHED, pending=200)
-    for name, make in filled.calls().items():
+    for name, make in replace(filled_once, database=database).calls().items():
         for _ in range(PREPARED):
             make()()
         with database.read() as connection:
@@ -74,16 +93,20 @@ def test_no_plan_for_any_value_reads_all_executions(fresh_postgres_url: str, fol
         assert plans > 0, name
     database.close()  # who leaves says what it has read
     by_index, whole = 0, 0
-    with connect(fresh_postgres_url) as other:
-        while not by_index:
-            query = "SELECT sum(idx_scan), sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname = ANY(%s)"
+    with connect(copy_url) as other:
+        query = "SELECT sum(idx_scan), sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname = ANY(%s)"
+
+        def have_come() -> bool:
+            nonlocal by_index, whole
             ((by_index, whole),) = other.execute(query, (["executions", "cells"],)).fetchall()
-            time.sleep(0.2)
+            return bool(by_index)
+
+        until(have_come, "the statistics to come", pause=0.2)
     assert whole == 0
 
 
 def test_a_flush_looks_up_its_leases_and_passes_none_that_others_had(filled: Filled) -> None:
-    """An index of those that run has an entry for each renewal, until nobody can see it any more and it is cleaned."""
+    """The index of running executions has an entry for each renewal until it is vacuumed."""
     call = filled.calls()["flush of an execution that ends"]()
     plans: list[str] = []
 
@@ -115,9 +138,9 @@ def test_what_is_looked_up_of_an_execution_or_a_small_sweep_reads_no_table_whole
         "end_waiting": lambda: _end_waiting(database, row),
     }
     for name, call in calls.items():
-        with read_whole(database) as found:
+        with read_whole(database) as reads:
             call()
-        assert not found, name
+        assert not reads, name
 
 
 def _end_waiting(database: Database, row: ExecutionRow) -> None:
@@ -126,6 +149,6 @@ def _end_waiting(database: Database, row: ExecutionRow) -> None:
 
 
 def test_a_call_that_does_is_found_out(filled: Filled) -> None:
-    with read_whole(filled.database) as found, filled.database.read() as connection:
+    with read_whole(filled.database) as reads, filled.database.read() as connection:
         connection.execute(sa.select(sa.func.count()).where(executions.c.reason == "for no index"))
-    assert [table for table, _ in found] == ["executions"]
+    assert [table for table, _ in reads] == ["executions"]

@@ -1,4 +1,4 @@
-"""A row is declared with its table: made from a row of it by position, and never changed."""
+"""Row classes are declared with their table, built by position and immutable."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from msgspec import structs
 
 import wtb.store.tables
 from wtb.store.tables import schema
-from wtb.store.tables.checkpoints import NewCheckpoint, NewDecision, NewFile
-from wtb.store.tables.column_types import metadata
+from wtb.store.tables.access import UploadRow
+from wtb.store.tables.column_types import Row, column, metadata
 from wtb.store.tables.control import NewInvocation, NewQuestion, NewRollback
-from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.executions import NewCheckpoint, NewDecision, NewExecution, NewFile
 from wtb.store.tables.node_runs import NewAttempt, NewCall, NewNodeRun, NodeRunRow
 from wtb.store.tables.results import NewCell, NewMetric, NewScore
-from wtb.store.tables.row import Row, column
 from wtb.store.tables.sweeps import CaseColumns, NewCombination, NewEvent, SweepRow
-from wtb.store.tables.uploads import UploadRow
 
 
 def declared() -> Iterator[type[Row]]:
@@ -44,7 +42,7 @@ def test_the_row_of_a_sweep_has_the_name_of_its_session_after_its_columns() -> N
 
 def test_an_annotation_says_whether_a_column_may_be_null() -> None:
     class Example(Row):
-        """A row of a table that is in no database."""
+        """A row of a table that no database has."""
 
         __tablename__ = "example_of_rows"
         id: str = column(sa.Text, primary_key=True)
@@ -73,10 +71,12 @@ def test_a_row_has_a_value_for_each_column_and_is_never_changed() -> None:
         upload.bytes = 4  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("given", [{}, {"completed_at": 2.0, "other": 1}, {"other": 1}], ids=["few", "many", "unknown"])
-def test_a_row_takes_its_columns_and_nothing_else(given: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "fields", [{}, {"completed_at": 2.0, "other": 1}, {"other": 1}], ids=["few", "many", "unknown"]
+)
+def test_a_row_takes_its_columns_and_nothing_else(fields: dict[str, float]) -> None:
     with pytest.raises(TypeError):
-        UploadRow("u", "p", "d", 3, "me", 1.0, **given)  # type: ignore[arg-type]
+        UploadRow("u", "p", "d", 3, "me", 1.0, **fields)  # type: ignore[arg-type]
 
 
 WRITTEN: dict[type, sa.Table] = {

@@ -1,8 +1,7 @@
-"""What workers are asked to score again: one has it at a time, and who lost it writes nothing more."""
+"""Scorings on workers: one worker has it at a time, and writes nothing after losing it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,28 +25,26 @@ LEASE_S = 60.0
 
 
 @pytest.fixture
-def bench(prepared_url: str, tmp_path: Path) -> Iterator[Bench]:
-    database = Database(prepared_url)
-    made = make_bench(database, tmp_path, plain(), [{"id": "a", "input": {"x": 1}, "expected": {"x": 2}}])
-    made.run()
-    yield made
-    database.close()
+def bench(database: Database, tmp_path: Path) -> Bench:
+    sweep = make_bench(database, tmp_path, plain(), [{"id": "a", "input": {"x": 1}, "expected": {"x": 2}}])
+    sweep.run()
+    return sweep
 
 
-def asked(bench: Bench, queue: str = "", **other: Json) -> ScoringRow:
+def request_scoring(bench: Bench, queue: str = "", **other: Json) -> ScoringRow:
     evaluators: list[dict[str, Json]] = [other or {"exact_match": {"field": "x"}}]
     id = rescore.ask_to_score(bench.database, bench.sweep_id, evaluators, queue=queue, by="ann")
     return rescore.find_scoring(bench.database, bench.sweep_id, id)
 
 
 def claimed(bench: Bench, row: ScoringRow, runner: str = "one", lease_s: float = LEASE_S) -> ScoringRow:
-    found = rescore.claim_scoring(bench.database, row, runner, lease_s)
-    assert found is not None
-    return found
+    scoring = rescore.claim_scoring(bench.database, row, runner, lease_s)
+    assert scoring is not None
+    return scoring
 
 
 def published(bench: Bench) -> list[str]:
-    """Publish what can be claimed. Returns the ids."""
+    """Publish the claimable scorings, and return their ids."""
     with bench.database.write() as connection:
         return [id for id, _, _ in rescore.publish_scorings(connection)]
 
@@ -56,37 +53,37 @@ def status_of(bench: Bench, row: ScoringRow) -> str:
     return rescore.find_scoring(bench.database, bench.sweep_id, row.id).status
 
 
-def scored(bench: Bench, held: ScoringRow, stop: Stop | None = None) -> Scored:
+def scored(bench: Bench, scoring: ScoringRow, stop: Stop | None = None) -> Scored:
     """Score as a worker does."""
 
     def count(connection: sa.Connection, written: int) -> None:
-        rescore.count_scores(connection, held, written)
+        rescore.count_scores(connection, scoring, written)
 
-    made = evaluators_of(bench.row, read_evaluators(held.evaluators), str)
+    evaluators = evaluators_of(bench.row, read_evaluators(scoring.evaluators), str)
     options = {"at_once": None, "runner_id": "one", "stop": stop, "also": count}
-    return score_by(bench.database, bench.workspaces, bench.row, made, **options)  # type: ignore[arg-type]
+    return score_by(bench.database, bench.workspaces, bench.row, evaluators, **options)  # type: ignore[arg-type]
 
 
 def test_who_has_it_writes_and_counts(bench: Bench) -> None:
-    held = claimed(bench, asked(bench))
-    assert rescore.scoring_of_task(bench.database, held.id) is None
-    assert scored(bench, held).scores == 1
-    rescore.end_scoring(bench.database, held, "succeeded")
-    found = rescore.find_scoring(bench.database, bench.sweep_id, held.id)
-    assert (found.status, found.scores, found.owner_id, found.lease_until) == ("succeeded", 1, None, None)
-    assert rescore.claim_scoring(bench.database, found, "two", LEASE_S) is None
+    scoring = claimed(bench, request_scoring(bench))
+    assert rescore.scoring_of_task(bench.database, scoring.id) is None
+    assert scored(bench, scoring).scores == 1
+    rescore.end_scoring(bench.database, scoring, "succeeded")
+    row = rescore.find_scoring(bench.database, bench.sweep_id, scoring.id)
+    assert (row.status, row.scores, row.owner_id, row.lease_until) == ("succeeded", 1, None, None)
+    assert rescore.claim_scoring(bench.database, row, "two", LEASE_S) is None
 
 
 def test_what_may_ask_judges_runs_where_nodes_do(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would find in a worker what the environment of nodes has not: keys, and the way to the database."""
+    """A worker has keys and the database URL; the environment of nodes does not."""
     monkeypatch.delattr("wtb.operations.results.scoring._all_scores")
-    held = claimed(bench, asked(bench, any_of={"of": [{"exact_match": {"field": "x"}}]}))
-    assert scored(bench, held).scores > 0
+    scoring = claimed(bench, request_scoring(bench, any_of={"of": [{"exact_match": {"field": "x"}}]}))
+    assert scored(bench, scoring).scores > 0
     assert {row["error"] for row in bench.rows(scores)} == {None}
 
 
 def test_a_task_of_it_is_published_once_for_its_queue(bench: Bench) -> None:
-    row = asked(bench, "gpu")
+    row = request_scoring(bench, "gpu")
     with bench.database.write() as connection:
         assert rescore.publish_scorings(connection) == [(row.id, "gpu", bench.sweep_id)]
         assert rescore.publish_scorings(connection) == []
@@ -95,7 +92,7 @@ def test_a_task_of_it_is_published_once_for_its_queue(bench: Bench) -> None:
 
 
 def test_who_lost_it_writes_nothing_and_ends_nothing(bench: Bench) -> None:
-    row = asked(bench)
+    row = request_scoring(bench)
     late = claimed(bench, row, lease_s=-1.0)
     claimed(bench, row, "two")
     with pytest.raises(Stopped):
@@ -108,11 +105,11 @@ def test_who_lost_it_writes_nothing_and_ends_nothing(bench: Bench) -> None:
 
 
 def test_those_of_one_sweep_are_done_one_after_the_other(bench: Bench) -> None:
-    first, second = asked(bench), asked(bench)
-    held = claimed(bench, first)
+    first, second = request_scoring(bench), request_scoring(bench)
+    scoring = claimed(bench, first)
     assert published(bench) == []
     assert rescore.claim_scoring(bench.database, second, "two", LEASE_S) is None
-    rescore.release_scoring(bench.database, held)
+    rescore.release_scoring(bench.database, scoring)
     assert set(published(bench)) == {first.id, second.id}
     claimed(bench, first)
     rescore.withdraw_scoring(bench.database, second.id)  # its task came while the other one ran
@@ -122,37 +119,37 @@ def test_those_of_one_sweep_are_done_one_after_the_other(bench: Bench) -> None:
 
 
 def test_what_was_begun_too_often_fails(bench: Bench) -> None:
-    row = asked(bench)
+    row = request_scoring(bench)
     for _ in range(rescore.MOST_CLAIMS):
         claimed(bench, row, lease_s=-1.0)
     assert rescore.claim_scoring(bench.database, row, "one", LEASE_S) is None
-    found = rescore.find_scoring(bench.database, bench.sweep_id, row.id)
-    assert (found.status, sentence("none came to its end") in str(found.reason)) == ("failed", True)
+    after = rescore.find_scoring(bench.database, bench.sweep_id, row.id)
+    assert (after.status, sentence("none came to its end") in str(after.reason)) == ("failed", True)
 
 
 def test_a_stop_is_heard_before_the_next_cell(bench: Bench) -> None:
     stop = Stop()
     stop.request("its worker is being stopped")
     with pytest.raises(Stopped):
-        scored(bench, claimed(bench, asked(bench)), stop)
+        scored(bench, claimed(bench, request_scoring(bench)), stop)
     assert bench.rows(scores) == []
 
 
 def test_who_cancels_a_sweep_ends_it(bench: Bench) -> None:
     bench.database.execute(table.update().values(status="running"))
-    held, waits = claimed(bench, asked(bench)), asked(bench)
+    scoring, waits = claimed(bench, request_scoring(bench)), request_scoring(bench)
     sweeps.cancel(bench.database, bench.sweep_id, reason="by ann", by="ann")
-    assert {status_of(bench, held), status_of(bench, waits)} == {"cancelled"}
+    assert {status_of(bench, scoring), status_of(bench, waits)} == {"cancelled"}
     with pytest.raises(Stopped):
-        scored(bench, held)
+        scored(bench, scoring)
     assert bench.rows(scores) == []
 
 
 def test_a_sweep_that_is_deleted_takes_it_along(bench: Bench) -> None:
-    held, waits = claimed(bench, asked(bench)), asked(bench)
+    scoring, waits = claimed(bench, request_scoring(bench)), request_scoring(bench)
     begin_deletion(bench.database, bench.sweep_id)
     assert published(bench) == []
     assert rescore.claim_scoring(bench.database, waits, "two", LEASE_S) is None
-    assert not rescore.renew_scoring(bench.database, held, LEASE_S)
+    assert not rescore.renew_scoring(bench.database, scoring, LEASE_S)
     delete_sweep(bench.database, bench.sweep_id)
     assert bench.rows(scorings) == []

@@ -1,4 +1,4 @@
-"""What the node processes of runners use of the memory quota of a session: rows of live runners count, no others."""
+"""Memory of node processes counts against the quota of a session while their runners live."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from benchmarks.distributed.query_plans import claim_next
 from wtb.core.errors import InputError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
-from wtb.store.database import DEFAULT_SESSION, Database
-from wtb.store.limits import sessions
-from wtb.store.limits.session_memory import (
+from wtb.store.access import sessions
+from wtb.store.access.sessions import Quota
+from wtb.store.access.usage import (
     Allowed,
     Memory,
     memory_of_others,
     memory_quota,
     memory_used,
     record_memory,
+    usage,
 )
-from wtb.store.limits.sessions import Quota
-from wtb.store.limits.usage import usage
+from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import leases, slots
 from wtb.store.runs.publishing import publish
-from wtb.store.runs.queue import ClaimOutcome, Slot, claim_tasks, occupy
+from wtb.store.runs.queue import ClaimOutcome, Slot, claim_tasks, mark_busy
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import events, executions, now, runners, session_memory
@@ -46,7 +46,7 @@ def small(database: Database) -> str:
 def started(database: Database, session: str, host: str = "here") -> str:
     """Register a runner of a session. Returns its id."""
     identity = ProcessIdentity(new_id(), host, "b", 7, 0.0)
-    slots.take_slots(database, identity, session, 1)
+    slots.register_runner(database, identity, session, 1)
     return identity.id
 
 
@@ -86,18 +86,18 @@ def test_what_is_no_number_of_bytes_is_refused(wrong: Any, database: Database, s
 
 def test_all_runners_of_a_session_count_together(database: Database, small: str) -> None:
     other = str(sessions.create(database, "other").id)
-    one, two = started(database, small), started(database, small, "there")
-    record_memory(database, one, small, Memory(GB, GB))
-    record_memory(database, two, small, Memory(2 * GB, GB // 2))
-    record_memory(database, two, other, Memory(5))
+    first, second = started(database, small), started(database, small, "there")
+    record_memory(database, first, small, Memory(GB, GB))
+    record_memory(database, second, small, Memory(2 * GB, GB // 2))
+    record_memory(database, second, other, Memory(5))
     assert used(database) == {small: 3 * GB, other: 5}
     assert used(database, small) == {small: 3 * GB}
-    assert memory_of_others(database, small, one) == Memory(2 * GB, GB // 2)
-    assert memory_of_others(database, small, two) == Memory(GB, GB)
-    record_memory(database, two, small, Memory(7, 3))
-    assert memory_of_others(database, small, one) == Memory(7, 3)
-    record_memory(database, two, small, None)
-    assert memory_of_others(database, small, one) == Memory()
+    assert memory_of_others(database, small, first) == Memory(2 * GB, GB // 2)
+    assert memory_of_others(database, small, second) == Memory(GB, GB)
+    record_memory(database, second, small, Memory(7, 3))
+    assert memory_of_others(database, small, first) == Memory(7, 3)
+    record_memory(database, second, small, None)
+    assert memory_of_others(database, small, first) == Memory()
     assert used(database) == {small: GB, other: 5}
 
 
@@ -159,7 +159,7 @@ def test_no_worker_claims_for_a_session_above_its_quota(database: Database, smal
     assert publish(database) == [], "there is work, and not for now"
     with database.read() as connection:
         (first, _) = connection.scalars(sa.select(executions.c.id).order_by(executions.c.id)).all()
-    assert occupy(database, {slot: first}, "s1") == []
+    assert mark_busy(database, {slot: first}, "s1") == []
 
     submitted(database, "s2", "default")
     claimed = claim_next(database, slot)

@@ -17,18 +17,18 @@ from wtb.core.errors import ConflictError, InputError
 from wtb.core.ids import new_id
 from wtb.core.units import parse_size
 from wtb.core.values import Value
+from wtb.store.access import sessions
+from wtb.store.access.budgets import budget_rows
+from wtb.store.access.sessions import Quota
+from wtb.store.access.usage import Usage, session_rows, usage
 from wtb.store.database import DEFAULT_SESSION, Database
-from wtb.store.events import add_event, subject
+from wtb.store.housekeeping import contents as filing
 from wtb.store.housekeeping import deletion
-from wtb.store.housekeeping import files as filing
-from wtb.store.limits import sessions
-from wtb.store.limits.budgets import budget_rows
-from wtb.store.limits.sessions import Quota
-from wtb.store.limits.usage import Usage, session_rows, usage
+from wtb.store.log import add_event, subject
 from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
 from wtb.store.read import queries
 from wtb.store.runs import leases, slots
-from wtb.store.runs.queue import Slot, occupy
+from wtb.store.runs.queue import Slot, mark_busy
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import (
@@ -86,9 +86,9 @@ def limited(database: Database, **quota: Any) -> str:
 
 @pytest.mark.parametrize("name", ["a", "A-b_c.d", "9", "x" * 64, "_", "_-a"])
 def test_a_name_that_can_be_a_directory_is_taken(database: Database, name: str) -> None:
-    made = sessions.create(database, name)
-    assert sessions.find_session(database, name) == made
-    assert (made.quota, made.archived_at) == (None, None)
+    session = sessions.create(database, name)
+    assert sessions.find_session(database, name) == session
+    assert (session.quota, session.archived_at) == (None, None)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "x" * 65, "naïve", "a\n", "a\0", "~", "-a"])
@@ -101,7 +101,7 @@ def test_a_name_that_cannot_is_refused(database: Database, name: str) -> None:
 
 def test_a_name_that_is_taken_is_refused_in_any_case(database: Database, team: str) -> None:
     with pytest.raises(
-        ConflictError, match=sentence("a session {} already; `wtb session change {}`", "'team'", "team")
+        ConflictError, match=sentence("a session {} already; `wtb admin session change {}`", "'team'", "team")
     ):
         sessions.create(database, "team")
     with pytest.raises(ConflictError, match=sentence("{} already, and names must differ by more than case", "'team'")):
@@ -115,11 +115,11 @@ def test_of_many_that_create_one_name_one_does(database: Database) -> None:
 
 
 def test_an_unknown_session_is_refused_with_a_near_one_and_how_to_make_it(database: Database, team: str) -> None:
-    with pytest.raises(InputError, match=r"no session 'taem'; did you mean 'team'\? \(`wtb session create taem`"):
+    with pytest.raises(InputError, match=r"no session 'taem'; did you mean 'team'\? \(`wtb admin session create taem`"):
         sessions.find_session(database, "taem")
-    with pytest.raises(InputError, match="no session 'q'; `wtb session create q` makes it"):
+    with pytest.raises(InputError, match="no session 'q'; `wtb admin session create q` makes it"):
         sessions.find_session(database, "q")
-    with pytest.raises(InputError, match=r"no session '\.\./x'; `wtb session list` shows all"):
+    with pytest.raises(InputError, match=r"no session '\.\./x'; `wtb admin session list` shows all"):
         submitted(database, "s", "../x")
 
 
@@ -127,15 +127,15 @@ def test_an_unknown_session_is_refused_with_a_near_one_and_how_to_make_it(databa
 
 
 def test_a_quota_is_stored_without_what_has_no_limit(database: Database) -> None:
-    made = limited(database, node_runs=3)
-    assert [row["quota"] for row in rows(database, table) if row["id"] == made] == [{"node_runs": 3}]
-    assert sessions.quota_of(database, made) == Quota(node_runs=3)
+    session_id = limited(database, node_runs=3)
+    assert [row["quota"] for row in rows(database, table) if row["id"] == session_id] == [{"node_runs": 3}]
+    assert sessions.quota_of(database, session_id) == Quota(node_runs=3)
     assert sessions.quota_of(database, DEFAULT_SESSION) == Quota()
 
-    assert sessions.change(database, made, {"disk": 2**40, "node_runs": None}) == Quota(disk=2**40)
-    assert sessions.change(database, made, {"usd": 0.5}) == Quota(disk=2**40, usd=0.5)
-    assert sessions.change(database, made, {"usd": None, "disk": None}) == Quota()
-    assert sessions.quota_of(database, made) == Quota()
+    assert sessions.change(database, session_id, {"disk": 2**40, "node_runs": None}) == Quota(disk=2**40)
+    assert sessions.change(database, session_id, {"usd": 0.5}) == Quota(disk=2**40, usd=0.5)
+    assert sessions.change(database, session_id, {"usd": None, "disk": None}) == Quota()
+    assert sessions.quota_of(database, session_id) == Quota()
     assert sessions.change(database, DEFAULT_SESSION, {"usd": 2.5}) == Quota(usd=2.5)
 
 
@@ -172,17 +172,17 @@ def test_slots_are_what_is_left_of_the_quota(database: Database) -> None:
     small = limited(database, node_runs=5)
     first, second, third = runner(), runner(pid=8, host="there"), runner()
 
-    assert slots.take_slots(database, first, small, 3, FRESH_S) == 3
-    assert slots.take_slots(database, second, small, 3, FRESH_S) == 2
+    assert slots.register_runner(database, first, small, 3, FRESH_S) == 3
+    assert slots.register_runner(database, second, small, 3, FRESH_S) == 2
     who = r"process 7 on here \(3\), process 8 on there \(2\)"
     with pytest.raises(ConflictError, match=rf"session 'small': its quota .* \(5\) is all taken by {who}; wait"):
-        slots.take_slots(database, third, small, 1, FRESH_S)
+        slots.register_runner(database, third, small, 1, FRESH_S)
     assert sorted(row["id"] for row in rows(database, runners)) == sorted([first.id, second.id])
     assert [row.id for row in slots.live_runners(database, small)] == [first.id, second.id]
 
     slots.end_runner(database, first.id)
     assert usage(database, small).slots == 2
-    assert slots.take_slots(database, third, small, 9, FRESH_S) == 3
+    assert slots.register_runner(database, third, small, 9, FRESH_S) == 3
 
 
 def test_busy_slots_of_workers_count_for_the_sessions_whose_sweeps_they_run(database: Database, team: str) -> None:
@@ -190,18 +190,18 @@ def test_busy_slots_of_workers_count_for_the_sessions_whose_sweeps_they_run(data
     submitted(database, "s1", "small")
     worker = WorkerIdentity(**asdict(runner(pid=9)), worker="one", queues=[""], slots=8, version="")
     leases.register(database, worker)  # of any session: it holds those that are busy
-    (one, other) = rows(database, executions)
-    for number, execution in enumerate((one, other)):
-        assert occupy(database, {Slot(worker.id, number, ("",)): execution["id"]}, "s1")
+    (first, other) = rows(database, executions)
+    for number, execution in enumerate((first, other)):
+        assert mark_busy(database, {Slot(worker.id, number, ("",)): execution["id"]}, "s1")
 
     assert usage(database, small).slots == 2
     assert usage(database, team).slots == 0
-    assert slots.take_slots(database, runner(), small, 9, FRESH_S) == 3
+    assert slots.register_runner(database, runner(), small, 9, FRESH_S) == 3
     who = r"process 9 on here \(2\), process 7 on here \(3\)"
     with pytest.raises(ConflictError, match=rf"is all taken by {who}; wait"):
-        slots.take_slots(database, runner(), small, 1, FRESH_S)
-    assert occupy(database, {Slot(worker.id, 1, ("",)): other["id"]}, "s1")  # it has this one already
-    assert not occupy(database, {Slot(worker.id, 2, ("",)): other["id"]}, "s1")
+        slots.register_runner(database, runner(), small, 1, FRESH_S)
+    assert mark_busy(database, {Slot(worker.id, 1, ("",)): other["id"]}, "s1")  # it has this one already
+    assert not mark_busy(database, {Slot(worker.id, 2, ("",)): other["id"]}, "s1")
 
 
 def test_slots_that_become_busy_at_once_are_as_many_as_the_quota_leaves(database: Database, team: str) -> None:
@@ -210,54 +210,54 @@ def test_slots_that_become_busy_at_once_are_as_many_as_the_quota_leaves(database
     worker = WorkerIdentity(**asdict(runner(pid=9)), worker="one", queues=[""], slots=8, version="")
     leases.register(database, worker)
     execution = rows(database, executions)[0]["id"]
-    begun = {Slot(worker.id, number, ("",)): execution for number in range(5)}
-    assert [slot.number for slot in occupy(database, begun, "s1")] == [0, 1, 2]
-    assert [slot.number for slot in occupy(database, begun, "s1")] == [0, 1, 2]  # their own do not count
+    busy = {Slot(worker.id, number, ("",)): execution for number in range(5)}
+    assert [slot.number for slot in mark_busy(database, busy, "s1")] == [0, 1, 2]
+    assert [slot.number for slot in mark_busy(database, busy, "s1")] == [0, 1, 2]  # their own do not count
     more = {Slot(worker.id, number, ("",)): execution for number in (3, 4)}
-    assert occupy(database, more, "s1") == []
+    assert mark_busy(database, more, "s1") == []
 
 
 def test_without_a_quota_a_runner_gets_what_it_wants(database: Database, team: str) -> None:
-    assert slots.take_slots(database, runner(), team, 16, FRESH_S) == 16
-    assert slots.take_slots(database, runner(), team, 2**62, FRESH_S) == 2**31 - 1
+    assert slots.register_runner(database, runner(), team, 16, FRESH_S) == 16
+    assert slots.register_runner(database, runner(), team, 2**62, FRESH_S) == 2**31 - 1
     assert usage(database, team).slots == 16 + 2**31 - 1
     assert usage(database, DEFAULT_SESSION).slots == 0
 
 
 def test_slots_of_one_session_are_none_of_anothers(database: Database, team: str) -> None:
     small = limited(database, node_runs=1)
-    slots.take_slots(database, runner(), team, 8, FRESH_S)
-    assert slots.take_slots(database, runner(), small, 8, FRESH_S) == 1
+    slots.register_runner(database, runner(), team, 8, FRESH_S)
+    assert slots.register_runner(database, runner(), small, 8, FRESH_S) == 1
 
 
 def test_a_runner_without_heartbeats_loses_its_slots_and_one_with_them_keeps_them(database: Database) -> None:
     small = limited(database, node_runs=2)
     silent, beating = runner(), runner()
-    slots.take_slots(database, silent, small, 1, FRESH_S)
-    slots.take_slots(database, beating, small, 1, FRESH_S)
+    slots.register_runner(database, silent, small, 1, FRESH_S)
+    slots.register_runner(database, beating, small, 1, FRESH_S)
     with database.write() as connection:
         connection.execute(runners.update().values(seen_at=now() - 31))
     leases.renew(database, beating.id, 30.0)
 
     assert usage(database, small, FRESH_S).slots == 1
-    assert slots.take_slots(database, runner(), small, 5, FRESH_S) == 1
+    assert slots.register_runner(database, runner(), small, 5, FRESH_S) == 1
 
 
 def test_a_runner_that_is_provably_dead_holds_no_slots(database: Database) -> None:
     small = limited(database, node_runs=2)
     dead = runner()
-    slots.take_slots(database, dead, small, 2, FRESH_S)
+    slots.register_runner(database, dead, small, 2, FRESH_S)
 
     def alive(row: Any) -> bool:
         return bool(row.id != dead.id)
 
     assert usage(database, small, FRESH_S, alive=alive).slots == 0
-    assert slots.take_slots(database, runner(), small, 2, FRESH_S, alive=alive) == 2
+    assert slots.register_runner(database, runner(), small, 2, FRESH_S, alive=alive) == 2
 
 
 def test_runners_that_race_never_get_more_than_the_quota(database: Database) -> None:
     small = limited(database, node_runs=7)
-    outcomes = at_once([lambda: slots.take_slots(database, runner(), small, 2, FRESH_S) for _ in range(12)])
+    outcomes = at_once([lambda: slots.register_runner(database, runner(), small, 2, FRESH_S) for _ in range(12)])
 
     assert sorted(outcome for outcome in outcomes if isinstance(outcome, int)) == [1, 2, 2, 2]
     assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 8
@@ -266,7 +266,7 @@ def test_runners_that_race_never_get_more_than_the_quota(database: Database) -> 
 
 def test_a_session_that_is_gone_gives_no_slots(database: Database) -> None:
     with pytest.raises(InputError, match=sentence("was deleted meanwhile")):
-        slots.take_slots(database, runner(), "gone", 1, FRESH_S)
+        slots.register_runner(database, runner(), "gone", 1, FRESH_S)
     assert rows(database, runners) == []
 
 
@@ -281,7 +281,7 @@ def test_rows_of_a_session_can_be_inserted_while_slots_are_taken(prepared_postgr
 
 
 def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
-    """What calls on threads of their own returned or raised, all begun together."""
+    """Start calls together on their own threads, and return what they returned or raised."""
     outcomes: list[Any] = []
     barrier = threading.Barrier(len(calls))
 
@@ -309,7 +309,7 @@ def test_an_archived_session_takes_no_new_sweeps_until_that_is_undone(database: 
     assert sessions.archive(database, team)
     assert not sessions.archive(database, team)
 
-    with pytest.raises(ConflictError, match=r"'team' is archived .*; `wtb session archive team --undo`"):
+    with pytest.raises(ConflictError, match=r"'team' is archived, .* `wtb admin session archive team --undo`"):
         submitted(database, "new", "team")
     assert queries.find_sweep(database, "old").session_id == team
     assert [row["id"] for row in rows(database, sweeps)] == ["old"]
@@ -347,8 +347,8 @@ def test_files_are_noted_once_for_each_session(database: Database, team: str) ->
 
 @pytest.fixture
 def two(database: Database, bench: Callable[..., Bench]) -> tuple[Bench, Bench]:
-    """The same sweep, run in the sessions `one` and `other`: same values, and the same files noted."""
-    made = []
+    """The same sweep in the sessions `one` and `other`, with equal values and files."""
+    pair = []
     for name in ("one", "other"):
         session = str(sessions.create(database, name).id)
         wf = Workflow("w")
@@ -360,12 +360,12 @@ def two(database: Database, bench: Callable[..., Bench]) -> tuple[Bench, Bench]:
 
         A.variant("two", by=2)
         wf.entry(A)
-        here = bench(wf, vary={"A": "all"}, session=name)
-        here.run()
+        sweep = bench(wf, vary={"A": "all"}, session=name)
+        sweep.run()
         with database.write() as connection:
             filing.add_files(connection, session, [("a" * 64, 100), (("b" if name == "one" else "c") * 64, 7)])
-        made.append(here)
-    return made[0], made[1]
+        pair.append(sweep)
+    return pair[0], pair[1]
 
 
 def everything_of(bench: Bench) -> dict[str, Any]:
@@ -384,8 +384,8 @@ def test_usage_is_that_of_one_session(database: Database, two: tuple[Bench, Benc
     session = two[0].row.session_id
     expected = Usage(disk_bytes=107, slots=0, usd=0.5, sweeps=1, cells=2)
     assert replace(usage(database, session), slots=0, active_at=None) == expected
-    found = {row.name: replace(used, slots=0, active_at=None) for row, used in session_rows(database)}
-    assert found == {"default": Usage(), "one": expected, "other": expected}
+    usage_by_name = {row.name: replace(used, slots=0, active_at=None) for row, used in session_rows(database)}
+    assert usage_by_name == {"default": Usage(), "one": expected, "other": expected}
 
 
 def test_sweeps_are_listed_by_session(database: Database, two: tuple[Bench, Bench]) -> None:
@@ -397,16 +397,16 @@ def test_sweeps_are_listed_by_session(database: Database, two: tuple[Bench, Benc
 def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
     database: Database, two: tuple[Bench, Bench]
 ) -> None:
-    gone, kept = two
-    session = gone.row.session_id
-    before = everything_of(kept)
-    assert [cell.state for cell in before["states"]] == [cell.state for cell in gone.cells()]
+    first, second = two
+    session = first.row.session_id
+    before = everything_of(second)
+    assert [cell.state for cell in before["states"]] == [cell.state for cell in first.cells()]
     stored = len(rows(database, values))
 
     removed = deletion.delete_session(database, session, may_live=lambda owner, expired: False)
 
     assert removed == {"sweeps": 1, "cells": 2, "files": 2}
-    assert everything_of(kept) == before
+    assert everything_of(second) == before
     assert len(rows(database, values)) == stored  # a collection removes those that nobody reaches
     for each in metadata.sorted_tables:
         if each is looks:  # which outlive their sweeps
@@ -414,7 +414,7 @@ def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
         if "session_id" in each.c:
             assert all(row["session_id"] != session for row in rows(database, each)), each.name
         if "sweep_id" in each.c:
-            assert all(row["sweep_id"] == kept.sweep_id for row in rows(database, each)), each.name
+            assert all(row["sweep_id"] == second.sweep_id for row in rows(database, each)), each.name
     mine = {row["id"] for row in rows(database, node_runs)}
     assert all(row["node_run_id"] in mine for row in rows(database, attempts))
     with pytest.raises(InputError, match=sentence("no session {}", "'one'")):
@@ -424,8 +424,8 @@ def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
 
 def test_a_deleted_name_can_be_used_again_and_begins_empty(database: Database, two: tuple[Bench, Bench]) -> None:
     deletion.delete_session(database, two[0].row.session_id, may_live=lambda owner, expired: False)
-    again = sessions.create(database, "one")
-    assert usage(database, again.id) == Usage()
+    second = sessions.create(database, "one")
+    assert usage(database, second.id) == Usage()
 
 
 def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, team: str) -> None:
@@ -434,15 +434,15 @@ def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, tea
     leases.register(database, owner)
     leases.move_sweep(database, "s", "running", runner_id=owner.id)
     (claimed, *_) = leases.claim(database, "s", owner.id, 1, 30.0)
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     with pytest.raises(
         ConflictError,
         match=sentence("session {}: process {} on {} is running {}; stop that process", "'team'", 7, "here", "sweep s"),
     ):
-        deletion.delete_session(database, team, may_live=lambda owner, expired: asked.append((owner, expired)) or True)
+        deletion.delete_session(database, team, may_live=lambda owner, expired: calls.append((owner, expired)) or True)
 
-    assert [(row.id, bool(expired)) for row, expired in asked] == [(owner.id, False)]
+    assert [(row.id, bool(expired)) for row, expired in calls] == [(owner.id, False)]
     assert {row["id"] for row in rows(database, executions)} >= {claimed.id}
     assert rows(database, events)
     with database.write() as connection:
@@ -453,7 +453,7 @@ def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, tea
 
 
 def test_a_session_whose_slots_were_just_taken_is_not_deleted(database: Database, team: str) -> None:
-    slots.take_slots(database, owner := runner(), team, 1, FRESH_S)
+    slots.register_runner(database, owner := runner(), team, 1, FRESH_S)
     with pytest.raises(ConflictError, match=sentence("process {} on {} is running {}", 7, "here", "a sweep of it")):
         deletion.delete_session(database, team, may_live=lambda owner, expired: not expired)
     slots.end_runner(database, owner.id)
@@ -482,7 +482,7 @@ def test_the_session_is_the_one_given_then_that_of_the_environment(monkeypatch: 
     monkeypatch.delenv("WTB_SESSION", raising=False)
     assert sessions.session_name() == "default"
     monkeypatch.setenv("WTB_SESSION", "ours")
-    assert [sessions.session_name(given) for given in ("mine", None, "")] == ["mine", "ours", "ours"]
+    assert [sessions.session_name(name) for name in ("mine", None, "")] == ["mine", "ours", "ours"]
     monkeypatch.setenv("WTB_SESSION", "")
     assert sessions.session_name(None) == "default"
 
@@ -499,7 +499,7 @@ def test_a_renamed_session_keeps_its_sweeps_quota_and_budgets(database: Database
     row = sessions.find_session(database, "large")
     assert (row.id, Quota.of(row.quota)) == (id, Quota(usd=2.0, disk=2**30))
     assert queries.find_sweep(database, "s1").session == "large"
-    assert [(one.key, one.name) for one in budget_rows(database)] == [(id, "large")]
+    assert [(budget.key, budget.name) for budget in budget_rows(database)] == [(id, "large")]
     with pytest.raises(InputError, match=sentence("there is no session {}", "'small'")):
         sessions.find_session(database, "small")
     sessions.create(database, "small")  # the name is free again
@@ -536,7 +536,7 @@ def test_of_two_sessions_that_want_a_name_at_once_one_has_it(database: Database,
         thread.join()
     assert outcomes.count(True) == 1
     assert sentence("there is a session {} already", "'wanted'") in str(
-        next(one for one in outcomes if one is not True)
+        next(outcome for outcome in outcomes if outcome is not True)
     )
 
 
@@ -572,11 +572,11 @@ def test_owner_and_metadata_change_apart_from_each_other(database: Database) -> 
 def test_a_session_was_last_active_when_something_happened_to_its_sweeps(database: Database, team: str) -> None:
     assert usage(database, team).active_at is None
     submitted(database, "s1", "team")
-    begun = usage(database, team).active_at
-    assert begun is not None
+    active_at = usage(database, team).active_at
+    assert active_at is not None
     with database.write() as connection:
         add_event(connection, subject(team, "s1"), "sweep.paused", {"reason": "x", "by": "ada"})
     acted = usage(database, team).active_at
     assert acted is not None
-    assert acted >= begun
+    assert acted >= active_at
     assert {row.name: used.active_at for row, used in session_rows(database)} == {"default": None, "team": acted}

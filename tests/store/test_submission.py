@@ -1,4 +1,4 @@
-"""Submissions in batches: nobody sees anything of a sweep before its last one, and nobody waits for one."""
+"""Submissions in batches: a sweep is invisible before its last batch, and other transactions do not wait."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError, NotFound
 from wtb.core.values import Value
 from wtb.store import alerts
+from wtb.store.access import sessions, usage
 from wtb.store.bulk import fetch_records
-from wtb.store.control.questions import approval_rows
+from wtb.store.control.approvals import approval_rows
 from wtb.store.database import Database
-from wtb.store.events import add_event, subject
 from wtb.store.housekeeping import deletion
-from wtb.store.limits import sessions, usage
-from wtb.store.read import costs, queries, references
+from wtb.store.log import add_event, subject
+from wtb.store.read import activity, costs, details, queries
 from wtb.store.runs import leases, maintenance, publishing, submission
 from wtb.store.runs.queue import QueuedSweep
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import Also, submit
 from wtb.store.tables.schema import cases, cells, combinations, events, executions, metadata, sweeps
-from wtb.store.telemetry import workers
 
 When = Callable[[int], object]
 
@@ -40,10 +39,10 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shared(prepared_postgres_url: str) -> Iterator[Database]:
-    """A database that workers share."""
-    made = Database(prepared_postgres_url)
-    yield made
-    made.close()
+    """A database shared by workers."""
+    new_database = Database(prepared_postgres_url)
+    yield new_database
+    new_database.close()
 
 
 def new_sweep(id: str = "large", session: str = "default") -> NewSweep:
@@ -65,7 +64,7 @@ def new_sweep(id: str = "large", session: str = "default") -> NewSweep:
     )
 
 
-def given(when: When = lambda number: None) -> Iterator[NewCase]:
+def new_cases(when: When = lambda number: None) -> Iterator[NewCase]:
     """Cases; `when` is called before each is read."""
     for number in range(CASES):
         when(number)
@@ -73,7 +72,7 @@ def given(when: When = lambda number: None) -> Iterator[NewCase]:
 
 
 def submitted(database: Database, when: When = lambda number: None, also: Also | None = None) -> None:
-    submit(database, new_sweep(), given(when), also)
+    submit(database, new_sweep(), new_cases(when), also)
 
 
 def count(database: Database, table: sa.Table) -> int:
@@ -100,25 +99,25 @@ def test_a_sweep_becomes_visible_whole_with_its_last_batch(database: Database) -
 
 
 def seen(database: Database) -> list[object]:
-    """What anybody sees of a sweep by any way that does not begin with a sweep that was found."""
+    """Return what can be read of a sweep without finding the sweep first."""
     execution = database.scalar(sa.select(executions.c.id).limit(1))
     assert execution is not None
-    found: list[Any] = []
+    views: list[Any] = []
     for ref in ("large", "lar", "s", execution, execution[:20]):
         try:
-            found.append(references.find(database, ref))
+            views.append(details.find(database, ref))
         except NotFound:
             pass
         except InputError as several:
-            found.append(several)
+            views.append(several)
     with database.read() as connection:
         turns = fetch_records(connection, QueuedSweep, publishing._query_of_candidates())
-    found += [*queries.list_sweeps(database), *turns, *maintenance.open_sweeps(database), *workers.waiting(database)]
-    found += [*publishing.publish(database), *leases.sweep_statuses(database, ["large"])]
-    found += [*alerts.listening(database), *alerts.listening(database, "large"), *approval_rows(database)]
-    found += [*usage.sweeps_by_status(database, "default"), *costs.of_attempts(database, ["sweep"], costs.Which())]
+    views += [*queries.list_sweeps(database), *turns, *maintenance.open_sweeps(database), *activity.waiting(database)]
+    views += [*publishing.publish(database), *leases.sweep_statuses(database, ["large"])]
+    views += [*alerts.listening(database), *alerts.listening(database, "large"), *approval_rows(database)]
+    views += [*usage.sweeps_by_status(database, "default"), *costs.of_attempts(database, ["sweep"], costs.Which())]
     used = usage.usage(database, "default")
-    return [*found, *filter(None, (used.sweeps, used.cells)), *queries.event_rows(database, "large")]
+    return [*views, *filter(None, (used.sweeps, used.cells)), *queries.event_rows(database, "large")]
 
 
 def test_nobody_sees_anything_of_a_sweep_before_its_last_batch(shared: Database) -> None:
@@ -135,8 +134,8 @@ def test_nobody_sees_anything_of_a_sweep_before_its_last_batch(shared: Database)
 
 
 def test_readers_of_the_log_do_not_wait_for_a_submission(shared: Database) -> None:
-    """An event of another sweep that is committed while cases are read is the newest that a reader sees."""
-    submit(shared, new_sweep("other"), given())
+    """A reader sees an event of another sweep that is committed while cases are read as the newest."""
+    submit(shared, new_sweep("other"), new_cases())
     kinds: list[str] = []
 
     def write_and_read(number: int) -> None:
@@ -200,7 +199,7 @@ def test_what_is_written_with_a_submission_is_written_with_its_last_batch_or_und
 
 
 def silent(database: Database) -> None:
-    """Have the submission be one of which nothing was written for long."""
+    """Age the submission, as if nothing had been written for long."""
     with database.write() as connection:
         connection.execute(sweeps.update().values(created_at=sweeps.c.created_at - deletion.SUBMISSION_S - 1))
 
@@ -234,7 +233,7 @@ def test_a_submission_that_was_taken_for_given_up_is_refused(database: Database)
             silent(database)
             deletion.remove_hidden(database)
 
-    with pytest.raises(ConflictError, match=sentence("was taken for given up")):
+    with pytest.raises(ConflictError, match=sentence("was discarded")):
         submitted(database, pause)
 
     nothing_is_left(database)
@@ -249,7 +248,7 @@ def test_a_session_that_is_deleted_meanwhile_takes_the_submission_with_it(databa
             assert removed == {"sweeps": 0, "cells": 0, "files": 0}
 
     with pytest.raises((ConflictError, InputError)):
-        submit(database, new_sweep(session="brief"), given(remove))
+        submit(database, new_sweep(session="brief"), new_cases(remove))
 
     nothing_is_left(database)
 
@@ -261,7 +260,7 @@ def test_a_session_that_is_archived_meanwhile_refuses_the_last_batch(database: D
         submit(
             database,
             new_sweep(session="old"),
-            given(lambda number: number == 4 and sessions.archive(database, session.id)),
+            new_cases(lambda number: number == 4 and sessions.archive(database, session.id)),
         )
 
     nothing_is_left(database)
@@ -285,19 +284,19 @@ def test_rows_that_somebody_holds_are_waited_for(prepared_postgres_url: str, mon
     monkeypatch.setattr("wtb.store.engine._SETTINGS", "-c lock_timeout=50ms")
     database, holder = Database(prepared_postgres_url), Database(prepared_postgres_url)
     submitted(database)
-    left: list[int] = []
+    counts: list[int] = []
 
     def until() -> bool:
-        left.append(count(database, cells))
-        if left.count(CASES * COMBINATIONS) == 9:
-            held.close()
+        counts.append(count(database, cells))
+        if counts.count(CASES * COMBINATIONS) == 9:
+            stack.close()
         return False
 
-    with ExitStack() as held:
-        held.enter_context(holder.write()).execute(sa.select(cells.c.case_number).limit(1).with_for_update())
+    with ExitStack() as stack:
+        stack.enter_context(holder.write()).execute(sa.select(cells.c.case_number).limit(1).with_for_update())
         assert deletion.delete_sweep(database, "large", until)
 
-    assert left.count(CASES * COMBINATIONS) >= 9
+    assert counts.count(CASES * COMBINATIONS) >= 9
     nothing_is_left(database)
     database.close()
     holder.close()
@@ -307,16 +306,16 @@ def test_no_transaction_deletes_more_than_a_part(database: Database, monkeypatch
     submitted(database)
     monkeypatch.setattr(deletion, "_LEAST", 2)
     monkeypatch.setattr(deletion, "_MOST", 2)
-    left = [[count(database, table) for table in metadata.sorted_tables]]
+    counts = [[count(database, table) for table in metadata.sorted_tables]]
     monkeypatch.setattr(
-        deletion, "point", lambda name: left.append([count(database, table) for table in metadata.sorted_tables])
+        deletion, "point", lambda name: counts.append([count(database, table) for table in metadata.sorted_tables])
     )
 
     assert deletion.delete_sweep(database, "large")
 
-    gone = [sum(before) - sum(after) for before, after in itertools.pairwise(left)]
-    assert max(gone) <= 2
-    assert sum(gone) >= CASES * (COMBINATIONS + 2)
+    deletions = [sum(before) - sum(after) for before, after in itertools.pairwise(counts)]
+    assert max(deletions) <= 2
+    assert sum(deletions) >= CASES * (COMBINATIONS + 2)
     nothing_is_left(database)
 
 

@@ -1,4 +1,4 @@
-"""Workspaces and the store of files, on a real disk: what is kept, what is refused, and what a crash leaves."""
+"""Workspaces and the store of files on a real disk: snapshots, rejected files and crashes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """On a disk: in memory, where temporary directories are else, every file is read again."""
+    """Use a disk, because in memory, as in temporary directories, every file is read again."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
@@ -142,15 +142,15 @@ def test_modes_come_back_without_setuid(workspaces: Workspaces) -> None:
     for name, mode in {"run": 0o4755, "closed": 0o400, "open": 0o2666}.items():
         fill(workspace.path, {name: name})
         (workspace.path / name).chmod(mode)
-    made = workspace.close(keep=True)
-    again = workspaces.open(made.digest)
-    assert {path.name: path.stat().st_mode & 0o7777 for path in again.path.iterdir()} == {
+    tree = workspace.close(keep=True)
+    second = workspaces.open(tree.digest)
+    assert {path.name: path.stat().st_mode & 0o7777 for path in second.path.iterdir()} == {
         "run": 0o755,
         "closed": 0o400,
         "open": 0o666,
     }
-    (again.path / "open").chmod(0o600)
-    changed = again.close(keep=True)
+    (second.path / "open").chmod(0o600)
+    changed = second.close(keep=True)
     assert workspaces.files.manifest(changed.digest)["open"] == Entry(sha("open"), 4, 0o600)
     assert [digest for digest, _ in changed.new] == [changed.digest]
 
@@ -197,15 +197,15 @@ def test_a_rewrite_of_the_same_size_right_after_restoring_is_seen(workspaces: Wo
     workspace = workspaces.open(first.digest)
     with (workspace.path / "a").open("r+b") as stream:
         stream.write(b"new")
-    found = (workspace.path / "b").stat()
+    status = (workspace.path / "b").stat()
     (workspace.path / "b").write_text("NEW")
-    os.utime(workspace.path / "b", ns=(found.st_atime_ns, found.st_mtime_ns))  # a node that hides its traces
+    os.utime(workspace.path / "b", ns=(status.st_atime_ns, status.st_mtime_ns))  # a node that hides its traces
     assert contents(workspaces, workspace.close(keep=True).digest) == {"a": "new", "b": "NEW"}
 
 
 @pytest.mark.parametrize("place", ["disk", "/dev/shm"])
 def test_a_write_through_memory_is_seen(workspaces: Workspaces, place: str, request: pytest.FixtureRequest) -> None:
-    """tmpfs says nothing of a write to a page that was mapped for reading before."""
+    """tmpfs does not report a write to a page that was mapped for reading before."""
     import mmap
 
     if place != "disk":
@@ -227,15 +227,15 @@ def test_stamps_are_not_trusted_where_the_clock_does_not_move(
     first = snapshot(workspaces, {"a": "1", "b": "2"})
     workspace = workspaces.open(first.digest)
     newest = max((workspace.path / name).stat().st_ctime_ns for name in "ab")
-    assert all(stamp[2] < newest for stamp in workspace._known.values())
+    assert all(stamp[2] < newest for stamp in workspace._stamps.values())
     workspace.close(keep=False)
 
 
 def test_names_of_all_scripts_are_kept(workspaces: Workspaces) -> None:
     files: dict[str, str | bytes] = {"ключ/naïve 模型.txt": "1", "line\nbreak": "2", " ": "3", "..a": "4", "-rf": "5"}
-    made = snapshot(workspaces, files)
-    again = workspaces.open(made.digest)
-    assert contents(workspaces, again.close(keep=True).digest) == files
+    tree = snapshot(workspaces, files)
+    second = workspaces.open(tree.digest)
+    assert contents(workspaces, second.close(keep=True).digest) == files
 
 
 # What a node can plant
@@ -256,8 +256,8 @@ def pipe(path: Path, outside: Path) -> None:
 
 
 def unix_socket(path: Path, outside: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(path / "a"):
-        made.bind("planted")
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(path / "a"):
+        listener.bind("planted")
 
 
 def link(path: Path, outside: Path) -> None:
@@ -418,10 +418,10 @@ def test_unwritable_and_unreadable_folders_are_removed_by_their_owner(tmp_path: 
         fill(workspace.path, {"a/b/c": "1", "x/y": "2"})
         (workspace.path / "a" / "b").chmod(0o500)
         (workspace.path / "a").chmod(0o500)
-        made = workspace.close(keep=True)
-        assert workspaces.files.manifest(made.digest).keys() == {"a/b/c", "x/y"}
+        tree = workspace.close(keep=True)
+        assert workspaces.files.manifest(tree.digest).keys() == {"a/b/c", "x/y"}
         assert leftovers(workspaces) == []
-        workspace = workspaces.open(made.digest)
+        workspace = workspaces.open(tree.digest)
         os.makedirs(workspace.path / "p" / "/".join("d" * 230))
         (workspace.path / "a" / "b").chmod(0)
         (workspace.path / "p").chmod(0)
@@ -460,9 +460,9 @@ def test_what_the_parent_has_and_what_is_there_twice_counts_once(workspaces: Wor
     first = snapshot(workspaces, {"a": b"a" * 100_000})
     workspace = workspaces.open(first.digest)
     fill(workspace.path, {"copy": b"a" * 100_000, "b": b"b" * 1000, "c": b"b" * 1000})
-    made = workspace.close(keep=True, allowed=2000)
-    assert sum(size for _, size in made.new) <= 2000
-    exact = sum(size for _, size in made.new)
+    tree = workspace.close(keep=True, allowed=2000)
+    assert sum(size for _, size in tree.new) <= 2000
+    exact = sum(size for _, size in tree.new)
     for allowed, fine in ((exact, True), (exact - 1, False)):
         workspace = workspaces.open(first.digest)
         fill(workspace.path, {"copy": b"a" * 100_000, "b": b"b" * 1000, "c": b"b" * 1000})
@@ -493,7 +493,7 @@ def test_a_write_that_fails_half_way_leaves_nothing(workspaces: Workspaces) -> N
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path | None]:
-    """A file system of 4 MB; None where nothing may be mounted."""
+    """A file system of 4 MB, or None if mounting is not permitted."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=False).returncode == 0
@@ -533,14 +533,14 @@ def flipped(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("change", [flipped, lambda content: content[:-1], lambda content: content + b"x"])
 def test_damaged_content_is_refused(workspaces: Workspaces, tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
-    made = snapshot(workspaces, {"a": "fine", "b": "to be damaged"})
+    tree = snapshot(workspaces, {"a": "fine", "b": "to be damaged"})
     digest = sha("to be damaged")
     damage(workspaces, digest, change)
     for act in (
-        lambda: workspaces.open(made.digest),
+        lambda: workspaces.open(tree.digest),
         lambda: b"".join(workspaces.files.read(digest)),
         lambda: workspaces.files.copy(digest, tmp_path / "copy"),
-        lambda: workspaces.export(made.digest, tmp_path / "out"),
+        lambda: workspaces.export(tree.digest, tmp_path / "out"),
     ):
         with pytest.raises(StoreError, match=f"stored file {digest} is damaged"):
             act()
@@ -549,20 +549,20 @@ def test_damaged_content_is_refused(workspaces: Workspaces, tmp_path: Path, chan
 
 
 def test_missing_content_is_refused(workspaces: Workspaces) -> None:
-    made = snapshot(workspaces, {"a": "fine"})
+    tree = snapshot(workspaces, {"a": "fine"})
     assert workspaces.files.remove(sha("fine"))
     with pytest.raises(StoreError, match=f"stored file {sha('fine')} is missing"):
-        workspaces.open(made.digest)
+        workspaces.open(tree.digest)
     with pytest.raises(StoreError, match="is missing"):
         workspaces.open("0" * 64)
     assert leftovers(workspaces) == []
 
 
 def test_adding_a_content_again_repairs_one_that_was_cut_short(workspaces: Workspaces) -> None:
-    made = snapshot(workspaces, {"a": "whole"})
+    tree = snapshot(workspaces, {"a": "whole"})
     damage(workspaces, sha("whole"), lambda content: content[:2])
     snapshot(workspaces, {"b": "whole"})
-    assert contents(workspaces, made.digest) == {"a": "whole"}
+    assert contents(workspaces, tree.digest) == {"a": "whole"}
 
 
 GOOD = [sha("fine"), 4, 0o644]
@@ -604,10 +604,10 @@ def test_a_snapshot_id_is_a_hash_and_nothing_else(workspaces: Workspaces) -> Non
 
 
 def test_snapshots_have_the_form_that_they_always_had(workspaces: Workspaces) -> None:
-    made = snapshot(workspaces, {"b/c": "two", "a": "one"})
-    assert made.digest is not None
-    path = workspaces.files.root / made.digest[:2] / made.digest[2:]
-    mode = workspaces.files.manifest(made.digest)["a"].mode
+    tree = snapshot(workspaces, {"b/c": "two", "a": "one"})
+    assert tree.digest is not None
+    path = workspaces.files.root / tree.digest[:2] / tree.digest[2:]
+    mode = workspaces.files.manifest(tree.digest)["a"].mode
     expected = {"a": [sha("one"), 3, mode], "b/c": [sha("two"), 3, mode]}
     assert path.read_bytes() == orjson.dumps(expected)
     assert (workspaces.files.root / sha("one")[:2] / sha("one")[2:]).stat().st_mode & 0o777 == 0o444
@@ -628,32 +628,32 @@ def test_the_same_content_is_stored_once_and_made_young(workspaces: Workspaces) 
 
 
 def test_restored_files_share_nothing_with_the_store(workspaces: Workspaces) -> None:
-    made = snapshot(workspaces, {"a": "kept"})
-    workspace = workspaces.open(made.digest)
+    tree = snapshot(workspaces, {"a": "kept"})
+    workspace = workspaces.open(tree.digest)
     (workspace.path / "a").chmod(0o600)
     (workspace.path / "a").write_text("lost")
     workspace.close(keep=False)
-    assert contents(workspaces, made.digest) == {"a": "kept"}
+    assert contents(workspaces, tree.digest) == {"a": "kept"}
 
 
 def test_reflinks_are_tried_once_where_the_file_system_has_none(
     workspaces: Workspaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = snapshot(workspaces, {"a": "1", "b": "2", "c": "3"})
-    tried = []
+    tree = snapshot(workspaces, {"a": "1", "b": "2", "c": "3"})
+    calls = []
 
     def refusing(*arguments: object) -> None:
-        tried.append(arguments)
+        calls.append(arguments)
         raise OSError(errno.EOPNOTSUPP, "not here")
 
     monkeypatch.setattr("wtb.store.files.store.fcntl.ioctl", refusing)
     for _ in range(2):
-        workspaces.open(made.digest).close(keep=False)
-    assert len(tried) == 1
+        workspaces.open(tree.digest).close(keep=False)
+    assert len(calls) == 1
 
 
 def test_reflinks_are_taken_and_checked_by_size(workspaces: Workspaces, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk of a test has no reflinks as a rule: what the kernel would share is copied here."""
+    """Copy what the kernel would share, because disks of tests usually have no reflinks."""
 
     def cloning(out: int, request: int, source: int) -> int:
         assert request == 0x40049409
@@ -661,14 +661,14 @@ def test_reflinks_are_taken_and_checked_by_size(workspaces: Workspaces, monkeypa
         return 0
 
     monkeypatch.setattr("wtb.store.files.store.fcntl.ioctl", cloning)
-    made = snapshot(workspaces, {"a": "one", "folder/b": "two", "empty": ""})
-    workspace = workspaces.open(made.digest)
+    tree = snapshot(workspaces, {"a": "one", "folder/b": "two", "empty": ""})
+    workspace = workspaces.open(tree.digest)
     assert (workspace.path / "folder" / "b").read_text() == "two"
     fill(workspace.path, {"a": "other"})
     assert contents(workspaces, workspace.close(keep=True).digest) == {"a": "other", "empty": "", "folder/b": "two"}
     damage(workspaces, sha("two"), lambda content: content[:-1])
     with pytest.raises(StoreError, match=sentence("is damaged: it has {} bytes, expected {}", 2, 3)):
-        workspaces.open(made.digest)
+        workspaces.open(tree.digest)
 
 
 def test_large_files_are_streamed(workspaces: Workspaces) -> None:
@@ -676,13 +676,13 @@ def test_large_files_are_streamed(workspaces: Workspaces) -> None:
     with (workspace.path / "large").open("wb") as stream:
         stream.truncate(200_000_000)
     tracemalloc.start()
-    made = workspace.close(keep=True)
-    again = workspaces.open(made.digest)
+    tree = workspace.close(keep=True)
+    second = workspaces.open(tree.digest)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert (again.path / "large").stat().st_size == 200_000_000
+    assert (second.path / "large").stat().st_size == 200_000_000
     assert peak < 10_000_000
-    again.close(keep=False)
+    second.close(keep=False)
 
 
 def test_two_writers_of_one_content_at_once_both_have_it(workspaces: Workspaces, tmp_path: Path) -> None:
@@ -695,10 +695,10 @@ def test_two_writers_of_one_content_at_once_both_have_it(workspaces: Workspaces,
 
     with ThreadPoolExecutor(8) as pool:
         for _ in range(5):
-            (found,) = set(pool.map(add, range(8)))
-            assert [(digest, size) for digest, size, _ in workspaces.files.stored()] == [found]
+            (content,) = set(pool.map(add, range(8)))
+            assert [(digest, size) for digest, size, _ in workspaces.files.stored()] == [content]
             assert leftovers(workspaces) == []
-            assert workspaces.files.remove(found[0])
+            assert workspaces.files.remove(content[0])
 
 
 def test_a_killed_writer_leaves_nothing_that_can_be_seen(workspaces: Workspaces) -> None:
@@ -720,13 +720,13 @@ def test_a_killed_writer_leaves_nothing_that_can_be_seen(workspaces: Workspaces)
 
 
 def test_removing_spares_what_was_added_again(workspaces: Workspaces) -> None:
-    made = snapshot(workspaces, {"a": "1"})
+    tree = snapshot(workspaces, {"a": "1"})
     files = workspaces.files
     (old,) = {at for digest, _, at in files.stored() if digest == sha("1")}
     os.utime(files.path(sha("1")), (1000, 1000))
     snapshot(workspaces, {"again": "1"})
     assert not files.remove(sha("1"), unless_added_since=old)
-    assert contents(workspaces, made.digest) == {"a": "1"}
+    assert contents(workspaces, tree.digest) == {"a": "1"}
     os.utime(files.path(sha("1")), (1000, 1000))
     assert files.remove(sha("1"), unless_added_since=old)
     assert not files.remove(sha("1"))
@@ -763,7 +763,7 @@ def test_files_of_one_step_are_merged(workspaces: Workspaces) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("change", "other"),
     [
         (lambda path: (path / "a").write_text("2"), lambda path: (path / "a").write_text("3")),
         (lambda path: (path / "a").write_text("2"), lambda path: (path / "a").unlink()),
@@ -771,19 +771,19 @@ def test_files_of_one_step_are_merged(workspaces: Workspaces) -> None:
     ],
 )
 def test_one_path_changed_differently_names_both_nodes(
-    workspaces: Workspaces, one: Callable[[Path], object], other: Callable[[Path], object]
+    workspaces: Workspaces, change: Callable[[Path], object], other: Callable[[Path], object]
 ) -> None:
     parent = snapshot(workspaces, {"a": "1"}).digest
-    after = {"B": changed(workspaces, parent, one), "C": changed(workspaces, parent, other)}
+    after = {"B": changed(workspaces, parent, change), "C": changed(workspaces, parent, other)}
     with pytest.raises(StateError, match=r"nodes 'B' and 'C' changed .*'[an]' differently"):
         workspaces.merge(parent, after)
 
 
 def test_given_files_make_a_snapshot(workspaces: Workspaces, tmp_path: Path) -> None:
     fill(tmp_path, {"given": "1"})
-    made = workspaces.snapshot_of({"in/a": tmp_path / "given", "in/b": tmp_path / "given"})
-    assert contents(workspaces, made.digest) == {"in/a": "1", "in/b": "1"}
-    assert [digest for digest, _ in made.new] == [sha("1"), made.digest]
+    tree = workspaces.snapshot_of({"in/a": tmp_path / "given", "in/b": tmp_path / "given"})
+    assert contents(workspaces, tree.digest) == {"in/a": "1", "in/b": "1"}
+    assert [digest for digest, _ in tree.new] == [sha("1"), tree.digest]
     assert workspaces.snapshot_of({}) == Snapshot(None)
     with pytest.raises(StateError, match=sentence("is not a path in a workspace")):
         workspaces.snapshot_of({"../a": tmp_path / "given"})
@@ -792,22 +792,22 @@ def test_given_files_make_a_snapshot(workspaces: Workspaces, tmp_path: Path) -> 
 def test_what_changed_is_told_with_sizes(workspaces: Workspaces) -> None:
     a = snapshot(workspaces, {"same": "1", "gone": "12", "more": "1"})
     b = changed(workspaces, a.digest, lambda path: ((path / "gone").unlink(), fill(path, {"more": "123", "new": ""})))
-    told = [(one.path, one.kind, one.before, one.after) for one in workspaces.compare(a.digest, b)]
-    assert told == [("gone", "removed", 2, None), ("more", "changed", 1, 3), ("new", "added", None, 0)]
+    changes = [(change.path, change.kind, change.before, change.after) for change in workspaces.compare(a.digest, b)]
+    assert changes == [("gone", "removed", 2, None), ("more", "changed", 1, 3), ("new", "added", None, 0)]
     assert workspaces.compare(a.digest, a.digest) == []
-    assert {one.kind for one in workspaces.compare(None, b)} == {"added"}
+    assert {change.kind for change in workspaces.compare(None, b)} == {"added"}
 
 
 def test_files_are_exported_to_an_empty_place_only(workspaces: Workspaces, tmp_path: Path) -> None:
-    made = snapshot(workspaces, {"a": "1", "b/c": "2", "bc": "3"})
-    workspaces.export(made.digest, tmp_path / "new" / "all")
+    tree = snapshot(workspaces, {"a": "1", "b/c": "2", "bc": "3"})
+    workspaces.export(tree.digest, tmp_path / "new" / "all")
     assert (tmp_path / "new" / "all" / "b" / "c").read_text() == "2"
-    assert workspaces.export(made.digest, tmp_path / "part", "b").keys() == {"b/c"}
+    assert workspaces.export(tree.digest, tmp_path / "part", "b").keys() == {"b/c"}
     assert os.listdir(tmp_path / "part") == ["b"]
     with pytest.raises(InputError, match="is not empty"):
-        workspaces.export(made.digest, tmp_path / "part")
+        workspaces.export(tree.digest, tmp_path / "part")
     with pytest.raises(InputError, match=sentence("is not a directory")):
-        workspaces.export(made.digest, tmp_path / "part" / "b" / "c")
+        workspaces.export(tree.digest, tmp_path / "part" / "b" / "c")
     with pytest.raises(InputError, match=sentence("there is no file or folder {}", "'b/d'; did you mean 'b/c'")):
-        workspaces.export(made.digest, tmp_path / "other", "b/d")
+        workspaces.export(tree.digest, tmp_path / "other", "b/d")
     assert not (tmp_path / "other").exists()

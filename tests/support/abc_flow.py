@@ -13,7 +13,7 @@ from tests.support.bench import Bench
 from wtb import END, Workflow
 from wtb.analysis.matrix.build import build
 from wtb.operations.context import Context
-from wtb.operations.growth.added_rows import AddedRow, add_row
+from wtb.operations.running.added_rows import AddedRow, add_row
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant
@@ -73,7 +73,7 @@ class Abc:
 
     @property
     def ran(self) -> Counter[str]:
-        """How often each node ran."""
+        """The number of runs of each node."""
         return ran(self.folder)
 
     def forget(self) -> None:
@@ -86,7 +86,7 @@ class Abc:
     def execution(self, case: str, **choices: str) -> str:
         every = queries.choices(self.bench.database, self.bench.sweep_id)
         rows = list(queries.cell_rows(self.bench.database, self.bench.sweep_id))
-        fits = (one for one in rows if choices.items() <= every[one.combination].items() and one.case == case)
+        fits = (row for row in rows if choices.items() <= every[row.combination].items() and row.case == case)
         return str(next(fits).execution_id)
 
     def add(self, ref: str, variants: Mapping[str, Variant] | None = None, at: str | None = None) -> AddedRow:

@@ -1,4 +1,4 @@
-"""How many examples a property is held against: all of them in `make test-all`, a third in `make test`."""
+"""The number of examples of a property: all of them in `make test-all`, a third in `make test`."""
 
 from __future__ import annotations
 

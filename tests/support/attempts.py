@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
+from wtb.store.cell_status import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.tables import schema
 
 attempts = (

@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from tests.support.databases import sqlite_tables
 from wtb.authoring.workflow import Workflow
 from wtb.core.serialization.codec import decode
-from wtb.execution.runtime.fork_run import ForkRun
-from wtb.execution.runtime.sweep_run import Ended, SweepRun
+from wtb.execution.runtime.sweep_run import Ended, ForkRun, SweepRun
 from wtb.planning.prepare import Prepared, prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
@@ -120,10 +119,10 @@ class Bench:
         for row in self.rows(scores):
             place = (row["case_number"], row["repeat"], row["combination"])
             scored.setdefault(place, {})[row["metric"]] = row["value"] if row["error"] is None else row["error"]
-        made = {row["id"]: row for row in self.rows(checkpoints)}
+        checkpoints_by_id = {row["id"]: row for row in self.rows(checkpoints)}
 
         def path(head: str | None) -> tuple[str, ...]:
-            at = made.get(head)
+            at = checkpoints_by_id.get(head)
             return () if at is None else (*path(at["parent_id"]), *(writer[0] for writer in at["writers"]))
 
         return [
@@ -227,9 +226,9 @@ def run_sweep(bench: Callable[..., Bench]) -> Callable[..., Bench]:
     """Submit a sweep and run it to its end."""
 
     def run(workflow: Workflow, *args: Any, **spec: Any) -> Bench:
-        made = bench(workflow, *args, **spec)
-        made.run()
-        return made
+        sweep = bench(workflow, *args, **spec)
+        sweep.run()
+        return sweep
 
     return run
 

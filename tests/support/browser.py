@@ -1,4 +1,4 @@
-"""The browser that looks at pages: a Chromium of this machine, headless and without a word to anybody."""
+"""The browser that looks at pages: a Chromium of this machine, headless and without a message to anybody."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-PATIENCE_MS = 60_000  # with what a page is to show, on a machine that does other things too
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PATIENCE_MS = 120_000  # with what a page is to show, on a machine that does other things too
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _OPTIONS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -24,7 +24,7 @@ _OPTIONS = (
 
 
 def executable() -> str | None:
-    """Where it is; None where there is none."""
+    """Return the path of the browser; None if there is none."""
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 

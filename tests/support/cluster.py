@@ -63,7 +63,7 @@ class Member:
         return self.running.pid
 
     @property
-    def said(self) -> str:
+    def log(self) -> str:
         """Its log so far."""
         return self.running.stderr
 
@@ -73,10 +73,10 @@ class Member:
 
     def family(self) -> list[int]:
         """It, and everything below it: children, keepers, node processes."""
-        found = [self.pid]
+        pids = [self.pid]
         with suppress(psutil.NoSuchProcess):
-            found += [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
-        return found
+            pids += [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
+        return pids
 
     def signal(self, number: signal.Signals) -> None:
         """To its parent process alone."""
@@ -129,7 +129,7 @@ class Worker(Member):
 
 
 def server_settings() -> list[dict[str, str]]:
-    """What members of clusters have in their environments and read when they are imported: see forkserver.py."""
+    """Return the environments of cluster members that are read at import: see forkserver.py."""
     interval = {"WTB_SCHEDULER_INTERVAL_S": f"{SCHEDULER_INTERVAL_S:g}"}
     return [{"WTB_LEASE_S": f"{lease_s:g}", **interval} for lease_s in (LEASE_S, LONG_LEASE_S)]
 
@@ -178,8 +178,8 @@ class Cluster:
         Its nodes find its name (w0, w1, ...) in their environment, under TESTED_WORKER.
         """
         name = name or f"w{len(self.workers)}"
-        given = ["--concurrency", str(concurrency), "--queues", queues, "--name", name, *options]
-        running = self._start(folder, {WORKER: name, **(env or {})}, "worker", *given, own=own)
+        arguments = ["--concurrency", str(concurrency), "--queues", queues, "--name", name, *options]
+        running = self._start(folder, {WORKER: name, **(env or {})}, "worker", *arguments, own=own)
         worker = Worker(running, self.project, f"{name}@{socket.gethostname()}")
         self.workers.append(worker)
         if ready:
@@ -190,7 +190,7 @@ class Cluster:
         """Wait until these workers, or all, take work: those that were started with ready=False, side by side."""
         for worker in workers or self.workers:
             self.until(lambda worker=worker: worker.ready or not worker.lives, f"{worker.name} to be ready", STARTING_S)
-            assert worker.lives, worker.said
+            assert worker.lives, worker.log
 
     def start_scheduler(
         self, every: float = SCHEDULER_INTERVAL_S, env: Mapping[str, str] | None = None, options: Sequence[str] = ()
@@ -229,7 +229,7 @@ class Cluster:
         """Submit a sweep while the broker takes no message: it is accepted, and said to wait. Its id."""
         before = set(self.sweeps())
         done = self.wtb("submit", file, *args, check=0)
-        assert "starts when the broker is back" in done.said
+        assert "starts when the broker is back" in done.output
         (new,) = set(self.sweeps()) - before
         return new
 
@@ -261,7 +261,7 @@ class Cluster:
         return self._made_app
 
     def messages(self, queue: str | None = None) -> int:
-        """How many messages wait in a queue."""
+        """Return the number of messages in a queue."""
         return int(self.redis().llen(self.key(queue)))
 
     # What is there.
@@ -269,7 +269,7 @@ class Cluster:
     def query(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self.project.query(sql, **parameters)
 
-    def one(self, sql: str, **parameters: Any) -> Any:
+    def scalar(self, sql: str, **parameters: Any) -> Any:
         """The only value of the only row."""
         ((value,),) = self.query(sql, **parameters)
         return value
@@ -290,7 +290,7 @@ class Cluster:
         return dict(self.query("SELECT id, status FROM sweeps"))
 
     def cells(self, sweep: str | None = None) -> Counter[str]:
-        """How many cells have which status."""
+        """Return the number of cells by status."""
         of = "" if sweep is None else "WHERE sweep_id = :sweep"
         return Counter(
             dict(self.query(f"SELECT status, count(*) FROM cells {of} GROUP BY status", **(_named(sweep=sweep))))
@@ -307,7 +307,7 @@ class Cluster:
         return list(dict.fromkeys(id for id, status in rows if not statuses or status in statuses))
 
     def events(self, kind: str, sweep: str | None = None) -> list[dict[str, Any]]:
-        """What events of a kind say, in their order."""
+        """Return the data of all events of a kind, in their order."""
         of = "" if sweep is None else "AND sweep_id = :sweep"
         rows = self.query(
             f"SELECT data FROM events WHERE kind = :kind {of} ORDER BY id", kind=kind, **(_named(sweep=sweep))
@@ -333,7 +333,7 @@ class Cluster:
         self.until(done, "sweeps to be completed", patience)
 
     def report(self) -> str:
-        """What people would look at when something does not go on."""
+        """Return the logs and tables that a person would look at when something does not continue."""
         lines = [f"sweeps {self.sweeps()}", f"cells {dict(self.cells())}"]
         query = "SELECT id, status, owner_id, token, queue, losses, reason FROM executions"
         query += " WHERE status IN ('pending', 'running')"
@@ -342,7 +342,7 @@ class Cluster:
         lines += [f"runner {row}" for row in self.query("SELECT id, worker, pid, ended_at FROM runners")]
         for member in (*self.workers, *self.schedulers):
             lines.append(f"--- {getattr(member, 'name', 'scheduler')} ({'lives' if member.lives else 'ended'}):")
-            lines += member.said.splitlines()[-40:]
+            lines += member.log.splitlines()[-40:]
         return "\n".join(lines)
 
     # How it ends.
@@ -352,7 +352,7 @@ class Cluster:
         members = [member for member in (*self.workers, *self.schedulers) if member.lives]
         for scheduler in self.schedulers:  # before, it does not know what to do with a signal
             self.until(
-                lambda scheduler=scheduler: "scheduler: every" in scheduler.said or not scheduler.lives,
+                lambda scheduler=scheduler: "scheduler: every" in scheduler.log or not scheduler.lives,
                 "the scheduler to start",
             )
         for member in members:
@@ -367,7 +367,7 @@ class Cluster:
         self.invariants(cells)
 
     def invariants(self, cells: Mapping[str, int], *, rewound: bool = False) -> None:
-        """What holds when all sweeps are completed and all workers have ended, however they did.
+        """Assert the rules that hold when all sweeps are completed and all workers have ended, however they did.
 
         Each cell has one outcome and all together these; nothing is recorded twice, each sweep was completed once;
         no execution, lease, slot or permit is held; no process and no directory is left.
@@ -387,8 +387,8 @@ class Cluster:
         fresh = "r.ended_at IS NULL AND r.seen_at > extract(epoch FROM clock_timestamp()) - 1"
         working = f"SELECT w.* FROM working w JOIN runners r ON r.id = w.runner_id WHERE {fresh}"
         assert self.query(working) == []
-        held = f"SELECT p.* FROM permits p JOIN runners r ON r.id = p.runner_id WHERE p.held > 0 AND {fresh}"
-        assert self.query(held) == []
+        query = f"SELECT p.* FROM permits p JOIN runners r ON r.id = p.runner_id WHERE p.held > 0 AND {fresh}"
+        assert self.query(query) == []
 
     def processes(self) -> list[int]:
         """Everything that its members started, and they themselves: children, keepers, node processes."""
@@ -396,12 +396,12 @@ class Cluster:
 
     def processes_left(self) -> list[str]:
         """The same of those that still live, in words."""
-        found = []
+        processes = []
         for pid in self.processes():
             if lives(pid):
                 with suppress(psutil.Error):
-                    found.append(f"{pid}: {' '.join(psutil.Process(pid).cmdline())[:80]}")
-        return found
+                    processes.append(f"{pid}: {' '.join(psutil.Process(pid).cmdline())[:80]}")
+        return processes
 
     def close(self) -> None:
         """End whatever still runs, in whatever state."""
@@ -442,9 +442,9 @@ def make_cluster(
                 server = PostgresServer(servers_folder / f"postgres-{word}", settings=settings)
                 own = hands.enter_context(server)
                 project.url = own.url
-            made = Cluster(project, broker, own)
-            hands.callback(made.close)
-            return made
+            cluster = Cluster(project, broker, own)
+            hands.callback(cluster.close)
+            return cluster
 
         yield make
 

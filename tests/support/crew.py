@@ -36,6 +36,7 @@ def first(state, ctx):
 def held(state, ctx, *, by: int = 1):
     with open(HERE + "log", "a") as log:
         log.write(f"held {ctx.case.id} {os.getpid()}\\n")
+    time.sleep(state.get("pause", 0))
     while state.get("gate") and not os.path.exists(HERE + state["gate"]):
         time.sleep(0.01)
     if state.get("breaks") and not os.path.exists(HERE + state["breaks"]):
@@ -76,13 +77,15 @@ remote.edge(far, END)
 """
 
 
-def write_sweep(project: Project, name: str, *, cases: int = 2, workflow: str = "flow:wf", **given: str) -> str:
+def write_sweep(
+    project: Project, name: str, *, cases: int = 2, workflow: str = "flow:wf", **values_of_cases: str
+) -> str:
     """A sweep file of this name; its cases are NAME-0, NAME-1, ... Returns the file's name.
 
-    given: `gate` and `breaks`, the names of files, and `run`, lines for the key of that name.
+    values_of_cases: `gate` and `breaks`, the names of files, and `run`, lines for the key of that name.
     """
-    run, same = given.pop("run", "grace: 1"), "equal_inputs: independent\n"
-    lines = [{"id": f"{name}-{n}", "input": {"x": 0, **given}} for n in range(cases)]
+    run, same = values_of_cases.pop("run", "grace: 1"), "equal_inputs: independent\n"
+    lines = [{"id": f"{name}-{n}", "input": {"x": 0, **values_of_cases}} for n in range(cases)]
     vary = "vary: {held: all}\nevaluate: ['flow:y']\n" if workflow == "flow:wf" else "vary: {near: all}\n"
     project.write(
         {
@@ -95,7 +98,7 @@ def write_sweep(project: Project, name: str, *, cases: int = 2, workflow: str = 
 
 
 def ran(project: Project, what: str) -> int:
-    """How often a node began, such as `held c-0`; `held c-` counts all cases that begin so."""
+    """Count how often a node began, such as `held c-0`; `held c-` counts all cases that begin so."""
     return sum(line.startswith(what) for line in project.log())
 
 

@@ -19,8 +19,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from tests.support import deadlines
-from wtb.hosting.servers.databases import connect
-from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.postgres import PostgresServer, connect
 from wtb.store import transactions
 from wtb.store.database import Database
 
@@ -40,16 +39,16 @@ def statements_compiled_once() -> Iterator[None]:
     compiled: dict[Any, Any] = {}
     original = transactions.make_engine
 
-    def share(*given: Any) -> Engine:
-        engine = original(*given)
+    def share(*args: Any) -> Engine:
+        engine = original(*args)
         engine.update_execution_options(compiled_cache=compiled)
         return engine
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transactions, "make_engine", share)
         for dialect in (PGDialect_psycopg, SQLiteDialect_pysqlite):  # those of all databases compile alike
-            patch.setattr(dialect, "__eq__", lambda one, other: type(one) is type(other))
-            patch.setattr(dialect, "__hash__", lambda one: hash(type(one)))
+            patch.setattr(dialect, "__eq__", lambda first, other: type(first) is type(other))
+            patch.setattr(dialect, "__hash__", lambda first: hash(type(first)))
         yield
 
 
@@ -67,8 +66,8 @@ def postgres_url(servers_folder: Path) -> Iterator[str]:
 
     For looking only: a test that writes takes `fresh_postgres_url`, one that stops a server starts its own.
     """
-    if given := os.environ.get("WTB_TEST_POSTGRES_URL"):
-        yield make_url(given).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    if url := os.environ.get("WTB_TEST_POSTGRES_URL"):
+        yield make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
         return
     with PostgresServer(servers_folder / "session", settings=QUICK, create_databases=True) as server:
         yield server.url
@@ -103,10 +102,10 @@ def fresh_postgres_url(postgres_url: str, postgres_admin: psycopg.Connection) ->
 def postgres_template(postgres_url: str, postgres_admin: psycopg.Connection) -> Iterator[str]:
     """The name of a database that has the tables: copying it takes a tenth of making them."""
     with postgres_database(postgres_url, postgres_admin) as url:
-        made = Database(url)
-        made.prepare()
-        made.close()
-        yield str(made.url.database)
+        database = Database(url)
+        database.prepare()
+        database.close()
+        yield str(database.url.database)
 
 
 @pytest.fixture
@@ -145,11 +144,11 @@ def prepared_url(request: pytest.FixtureRequest) -> str:
 @functools.cache
 def sqlite_tables() -> bytes:
     """An SQLite database that has the tables and nothing else."""
-    made = Database("sqlite://")
-    made.prepare()
-    with made.read() as connection:
+    database = Database("sqlite://")
+    database.prepare()
+    with database.read() as connection:
         tables: bytes = connection.connection.driver_connection.serialize()  # type: ignore[union-attr]
-    made.close()
+    database.close()
     return tables
 
 

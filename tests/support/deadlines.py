@@ -69,10 +69,10 @@ def _deadline(item: pytest.Item) -> Iterator[None]:
 
 
 @contextmanager
-def alarm(seconds: float, ring: Ring, again: float = 0.0) -> Iterator[None]:
+def alarm(seconds: float, ring: Ring, interval: float = 0.0) -> Iterator[None]:
     """Call `ring` as a handler of signals after so many seconds; an alarm around this one goes on afterwards."""
     before = signal.signal(signal.SIGALRM, ring)
-    outer = signal.setitimer(signal.ITIMER_REAL, seconds, again)
+    outer = signal.setitimer(signal.ITIMER_REAL, seconds, interval)
     try:
         yield
     finally:
@@ -88,7 +88,7 @@ def _stacks() -> str:
 
 
 def folder_prefix() -> str:
-    """What names of folders of this process of the tests begin with."""
+    """Return the prefix of the folder names of this test process."""
     return _prefix(os.environ.get("PYTEST_XDIST_TESTRUNUID", ""), os.environ.get("PYTEST_XDIST_WORKER", ""))
 
 

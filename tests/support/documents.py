@@ -23,19 +23,19 @@ LINES = ("watch", "log")  # commands that print a document a line
 @functools.cache
 def closed_schema(name: str) -> dict[str, Any]:
     """The schema of a document of a name, with no room for keys that it does not name."""
-    found: dict[str, Any] = closed(document_schema(name))
-    return found
+    schema: dict[str, Any] = closed(document_schema(name))
+    return schema
 
 
 @functools.cache
 def validator(name: str) -> jsonschema.Draft202012Validator:
-    """What says why a document of a name does not fit."""
+    """Return the validator that explains why a document of a name does not fit."""
     return jsonschema.Draft202012Validator(closed_schema(name))
 
 
 @functools.cache
 def quick_validator(name: str) -> jsonschema_rs.Draft202012Validator:
-    """What says whether it fits, a hundred times as fast: events may be of seventy kinds."""
+    """Return the validator that is a hundred times as fast and explains nothing: events may be of seventy kinds."""
     return jsonschema_rs.Draft202012Validator(closed_schema(name))
 
 
@@ -48,11 +48,11 @@ def check(name: str, document: Any) -> None:
 def closed(schema: Any) -> Any:
     """Return a schema in which no object has keys besides those that it names."""
     if isinstance(schema, list):
-        return [closed(one) for one in schema]
+        return [closed(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: closed(value) for key, value in schema.items()}
-    return {**found, "additionalProperties": False} if isinstance(schema.get("properties"), dict) else found
+    keys = {key: closed(value) for key, value in schema.items()}
+    return {**keys, "additionalProperties": False} if isinstance(schema.get("properties"), dict) else keys
 
 
 def check_printed(folder: Path, args: Sequence[str], code: int, stdout: str) -> None:
@@ -62,7 +62,7 @@ def check_printed(folder: Path, args: Sequence[str], code: int, stdout: str) -> 
         return
     file = next((after for option, after in itertools.pairwise(args) if option in ("-o", "--output")), None)
     text = stdout
-    if file is not None and args[0] != "export":
+    if file is not None and list(args[:2]) != ["admin", "export"]:
         text = Path(folder, file).read_text("utf-8") if Path(folder, file).is_file() else ""
     for document in text.splitlines() if args[0] in LINES and "--summary" not in args else [text]:
         if document.strip():
@@ -70,19 +70,19 @@ def check_printed(folder: Path, args: Sequence[str], code: int, stdout: str) -> 
 
 
 def _is_json(args: Sequence[str]) -> bool:
-    return any(one in ("json", "--format=json") for one in args) or (args[0] == "scheduler" and "--once" in args)
+    return any(arg in ("json", "--format=json") for arg in args) or (args[0] == "scheduler" and "--once" in args)
 
 
 def _names(args: Sequence[str]) -> list[str]:
-    """The documents that a command may print: those of its first two words, or of the first."""
-    for words in (list(args[:2]), list(args[:1])):
-        found = [
+    """The documents that a command may print: those of as many of its first words as a document has."""
+    for words in (list(args[:3]), list(args[:2]), list(args[:1])):
+        names = [
             name
             for name, document in DOCUMENTS.items()
             if any(command.split()[: len(words)] == words for command in document.commands)
         ]
-        if found:
-            return found
+        if names:
+            return names
     return []
 
 
@@ -98,7 +98,7 @@ def _check(names: Sequence[str], document: Any, args: Sequence[str]) -> None:
     pytest.fail(f"wtb {' '.join(args)} printed what no schema knows:\n{min(problems)[1]}", pytrace=False)
 
 
-def whole_matrix(given: dict[str, Any]) -> dict[str, Any]:
+def whole_matrix(matrix: dict[str, Any]) -> dict[str, Any]:
     """Return a matrix with all its keys, where a test gives those that it is about."""
     best: dict[str, Any] = {
         **dict.fromkeys(
@@ -128,7 +128,7 @@ def whole_matrix(given: dict[str, Any]) -> dict[str, Any]:
         **counts,
         "failures": {"causes": [], "more": 0},
         "provider": {"lost": 0, "share": 0.0, "attempts": 0, "scores": 0, "answered_after_failure": 0},
-        **given,
-        "best": {name: {**best, **one} for name, one in given.get("best", {}).items()},
-        "metrics": {name: {**metric, **one} for name, one in given.get("metrics", {}).items()},
+        **matrix,
+        "best": {name: {**best, **row} for name, row in matrix.get("best", {}).items()},
+        "metrics": {name: {**metric, **summary} for name, summary in matrix.get("metrics", {}).items()},
     }

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
-from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 
@@ -45,7 +43,7 @@ def say(name, text):
     with open(HERE / name, "a") as file:
         file.write(f"{text}\\n")
 """
-ONE = """
+ONE_NODE = """
 wf.entry("a")
 wf.edge("a", END)
 """
@@ -59,10 +57,10 @@ class Flows:
         self.code = folder / "code"
         self.files = folder / "files"
         self.code.mkdir()
-        self.made: list[Bench] = []
+        self.benches: list[Bench] = []
         self.name = ""
 
-    def write(self, text: str, end: str = ONE) -> str:
+    def write(self, text: str, end: str = ONE_NODE) -> str:
         """A module of this text, between the common beginning and the usual end. Returns its name."""
         self.name = f"process_flow_{next(_numbers)}"
         (self.code / f"{self.name}.py").write_text(f"{HEAD}\n{text}\n{end}", "utf-8")
@@ -75,7 +73,7 @@ class Flows:
         vary: Mapping[str, Any] | None = None,
         *,
         workflow: Workflow | None = None,
-        end: str = ONE,
+        end: str = ONE_NODE,
         **keys: Any,
     ) -> Bench:
         """A sweep that is submitted, on one slot unless it says otherwise."""
@@ -89,7 +87,7 @@ class Flows:
             "run": {"concurrency": 1, **keys.get("run", {})},
         }
         bench = Bench(in_memory(), prepare(parse_spec(data), workflow=workflow), self.files)
-        self.made.append(bench)
+        self.benches.append(bench)
         assert bench.prepared.bound.pool == data["run"].get("pool", "process")
         return bench
 
@@ -99,7 +97,8 @@ class Flows:
         bench.run()
         return bench
 
-    def said(self, name: str) -> list[str]:
+    def lines_of(self, name: str) -> list[str]:
+        """Return the lines that nodes have written to a file."""
         path = self.code / name
         return path.read_text("utf-8").splitlines() if path.exists() else []
 
@@ -120,29 +119,16 @@ def states(bench: Bench) -> list[dict[str, Any]]:
     return [cell.state for cell in cells]
 
 
-def tried(bench: Bench) -> list[dict[str, Any]]:
+def attempts_of(bench: Bench) -> list[dict[str, Any]]:
     with bench.database.read() as connection:
         return [dict(row) for row in connection.execute(sa.select(attempts).order_by(attempts.c.number)).mappings()]
 
 
 def failures(bench: Bench) -> list[tuple[str, str]]:
-    return [(row["failure"]["kind"], row["failure"]["message"]) for row in tried(bench) if row["failure"] is not None]
+    return [
+        (row["failure"]["kind"], row["failure"]["message"]) for row in attempts_of(bench) if row["failure"] is not None
+    ]
 
 
-def said(bench: Bench, kind: str) -> list[dict[str, Any]]:
+def events_of(bench: Bench, kind: str) -> list[dict[str, Any]]:
     return [row["data"] for row in bench.events if row["kind"] == kind]
-
-
-def until(there: Callable[[], Any], what: str) -> Any:
-    ends = time.monotonic() + PATIENCE_S
-    while not (found := there()):
-        assert time.monotonic() < ends, f"still waiting: {what}"
-        time.sleep(0.005)
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -63,11 +63,11 @@ def _press(page: Page, name: str) -> None:
         page.get_by_text(name, exact=True),
     )
     visible = [kind.filter(visible=True) for kind in kinds]
-    reduce(lambda one, other: one.or_(other), visible).first.wait_for()
+    reduce(lambda first, other: first.or_(other), visible).first.wait_for()
     page.get_by_text("Loading").filter(visible=True).first.wait_for(state="hidden")  # a heading comes before its grid
-    found = next(kind.first for kind in visible if kind.count())
-    if found.get_attribute("role") == "grid":
-        found.press("Enter")
+    control = next(kind.first for kind in visible if kind.count())
+    if control.get_attribute("role") == "grid":
+        control.press("Enter")
         page.wait_for_url("**/executions/*")
     else:
-        found.click()
+        control.click()

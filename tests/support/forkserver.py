@@ -46,13 +46,17 @@ COMMAND = [sys.executable, "-m", "wtb"]
 READ_AT_IMPORT = ("WTB_LEASE_S", "WTB_SCHEDULER_INTERVAL_S")
 # What Python itself reads when it starts: commands that have others of these are really started.
 READ_AT_START = ("PYTHON", "LANG", "LC_")
-_MOST = 1 << 20  # bytes of a request
+_MAX_BYTES = 1 << 20  # bytes of a request
 _MOST_FILES = 1024  # that the server has open at a time
 # What node processes of each kind have imported before they are forked.
 _NODE = ["wtb.execution.sandbox.worker_main", "wtb.execution.engine.native", "asyncio", "ctypes", "genai_prices.data"]
 NODES = {
     "plain": _NODE,
     "langgraph": [*_NODE, "wtb.integrations.langgraph", "langgraph.graph"],
+    "clients": [
+        *(*_NODE, "wtb.integrations.mcp", "mcp.client.stdio", "mcp.client.streamable_http"),
+        *("wtb.integrations.judge_replies", "openai.resources.chat"),
+    ],
 }
 _BECOME = "+"  # before the pid; without it an answer is the exit code
 _ROOM = "WTB_ROOM_FOR_THE_ENVIRONMENT"  # of a server: forked processes write theirs over it, for /proc
@@ -143,8 +147,8 @@ def _server(kind: str, settings: Mapping[str, str]) -> str:
     """The address of the server of a kind of process that has these settings."""
     key = _key(kind, settings)
     if key not in _addresses:
-        chosen = {name: settings[name] for name in READ_AT_IMPORT if name in settings}
-        _servers[key] = _Server(kind, chosen)
+        environment = {name: settings[name] for name in READ_AT_IMPORT if name in settings}
+        _servers[key] = _Server(kind, environment)
         _addresses[key] = _servers[key].address
     return _addresses[key]
 
@@ -164,8 +168,8 @@ def start_servers(settings: Sequence[Mapping[str, str]]) -> list[tuple[tuple[str
     """
     for kind in NODES:
         _server(kind, {})
-    for chosen in ({}, *settings):
-        _server("commands", chosen)
+    for environment in ({}, *settings):
+        _server("commands", environment)
     return list(_addresses.items())
 
 
@@ -198,8 +202,8 @@ def start(
     alone = "WTB_FAULT" in env and _key("commands", env) not in _addresses
     if own or alone or _read_at_start(env) != _MINE_AT_START:
         return subprocess.Popen([*COMMAND, *args], cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
-    asked = {"args": ["wtb", *args], "cwd": os.fspath(cwd), "env": dict(env), "nodes": _nodes}
-    return _ask(_server("commands", env), asked, [stdin.fileno(), stdout.fileno(), stderr.fileno()])
+    request = {"args": ["wtb", *args], "cwd": os.fspath(cwd), "env": dict(env), "nodes": _nodes}
+    return _ask(_server("commands", env), request, [stdin.fileno(), stdout.fileno(), stderr.fileno()])
 
 
 # What it needs of Python is little, so that it starts in a fiftieth of what `wtb` takes.
@@ -237,16 +241,16 @@ class Script:
     """
 
     def __init__(self, code: str, *args: object, env: Mapping[str, str] | None = None, kind: str = "commands") -> None:
-        words, given = ["-c", *map(str, args)], {**os.environ, **(env or {})}
+        words, environment = ["-c", *map(str, args)], {**os.environ, **(env or {})}
         (theirs_in, mine_in), (mine_out, theirs_out) = os.pipe(), os.pipe()
         self.stdin, self.stdout = open(mine_in, "w"), open(mine_out)  # noqa: SIM115
         with open(theirs_in, "rb") as source, open(theirs_out, "wb") as target:
-            if _read_at_start(given) == _MINE_AT_START:
-                asked = {"args": words, "code": code, "cwd": os.getcwd(), "env": given}
-                self._process = _ask(_server(kind, given), asked, [source.fileno(), target.fileno(), 2])
+            if _read_at_start(environment) == _MINE_AT_START:
+                request = {"args": words, "code": code, "cwd": os.getcwd(), "env": environment}
+                self._process = _ask(_server(kind, environment), request, [source.fileno(), target.fileno(), 2])
             else:
                 command = [sys.executable, "-c", code, *words[1:]]
-                self._process = subprocess.Popen(command, env=given, stdin=source, stdout=target)
+                self._process = subprocess.Popen(command, env=environment, stdin=source, stdout=target)
         self.pid = self._process.pid
         self.poll, self.wait = self._process.poll, self._process.wait
         self.send_signal, self.kill = self._process.send_signal, self._process.kill
@@ -276,15 +280,15 @@ class Script:
             self.wait()
 
 
-def _ask(address: str, asked: Mapping[str, Any], files: Sequence[int]) -> Forked:
+def _ask(address: str, request: Mapping[str, Any], files: Sequence[int]) -> Forked:
     passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect("\0" + address)
-        connection.sendmsg([json.dumps(asked).encode()], passed)
+        connection.sendmsg([json.dumps(request).encode()], passed)
         answer = connection.recv(16).decode()
         if not answer.startswith(_BECOME):
             raise RuntimeError(f"no process was forked: {answer or 'its server has ended'}")
-        return Forked(asked["args"], int(answer), connection.detach())
+        return Forked(request["args"], int(answer), connection.detach())
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
@@ -296,7 +300,7 @@ _MINE_AT_START = _read_at_start(os.environ)
 
 
 class _Subprocess:
-    """What wtb.execution.sandbox.launch.launching has of the module `subprocess`, where node processes are forked."""
+    """The part of `subprocess` that wtb.execution.sandbox.launch.launching needs, with forked node processes."""
 
     DEVNULL, PIPE = subprocess.DEVNULL, subprocess.PIPE
 
@@ -306,13 +310,13 @@ class _Subprocess:
     ) -> Forked | subprocess.Popen[bytes]:
         if _nodes is None or _read_at_start(env) != _MINE_AT_START:
             return subprocess.Popen(args, env=env, cwd=cwd, pass_fds=pass_fds, **how)
-        *_, script, given = args
-        options = json.loads(given)
+        *_, script, options_text = args
+        options = json.loads(options_text)
         options |= {name: 3 + pass_fds.index(options[name]) for name in ("leash", "channel")}
-        asked = {"args": [script, json.dumps(options)], "cwd": os.fspath(cwd), "env": dict(env)}
+        request = {"args": [script, json.dumps(options)], "cwd": os.fspath(cwd), "env": dict(env)}
         (out, their_out), (err, their_err) = os.pipe(), os.pipe()
         with open(os.devnull, "rb") as nothing, open(their_out, "wb"), open(their_err, "wb"):
-            process = _ask(_nodes, asked, [nothing.fileno(), their_out, their_err, *pass_fds])
+            process = _ask(_nodes, request, [nothing.fileno(), their_out, their_err, *pass_fds])
         process.stdout, process.stderr = open(out, "rb"), open(err, "rb")  # noqa: SIM115
         return process
 
@@ -341,12 +345,14 @@ def _import_all() -> None:
         *("typer._adapters", "typer.rich_utils", "rich.markdown", "rich.columns", "rich.traceback"),
     ):
         importlib.import_module(name)
-    for found in pkgutil.walk_packages(wtb.__path__, "wtb."):
-        if not found.name.startswith(("wtb.__main__", "wtb.integrations", "wtb.store.migrations", "wtb.cli.templates")):
-            importlib.import_module(found.name)
-    for found in pkgutil.iter_modules(wtb_workers.__path__, "wtb_workers."):
-        if found.name not in ("wtb_workers.app", "wtb_workers.tasks"):  # they are bound to a broker from then on
-            importlib.import_module(found.name)
+    for module in pkgutil.walk_packages(wtb.__path__, "wtb."):
+        if not module.name.startswith(
+            ("wtb.__main__", "wtb.integrations", "wtb.store.migrations", "wtb.cli.templates")
+        ):
+            importlib.import_module(module.name)
+    for module in pkgutil.iter_modules(wtb_workers.__path__, "wtb_workers."):
+        if module.name not in ("wtb_workers.app", "wtb_workers.tasks"):  # they are bound to a broker from then on
+            importlib.import_module(module.name)
 
 
 def _build_commands() -> None:
@@ -386,16 +392,16 @@ def serve(listener: socket.socket, leash: socket.socket) -> dict[str, Any]:
             if not data:
                 connection.close()
                 continue
-            asked: dict[str, Any] = json.loads(data)
+            request: dict[str, Any] = json.loads(data)
             if (pid := os.fork()) == 0:
                 answer = fcntl.fcntl(connection, fcntl.F_DUPFD, _MOST_FILES)
                 for mine in (listener, leash, woken, wake, connection, *running.values()):
                     mine.detach()  # closed below, and their numbers are others' from then on
-                _become(asked, files)
+                _become(request, files)
                 with suppress(ConnectionError):  # whoever asked was killed meanwhile
                     os.write(answer, f"{_BECOME}{os.getpid()}".encode())
                 os.close(answer)
-                return asked
+                return request
             running[pid] = connection
             for file in files:
                 os.close(file)
@@ -403,7 +409,7 @@ def serve(listener: socket.socket, leash: socket.socket) -> dict[str, Any]:
 
 def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     files = array.array("i")
-    data, ancillary, _, _ = connection.recvmsg(_MOST, socket.CMSG_LEN(8 * files.itemsize))
+    data, ancillary, _, _ = connection.recvmsg(_MAX_BYTES, socket.CMSG_LEN(8 * files.itemsize))
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             files.frombytes(content[: len(content) - len(content) % files.itemsize])
@@ -423,7 +429,7 @@ def _reap(running: dict[int, socket.socket]) -> None:
                 connection.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
+def _become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     """Be what was asked for: in that folder, with that environment and these files as 0, 1, 2 and so on."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -433,21 +439,21 @@ def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
         os.dup2(file, number)
         os.close(file)
     os.closerange(len(files), _MOST_FILES)
-    os.chdir(asked["cwd"])
+    os.chdir(request["cwd"])
     os.environ.clear()
-    os.environ.update(asked["env"])
+    os.environ.update(request["env"])
     _show_environment()
     time.tzset()
     importlib.invalidate_caches()
     if "WTB_FAULT" in os.environ and "wtb.core.fault_points" in sys.modules:
         importlib.reload(sys.modules["wtb.core.fault_points"])  # it reads the environment once
-    sys.dont_write_bytecode = bool(asked["env"].get("PYTHONDONTWRITEBYTECODE"))
+    sys.dont_write_bytecode = bool(request["env"].get("PYTHONDONTWRITEBYTECODE"))
     sys.stdin = io.TextIOWrapper(open(0, "rb"), "utf-8")  # noqa: SIM115
     sys.stdout = io.TextIOWrapper(open(1, "wb"), "utf-8", line_buffering=os.isatty(1))  # noqa: SIM115
     sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", line_buffering=True)  # noqa: SIM115
-    sys.argv = list(asked["args"])
+    sys.argv = list(request["args"])
     if sys.argv[0] == "-c":
-        sys.path.insert(0, asked["cwd"])  # as Python does
+        sys.path.insert(0, request["cwd"])  # as Python does
 
 
 def _show_environment() -> None:
@@ -472,13 +478,13 @@ def _main() -> NoReturn:
             importlib.import_module(name)
         from wtb.execution.sandbox.launch.reaper import main
     gc.freeze()
-    asked = serve(listener, leash)
+    request = serve(listener, leash)
     sys.modules["__main__"] = types.ModuleType("__main__")
-    if "code" in asked:
-        code = asked["code"]
+    if "code" in request:
+        code = request["code"]
         _run(lambda: exec(code, vars(sys.modules["__main__"])))
     if kind == "commands":
-        _fork_nodes_at(asked["nodes"])
+        _fork_nodes_at(request["nodes"])
     else:
         os.setsid()
     _run(main)

@@ -244,7 +244,7 @@ def draw(*of: object) -> float:
 
 
 def is_solved(ticket: str, prompt: str, model: str, temperature: float) -> bool:
-    """Whether a model finds the answer that is expected, if it has the article. prompt: its name."""
+    """Return whether a model finds the expected answer if it has the article. prompt: its name."""
     ability = {"small": 0.5, "medium": 0.82, "large": 0.82}[model] + {"plain": 0, "terse": -0.12, "cited": 0.1}[prompt]
     luck = 0.04 * (draw(ticket, prompt, temperature) - 0.5)
     return draw(ticket) + luck < ability
@@ -256,12 +256,12 @@ def ticket_of(user: str) -> str:
 
 
 def reply_to(prompt: str, user: str, model: str, temperature: float) -> str:
-    """What the model answers to a ticket with articles above it."""
+    """Return the model's answer to a ticket with articles above it."""
     articles, ticket = user.partition("\n\nTicket: ")[0], ticket_of(user)
     name = next(name for name, text in PROMPTS.items() if text == prompt)
-    known = [line.partition(": ") for line in articles.splitlines()]
-    asked = set(re.findall("[a-z]+", ticket.lower()))
-    about = [(title, fact) for title, _, fact in known if asked & {title.lower(), title.lower().rstrip("s")}]
+    facts = [line.partition(": ") for line in articles.splitlines()]
+    words = set(re.findall("[a-z]+", ticket.lower()))
+    about = [(title, fact) for title, _, fact in facts if words & {title.lower(), title.lower().rstrip("s")}]
     if not about or not is_solved(ticket, name, model, temperature):
         sorry = "I am sorry, I could not find that." if name != "terse" else "Please ask our shop."
         return f"{sorry} Somebody will call you back." if model == "small" else sorry
@@ -276,31 +276,31 @@ class Models:
     Attributes:
         url: Its address, for clients.
         is_open: While it is not set, requests wait.
-        most: After so many requests more it is no longer open; None if it stays so.
+        calls_left: After so many requests more it is no longer open; None if it stays so.
     """
 
     url: str
     is_open: threading.Event = field(default_factory=threading.Event)
-    most: int | None = None
+    calls_left: int | None = None
     seen: set[tuple[Any, ...]] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def wait(self) -> None:
         """Wait until a request may be answered."""
         with self.lock:
-            if self.most is not None:
-                self.most -= 1
-                if self.most < 0:
-                    self.most = None
+            if self.calls_left is not None:
+                self.calls_left -= 1
+                if self.calls_left < 0:
+                    self.calls_left = None
                     self.is_open.clear()
         self.is_open.wait()
 
     def is_first(self, *request: Any) -> bool:
-        """Whether a request comes for the first time."""
+        """Return whether a request comes for the first time."""
         with self.lock:
-            known = len(self.seen)
+            count = len(self.seen)
             self.seen.add(request)
-            return len(self.seen) > known
+            return len(self.seen) > count
 
 
 @contextmanager
@@ -413,15 +413,15 @@ def main() -> None:
     command = [sys.executable, "-m", "wtb"]
     write(folder)
     (folder / "search_of_the_branch.py").write_text(WORSE_SEARCH, "utf-8")
-    with models(PORT), models() as held:
-        held.most = 12 * len(PROMPTS) * len(TEMPERATURES) * 3
+    with models(PORT), models() as models_without_credit:
+        models_without_credit.calls_left = 12 * len(PROMPTS) * len(TEMPERATURES) * 3
 
         def wtb(*args: str) -> None:
             done = subprocess.run([*command, *args], cwd=folder, check=False)
             assert done.returncode in (0, 1), f"wtb {args[0]}: exit code {done.returncode}"
 
         play(folder, wtb)
-        environment = {**os.environ, "MODELS_URL": held.url}
+        environment = {**os.environ, "MODELS_URL": models_without_credit.url}
         with subprocess.Popen([*command, "run", "slow.yaml", "--quiet"], cwd=folder, env=environment) as slow:
             try:
                 subprocess.run([*command, "serve", "--run", *sys.argv[2:]], cwd=folder, check=False)

@@ -137,12 +137,12 @@ def write_trail(
 
 def expected_trails(cases: int) -> set[str]:
     """Every node run that the sweep is made of."""
-    found = set()
+    trails = set()
     for case in range(cases):
         a = f"c{case}/a=default"
         bs, cs = ([f"{a}/{node}={variant}" for variant in ("default", "one")] for node in "bc")
-        found |= {a, *bs, *cs, *(f"({b}+{c})/d=default" for b, c in product(bs, cs))}
-    return found
+        trails |= {a, *bs, *cs, *(f"({b}+{c})/d=default" for b, c in product(bs, cs))}
+    return trails
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ class Noted:
 
 
 def noted(project: Project, word: str | None = None) -> list[Noted]:
-    """What the nodes said so far."""
+    """Return the notes that nodes wrote so far."""
     lines = (line.split(" ", 3) for line in project.log())
-    found = [Noted(float(at), int(pid), said, trail) for at, pid, said, trail in lines]
-    return [one for one in found if word in (None, one.word)]
+    notes = [Noted(float(at), int(pid), label, trail) for at, pid, label, trail in lines]
+    return [note for note in notes if word in (None, note.word)]
 
 
 def committed(project: Project) -> Counter[str]:
@@ -173,7 +173,7 @@ def committed(project: Project) -> Counter[str]:
 
 @dataclass(frozen=True)
 class Before:
-    """What was there when a runner had died: what was committed then, and what the log said."""
+    """The state when a runner had died: the node runs committed by then, and the notes in the log."""
 
     committed: Counter[str]
     log: list[Noted]
@@ -187,25 +187,25 @@ class Before:
 
 def nodes_have_ended(project: Project) -> None:
     """Wait until nothing of a dead runner says anything more: its keepers end its nodes a moment later than it."""
-    project.until(lambda: not any(lives(pid) for pid in {one.pid for one in noted(project)}), "nodes to end", 10)
+    project.until(lambda: not any(lives(pid) for pid in {note.pid for note in noted(project)}), "nodes to end", 10)
 
 
 def nothing_committed_ran_again(project: Project, before: Before) -> None:
-    ran = Counter(one.trail for one in noted(project, "begun"))
-    once = Counter(one.trail for one in before.log if one.word == "begun")
+    ran = Counter(note.trail for note in noted(project, "begun"))
+    once = Counter(note.trail for note in before.log if note.word == "begun")
     assert {trail: ran[trail] for trail in before.committed} == {trail: once[trail] for trail in before.committed}
 
 
 def at_most_durability_was_lost(
     before: Before, earlier: Sequence[Before] = (), *, killed_at: float | None = None
 ) -> None:
-    """What the last runner had ended `durability` before it was killed is committed.
+    """Assert that every node run ended by the last runner `durability` before its kill is committed.
 
     earlier: what was there when the runners before it died. killed_at: else the last that the log says.
     """
     its = before.log[len(earlier[-1].log) if earlier else 0 :]
-    last = killed_at or max((one.at for one in its), default=0.0)
-    due = {one.trail for one in its if one.word == "ended" and one.at < last - DURABILITY_S - LATE_S}
+    last = killed_at or max((note.at for note in its), default=0.0)
+    due = {note.trail for note in its if note.word == "ended" and note.at < last - DURABILITY_S - LATE_S}
     assert due <= before.committed.keys(), f"lost although it was due: {sorted(due - before.committed.keys())}"
 
 
@@ -238,8 +238,8 @@ def each_cell_has_one_outcome(project: Project, cells: Mapping[str, int]) -> Non
     )
     assert stands_for == Counter(holders), "cells and the executions that ended for them differ"
     ended = {name: count for name, count in cells.items() if name in ("succeeded", "failed", "set_aside")}
-    said = {kind: count for kind, count in events_by_kind(project).items() if kind.startswith("cell.") and count}
-    assert said == {f"cell.{name}": count for name, count in ended.items()}
+    counts = {kind: count for kind, count in events_by_kind(project).items() if kind.startswith("cell.") and count}
+    assert counts == {f"cell.{name}": count for name, count in ended.items()}
     assert project.query("SELECT count(*) FROM (SELECT DISTINCT sweep_id, metric FROM scores) AS each_one") in (
         [(0,)],
         project.query("SELECT count(*) FROM metrics"),
@@ -267,19 +267,19 @@ def nothing_is_recorded_twice(project: Project, *, rewound: bool = False) -> Non
     )
     assert project.query(twice) == [], "attempts with a row although their node run describes them"
     counts = {table: project.query(f"SELECT count(*) FROM {table}")[0][0] for table in ("node_runs", "checkpoints")}
-    said = events_by_kind(project)
+    events = events_by_kind(project)
     (succeeded,) = project.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'")[0]
-    assert said.get("node_run.succeeded", 0) == succeeded
+    assert events.get("node_run.succeeded", 0) == succeeded
     roots = project.query("SELECT count(*) FROM checkpoints WHERE parent_id IS NULL")[0][0]
-    assert said.get("checkpoint.created", 0) == counts["checkpoints"] - roots
-    assert said.get("execution.started", 0) == roots
+    assert events.get("checkpoint.created", 0) == counts["checkpoints"] - roots
+    assert events.get("execution.started", 0) == roots
     branches = "SELECT parent_id, writers FROM checkpoints WHERE parent_id IS NOT NULL AND inside IS NULL"
     each = Counter((parent, json.dumps(writers, sort_keys=True)) for parent, writers in project.query(branches))
     assert not [step for step, count in each.items() if count > 1], "a step was joined twice"
 
 
 def events_by_kind(project: Project) -> dict[str, int]:
-    """How many events of each kind the log has, also of those that rows of other tables say."""
+    """Count the events of each kind in the log, including those derived from rows of other tables."""
     derived = {
         "node_run.started": ("node_runs", "started_transaction"),
         "node_run.succeeded": ("node_runs", "ended_event"),
@@ -289,20 +289,20 @@ def events_by_kind(project: Project) -> dict[str, int]:
     kinds += [f"SELECT '{kind}' FROM {table} WHERE {id} IS NOT NULL" for kind, (table, id) in derived.items()]
     of_end = "CASE WHEN children IS NULL THEN 'execution.completed' ELSE 'execution.forked' END"
     kinds.append(f"SELECT {of_end} FROM executions WHERE ended_event IS NOT NULL")
-    said = dict(project.query(f"SELECT kind, count(*) FROM ({' UNION ALL '.join(kinds)}) AS log GROUP BY kind"))
+    counts = dict(project.query(f"SELECT kind, count(*) FROM ({' UNION ALL '.join(kinds)}) AS log GROUP BY kind"))
     ends = project.query(
         "SELECT CAST(combinations AS text) FROM executions WHERE ended_event IS NOT NULL AND children IS NULL"
     )
     cells = sum(len(json.loads(combinations)) for (combinations,) in ends)
-    return said | {"cell.succeeded": said.get("cell.succeeded", 0) + cells}
+    return counts | {"cell.succeeded": counts.get("cell.succeeded", 0) + cells}
 
 
 def nothing_is_left(project: Project, *, patience: float = 10.0) -> None:
     """No lease, no process and no directory: of this database's runners, however they ended."""
-    held = (
+    query = (
         "SELECT id, status FROM executions WHERE status = 'running' OR owner_id IS NOT NULL OR lease_until IS NOT NULL"
     )
-    assert project.query(held) == []
+    assert project.query(query) == []
     assert project.query("SELECT count(*) FROM sweeps WHERE status = 'running' OR runner_id IS NOT NULL") == [(0,)]
     # A keeper whose runner was killed takes a moment to end what it keeps.
     with suppress(AssertionError):
@@ -314,16 +314,16 @@ def nothing_is_left(project: Project, *, patience: float = 10.0) -> None:
 def processes_left(project: Project) -> list[str]:
     """Processes that carry the tag of one of this database's runners."""
     runners = {id for (id,) in project.query("SELECT id FROM runners")}
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if process.environ().get(RUNNER) in runners and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(f"{process.pid}: {' '.join(process.cmdline())[:80]}")
-    return found
+                processes.append(f"{process.pid}: {' '.join(process.cmdline())[:80]}")
+    return processes
 
 
 def directories_left(project: Project) -> list[str]:
-    """What lies below `.wtb/sessions`, where attempts have their workspaces."""
+    """Return the folders below `.wtb/sessions`, where attempts have their workspaces."""
     home = Path(project.folder / ".wtb" / "sessions")
     return sorted(str(path.relative_to(home)) for path in home.rglob("*"))
 
@@ -333,7 +333,7 @@ def trail_is_complete(project: Project, cases: int) -> None:
     invariants_hold(project, {"succeeded": CELLS * cases})
     assert committed(project) == Counter(expected_trails(cases))
     assert project.query("SELECT count(*) FROM node_runs WHERE status <> 'succeeded'") == [(0,)]
-    assert {one.trail for one in noted(project, "ended")} == expected_trails(cases)
+    assert {note.trail for note in noted(project, "ended")} == expected_trails(cases)
 
 
 def node_processes(runner: int) -> tuple[list[psutil.Process], list[psutil.Process]]:

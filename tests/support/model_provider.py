@@ -123,33 +123,35 @@ def model_provider(fault: Callable[[int, str], Fault | None] | None = None) -> I
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             path, text = self.path.partition("?")[0], _text(body)
-            found = provider.next_fault(text)
-            if found is None:
+            failure = provider.next_fault(text)
+            if failure is None:
                 self.send(200, _answer(path, provider.answer(text)))
-            elif found.instead is None:
-                self._send(found.status, json.dumps(_problem(path, found)).encode(), found.headers)
+            elif failure.instead is None:
+                self._send(failure.status, json.dumps(_problem(path, failure)).encode(), failure.headers)
             else:
-                self._spoil(path, text, found)
+                self._spoil(path, text, failure)
 
         def do_GET(self) -> None:
-            found = provider.next_fault(self.path)
-            if found is not None and found.instead is not None:
-                self._spoil(self.path, self.path, found)
+            failure = provider.next_fault(self.path)
+            if failure is not None and failure.instead is not None:
+                self._spoil(self.path, self.path, failure)
             else:
-                self._send(200 if found is None else found.status, b"{}", {} if found is None else found.headers)
+                self._send(
+                    200 if failure is None else failure.status, b"{}", {} if failure is None else failure.headers
+                )
 
-        def _spoil(self, path: str, text: str, found: Fault) -> None:
-            if found.instead == "reset":
+        def _spoil(self, path: str, text: str, failure: Fault) -> None:
+            if failure.instead == "reset":
                 self._reset()
-            elif found.instead == "cut_json":
+            elif failure.instead == "cut_json":
                 self._send(200, json.dumps(_answer(path, provider.answer(text))).encode()[:-20])
-            elif found.instead == "cut_body":
+            elif failure.instead == "cut_body":
                 self._send(
                     200, json.dumps(_answer(path, provider.answer(text))).encode()[:-20], {"Content-Length": "10000"}
                 )
                 self._reset()
             else:
-                event = f"event: error\ndata: {json.dumps(_problem(path, found))}\n\n".encode()
+                event = f"event: error\ndata: {json.dumps(_problem(path, failure))}\n\n".encode()
                 self._send(200, event, {"Content-Type": "text/event-stream"})
 
         def _send(self, status: int, data: bytes, headers: Mapping[str, str] | None = None) -> None:

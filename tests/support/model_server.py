@@ -1,4 +1,4 @@
-"""What servers have in common that stand in for providers of models, over the real protocol."""
+"""The common base of servers that stand in for model providers, over the real protocol."""
 
 from __future__ import annotations
 

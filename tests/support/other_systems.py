@@ -21,7 +21,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-OTHERS = """
+OTHER_PACKAGES = """
     alembic.command asyncio click jsonschema multiprocessing numpy psutil psycopg pydantic rich.console sqlalchemy typer
 """
 WINDOWS_MODULES = "fcntl grp pty pwd readline resource syslog termios tty"
@@ -45,7 +45,7 @@ LACKS: dict[str, dict[Any, str]] = {
 
 def become(system: str) -> None:
     """Take away what Python lacks on a system."""
-    for name in OTHERS.split():
+    for name in OTHER_PACKAGES.split():
         importlib.import_module(name)
     for owner, names in LACKS[system].items():
         for name in names.split():

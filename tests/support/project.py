@@ -24,11 +24,10 @@ import typer.main
 
 from tests.support import documents, forkserver
 from tests.support.deadlines import alarm
+from tests.support.waiting import PATIENCE_S, until
 from wtb.cli.main import main
 from wtb.config import credentials
 from wtb.store.database import Database
-
-PATIENCE_S = 120.0  # with what never ends, on a machine that does other things too
 
 # A(4) -> B(4) -> C(4). The figures are powers of two, so that sums of money are exact.
 FLOW = """
@@ -98,7 +97,7 @@ _command = functools.cache(typer.main.get_command)  # made once: it takes longer
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command came to."""
+    """The outcome of a command."""
 
     code: int
     stdout: str
@@ -110,7 +109,7 @@ class Outcome:
         return json.loads(self.stdout)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Stderr with its line breaks as spaces, to look for sentences in."""
         return " ".join(self.stderr.split())
 
@@ -131,7 +130,7 @@ class Running:
 
     @property
     def stderr(self) -> str:
-        """What it has said so far."""
+        """The text that it has written to stderr so far."""
         return self._stderr.read_text("utf-8")
 
     def signal(self, number: signal.Signals) -> None:
@@ -175,12 +174,12 @@ class Project:
         """The database file that is made where none is named."""
         return self.folder / ".wtb" / "wtb.db"
 
-    def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "COLUMNS"))}
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "COLUMNS"))}
         # Python takes a source of the same size and second as its compiled one: tests change files faster than that.
-        kept["PYTHONDONTWRITEBYTECODE"] = "1"
-        kept["WTB_WRITABLE"] = str(self.folder)  # nodes of tests leave marks beside their code
-        return {**kept, **({"WTB_DATABASE_URL": self.url} if self.url else {}), **(given or {})}
+        inherited["PYTHONDONTWRITEBYTECODE"] = "1"
+        inherited["WTB_WRITABLE"] = str(self.folder)  # nodes of tests leave marks beside their code
+        return {**inherited, **({"WTB_DATABASE_URL": self.url} if self.url else {}), **(extra or {})}
 
     def wtb(
         self,
@@ -191,14 +190,18 @@ class Project:
         stdin: str | None = None,
     ) -> Outcome:
         """Run the command in a process of its own. `check`: the exit code that it must have."""
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-            given.write((stdin or "").encode())
-            given.seek(0)
+        with (
+            tempfile.TemporaryFile() as stdin_file,
+            tempfile.TemporaryFile() as stdout,
+            tempfile.TemporaryFile() as stderr,
+        ):
+            stdin_file.write((stdin or "").encode())
+            stdin_file.seek(0)
             process = forkserver.start(
                 list(map(str, args)),
                 cwd=self.folder,
                 env=self.environment(env),
-                stdin=given,
+                stdin=stdin_file,
                 stdout=stdout,
                 stderr=stderr,
             )
@@ -256,23 +259,17 @@ class Project:
 
     @staticmethod
     def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE_S) -> Any:
-        """Poll until a condition holds, and return what it gave. Looking takes a quarter of the time at most."""
-        began = looked = time.monotonic()
-        while not (found := condition()):
-            took = time.monotonic() - looked
-            assert looked + took < began + patience, f"still waiting after {patience:g} s: {what}"
-            time.sleep(max(0.02, 3 * took))
-            looked = time.monotonic()
-        return found
+        """Poll until a condition holds, and return its value."""
+        return until(condition, what, patience, pause=0.02, share=0.25)
 
     def node_processes(self) -> list[int]:
         """Keepers and what they keep, of runs in this folder: they work in it, or in workspaces below it."""
-        found = []
+        pids = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if "WTB_NODE_PROCESS" in process.environ() and Path(process.cwd()).is_relative_to(self.folder):
-                    found.append(process.pid)
-        return found
+                    pids.append(process.pid)
+        return pids
 
     def log(self, name: str = "log") -> list[str]:
         """Lines that nodes appended to a file."""
@@ -305,7 +302,7 @@ def run_inside(
         importlib.invalidate_caches()
         patch.setattr(typer.main, "get_command", _command)
         patch.setattr(credentials, "take", lambda: None)  # what this process has is not the command's
-        patch.setattr(credentials, "_kept", {})
+        patch.setattr(credentials, "_credentials", {})
         opened = _noting_databases(patch)
         before = set(sys.modules)
         with _fails_after(timeout, args), pytest.raises(SystemExit) as ended:
@@ -362,10 +359,10 @@ def forget_modules_of(folder: Path, names: Iterable[str]) -> None:
 
 
 def _project(folder: Path) -> Iterator[Project]:
-    made = Project(folder)
-    made.write({"flow.py": FLOW, "cases.jsonl": made.cases(10), "sweep.yaml": SWEEP})
-    yield made
-    made.close()
+    project = Project(folder)
+    project.write({"flow.py": FLOW, "cases.jsonl": project.cases(10), "sweep.yaml": SWEEP})
+    yield project
+    project.close()
 
 
 @pytest.fixture
@@ -383,6 +380,6 @@ def shared_project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project
 @pytest.fixture
 def empty_project(tmp_path: Path) -> Iterator[Project]:
     """A folder with nothing in it."""
-    made = Project(tmp_path / "project")
-    yield made
-    made.close()
+    project = Project(tmp_path / "project")
+    yield project
+    project.close()

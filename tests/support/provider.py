@@ -52,7 +52,7 @@ class TestProvider:
     def _signed(self, claims: dict[str, Any]) -> str:
         return jwt.encode(claims, self.key, "ES256", {"kid": self.key_id})
 
-    def answer(self, method: str, path: str, given: dict[str, str], authorization: str) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, fields: dict[str, str], authorization: str) -> tuple[int, Any]:
         """Answer a request: a status with a document, or with where to go."""
         self.requests.append(path)
         if path == "/.well-known/openid-configuration":
@@ -62,33 +62,33 @@ class TestProvider:
             key = json.loads(ECAlgorithm.to_jwk(self.key.public_key()))
             return 200, {"keys": [{**key, "kid": self.key_id, "use": "sig", "alg": "ES256"}]}
         if path == "/authorize":
-            return self._authorized(given)
-        return self._token(given, authorization) if (method, path) == ("POST", "/token") else (404, {})
+            return self._authorized(fields)
+        return self._token(fields, authorization) if (method, path) == ("POST", "/token") else (404, {})
 
-    def _authorized(self, given: dict[str, str]) -> tuple[int, Any]:
-        assert given["response_type"] == "code"
-        assert given["code_challenge_method"] == "S256"
-        assert "openid" in given["scope"].split()
-        if (given["client_id"], given["redirect_uri"]) != (CLIENT, self.redirect):
+    def _authorized(self, fields: dict[str, str]) -> tuple[int, Any]:
+        assert fields["response_type"] == "code"
+        assert fields["code_challenge_method"] == "S256"
+        assert "openid" in fields["scope"].split()
+        if (fields["client_id"], fields["redirect_uri"]) != (CLIENT, self.redirect):
             return 400, {"error": "invalid_request"}
         code = secrets.token_urlsafe(16)
-        self._codes[code] = given
-        return 302, f"{self.redirect}?{urlencode({'code': code, 'state': given['state'], 'iss': self.issuer})}"
+        self._codes[code] = fields
+        return 302, f"{self.redirect}?{urlencode({'code': code, 'state': fields['state'], 'iss': self.issuer})}"
 
-    def _token(self, given: dict[str, str], authorization: str) -> tuple[int, Any]:
-        begun = self._codes.pop(given.get("code", ""), None)
+    def _token(self, fields: dict[str, str], authorization: str) -> tuple[int, Any]:
+        request = self._codes.pop(fields.get("code", ""), None)
         expected = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
         if authorization != f"Basic {expected}":
             return 401, {"error": "invalid_client"}
-        digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
+        digest = hashlib.sha256(fields.get("code_verifier", "").encode()).digest()
         if (
-            begun is None
-            or given["redirect_uri"] != begun["redirect_uri"]
-            or base64.urlsafe_b64encode(digest).decode().rstrip("=") != begun["code_challenge"]
+            request is None
+            or fields["redirect_uri"] != request["redirect_uri"]
+            or base64.urlsafe_b64encode(digest).decode().rstrip("=") != request["code_challenge"]
         ):
             return 400, {"error": "invalid_grant"}
         now = int(time.time())
-        claims = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": begun["nonce"]}
+        claims = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": request["nonce"]}
         claims |= self.claims
         self.lie(claims)
         return 200, {"access_token": "unused", "token_type": "Bearer", "id_token": self.sign(claims)}
@@ -107,11 +107,11 @@ def provider_running() -> Iterator[TestProvider]:
 
         def _answer(self, form: dict[str, str]) -> None:
             parts = urlsplit(self.path)
-            given = dict(parse_qsl(parts.query)) | form
-            status, found = provider.answer(self.command, parts.path, given, self.headers.get("Authorization", ""))
-            body = b"" if status == 302 else json.dumps(found).encode()
+            fields = dict(parse_qsl(parts.query)) | form
+            status, reply = provider.answer(self.command, parts.path, fields, self.headers.get("Authorization", ""))
+            body = b"" if status == 302 else json.dumps(reply).encode()
             self.send_response(status)
-            self.send_header(*(("Location", found) if status == 302 else ("Content-Type", "application/json")))
+            self.send_header(*(("Location", reply) if status == 302 else ("Content-Type", "application/json")))
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -26,7 +26,7 @@ class Receiver:
         """Take what is sent from now on, and do not answer."""
         self.free.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Answer again."""
         self.free.set()
 
@@ -43,35 +43,35 @@ class Receiver:
 
 @contextmanager
 def receiving(**how: Any) -> Iterator[Receiver]:
-    found = Receiver(**how)
-    found.go_on()
+    receiver = Receiver(**how)
+    receiver.resume()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.bodies.append(json.loads(body) if "json" in self.headers["Content-Type"] else body)
-            found.headers.append(dict(self.headers))
-            found.free.wait()
-            self.send_response(found.status)
-            self.send_header("Content-Length", str(len(found.answer)))
-            self.send_header("Location", found.url)
+            receiver.bodies.append(json.loads(body) if "json" in self.headers["Content-Type"] else body)
+            receiver.headers.append(dict(self.headers))
+            receiver.free.wait()
+            self.send_response(receiver.status)
+            self.send_header("Content-Length", str(len(receiver.answer)))
+            self.send_header("Location", receiver.url)
             self.end_headers()
-            self.wfile.write(found.answer)
+            self.wfile.write(receiver.answer)
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.url = f"http://127.0.0.1:{server.server_address[1]}"
+    receiver.url = f"http://127.0.0.1:{server.server_address[1]}"
     Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield found
+        yield receiver
     finally:
-        found.go_on()
+        receiver.resume()
         server.shutdown()
         server.server_close()
 
 
 def attributes(span: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of a span by their names."""
-    return {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}
+    return {attribute["key"]: next(iter(attribute["value"].values())) for attribute in span["attributes"]}

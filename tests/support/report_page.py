@@ -41,7 +41,8 @@ def look(report_browser: Browser) -> Iterator[Look]:
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
         page.on(
-            "request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None
+            "request",
+            lambda request: wrong.append(request.url) if not request.url.startswith(("file:", "data:")) else None,
         )
         page.goto(url)
         return page
@@ -53,8 +54,8 @@ def look(report_browser: Browser) -> Iterator[Look]:
 
 
 def too_wide(page: Page) -> list[str]:
-    """What reaches beyond the page, or beyond a box that does not scroll."""
-    found: list[str] = page.evaluate(
+    """Return the texts that reach beyond the page, or beyond a box that does not scroll."""
+    texts: list[str] = page.evaluate(
         """() => {
           const beyond = (e) => e.getBoundingClientRect().right > innerWidth + 1;
           const told = (e) => `${e.tagName}: ${e.textContent.slice(0, 60)}`;
@@ -67,4 +68,4 @@ def too_wide(page: Page) -> list[str]:
           return [...page, ...wrong.map(told)];
         }"""
     )
-    return found
+    return texts

@@ -13,17 +13,15 @@ import sqlalchemy as sa
 from tests.support.bench import Bench, make_bench
 from wtb import END, Workflow
 from wtb.core.errors import WTBError
-from wtb.operations.administration.access import grant_access
-from wtb.operations.administration.budgets import set_budgets
-from wtb.operations.administration.projects import create_project
-from wtb.operations.administration.sessions import create_session
-from wtb.operations.administration.tokens import create_token
-from wtb.operations.administration.users import create_user
+from wtb.features.access.operations import create_token, create_user, grant_access
+from wtb.features.schedules import queries
+from wtb.operations.budgets import set_budgets
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity, Method
+from wtb.operations.projects import create_project
 from wtb.operations.registry import OPERATIONS, Operation, Permission
-from wtb.operations.results.baselines import set_baseline
-from wtb.store import schedules
+from wtb.operations.results.comparing import set_baseline
+from wtb.operations.sessions import create_session
 from wtb.store.control.rescore import ask_to_score
 from wtb.store.database import Database
 from wtb.store.tables.schema import approvals, checkpoints, executions
@@ -50,7 +48,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "refs": ("sweep", "sweep_name"),
 }
 _SEVERAL = {"questions", "refs"}  # arguments that are lists
-_ROWS = {("matrix", "baseline")}  # what is the number of a row
+_ROWS = {("matrices.show", "baseline")}  # what is the number of a row
 
 # Arguments that name nothing of a project: amounts, words, choices, files of the caller's, and people, who are of none.
 _NAMES_NOTHING = """
@@ -68,11 +66,11 @@ _NAMES_NOTHING = """
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
 _PREPARED = {"prepared"}  # what a caller has made of its own things
 _NEW = {
-    "project create",
-    "session create",
-    "token create",
-    "schedule add",
-    "checkpoint",
+    "projects.create",
+    "sessions.create",
+    "tokens.create",
+    "schedules.add",
+    "checkpoints.name",
 }  # where `name` is that of what is made
 
 
@@ -140,7 +138,7 @@ class Tenant:
         self.names["scoring"] = ask_to_score(context.database, self.bench.sweep_id, [{"regex": {}}], queue="", by="ann")
         set_baseline(context, self.called("baseline"), done.sweep_id)
         file = self.folder / f"{self.project}.yaml"
-        schedules.add_schedule(context.database, nightly(self.called("schedule"), self.called("session"), file))
+        queries.add_schedule(context.database, nightly(self.called("schedule"), self.called("session"), file))
         self.names |= {kind: self.called(kind) for kind in ("session", "baseline", "schedule", "token")}
         self.names |= {"project": name, "sweep_name": self.called("sweep"), "sweep": self.bench.sweep_id}
         for kind, table in {"execution": executions, "approval": approvals, "checkpoint": checkpoints}.items():
@@ -151,9 +149,9 @@ class Tenant:
         return f"{self.project}.{kind[:2]}"
 
 
-def nightly(name: str, session: str, file: Path) -> schedules.NewSchedule:
+def nightly(name: str, session: str, file: Path) -> queries.NewSchedule:
     """A schedule that fires each night."""
-    return schedules.NewSchedule(
+    return queries.NewSchedule(
         name=name,
         session=session,
         file=str(file),
@@ -169,7 +167,7 @@ def nightly(name: str, session: str, file: Path) -> schedules.NewSchedule:
 
 
 def limited_to(project: str, *permissions: Permission) -> Identity:
-    """Whoever may do something, by default all that there is, in one project."""
+    """Return a caller with some permissions, by default all that exist, in one project."""
     return Identity("mallory", Method.token, dict.fromkeys(permissions or Permission, frozenset({project})))
 
 
@@ -182,20 +180,20 @@ class Call:
     kind: str
 
     def __str__(self) -> str:
-        return f"{self.name.replace(' ', '_')}-{self.argument}-{self.kind}"
+        return f"{self.name}-{self.argument}-{self.kind}"
 
     def arguments(self, own: Mapping[str, str], value: str, folder: Path) -> dict[str, Any]:
-        """What it is called with: of one's own things, but for this one."""
-        given = [value] if self.argument in _SEVERAL else value
-        return {**_required(self.name, OPERATIONS[self.name], own, folder), self.argument: given}
+        """Return the arguments of the call: the caller's own names, except this one."""
+        argument = [value] if self.argument in _SEVERAL else value
+        return {**_required(self.name, OPERATIONS[self.name], own, folder), self.argument: argument}
 
     def outcome(self, context: Context, own: Mapping[str, str], value: str, folder: Path) -> str:
-        """What comes of it, with the thing named X."""
+        """Return the outcome of the call, with the name replaced by X."""
         operation = OPERATIONS[self.name]
         arguments = self.arguments(own, value, folder)
         try:
-            found = operation.function(context, **arguments)
-            text = repr(list(found) if isinstance(found, Iterator) else found)
+            reply = operation.function(context, **arguments)
+            text = repr(list(reply) if isinstance(reply, Iterator) else reply)
         except WTBError as error:
             text = f"{type(error).__name__}: {error}"
         return text.replace(value, "X")
@@ -214,8 +212,8 @@ def calls() -> list[Call]:
 
 def unknown_arguments() -> set[str]:
     """Arguments of operations of which it is not said here whether they name something."""
-    found = {argument for operation in OPERATIONS.values() for argument in _parameters(operation)}
-    return found - _NAMES.keys() - set(_NAMES_NOTHING.split()) - {"name"}
+    arguments = {argument for operation in OPERATIONS.values() for argument in _parameters(operation)}
+    return arguments - _NAMES.keys() - set(_NAMES_NOTHING.split()) - {"name"}
 
 
 def _kinds(name: str, argument: str) -> tuple[str, ...]:
@@ -229,9 +227,9 @@ def _parameters(operation: Operation) -> dict[str, inspect.Parameter]:
 
 
 def _required(name: str, operation: Operation, own: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """What an operation has to be given, of one's own things."""
-    given = {
-        "name": f"new-{name.replace(' ', '-')}",
+    """Return the required arguments of an operation, with the caller's own names."""
+    defaults = {
+        "name": f"new-{name.replace('.', '-')}",
         "ref": own["sweep"],
         "file": folder / "no-file",
         "cron": "0 3 * * *",
@@ -245,9 +243,9 @@ def _required(name: str, operation: Operation, own: Mapping[str, str], folder: P
         **{argument: own[kinds[0]] for argument, kinds in _NAMES.items() if argument != "ref"},
     }
     if name not in _NEW and (kinds := _kinds(name, "name")):
-        given["name"] = own[kinds[0]]
+        defaults["name"] = own[kinds[0]]
     return {
-        argument: given.get(argument, "nothing")
+        argument: defaults.get(argument, "nothing")
         for argument, parameter in _parameters(operation).items()
         if parameter.default is parameter.empty
     }
@@ -260,7 +258,7 @@ def lists() -> list[str]:
         for name, operation in OPERATIONS.items()
         if operation.needs is Permission.read
         and not operation.everywhere
-        and all(one.default is not one.empty for one in _parameters(operation).values())
+        and all(parameter.default is not parameter.empty for parameter in _parameters(operation).values())
     ]
 
 

@@ -37,11 +37,11 @@ SWEEP = {"sweep": "tickets", "workflow": "tickets:wf", "cases": "cases.jsonl", "
 def expected(every: int) -> dict[str, float]:
     """Two of the figures by scikit-learn."""
     truth = [x % 3 for x in range(CASES)]
-    found = [(x + (x % every == 0)) % 3 for x in range(CASES)]
+    labels = [(x + (x % every == 0)) % 3 for x in range(CASES)]
     scores = [0.5 + (0.4 if x % 3 == 0 else -0.4) * (-0.25 if x % every == 0 else 1) for x in range(CASES)]
     return {
-        "macro_f1": metrics.f1_score(truth, found, average="macro"),
-        "auc": metrics.roc_auc_score([one == 0 for one in truth], scores),
+        "macro_f1": metrics.f1_score(truth, labels, average="macro"),
+        "auc": metrics.roc_auc_score([label == 0 for label in truth], scores),
     }
 
 

@@ -19,7 +19,7 @@ def without_namespaces(command: str, *, is_root: bool) -> str:
 
 def reachable(command: str, needed: Path) -> str:
     """The command in a mount namespace where others than its owner reach what it needs, too."""
-    closed = next((one for one in reversed(needed.parents) if not one.stat().st_mode & 0o001), None)
+    closed = next((folder for folder in reversed(needed.parents) if not folder.stat().st_mode & 0o001), None)
     if closed is None:
         return command
     return (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ from unittest.mock import MagicMock
 import pytest
 
 import wtb
+from tests.support.waiting import until
 from wtb.hosting.servers.valkey import ValkeyServer
 from wtb.operations.context import Context, Publisher
 from wtb.store.database import Database
@@ -50,7 +50,7 @@ def test_a_publisher_that_is_closed_ends_its_thread_and_says_so(server: ValkeySe
     before = set(threading.enumerate())
     publisher = BrokerPublisher(server.url)
     assert publisher.revoke(TASKS) is None
-    (thread,) = (one for one in set(threading.enumerate()) - before if one.name == "wtb-publisher")
+    (thread,) = (thread for thread in set(threading.enumerate()) - before if thread.name == "wtb-publisher")
     publisher.close()
     publisher.close()
     assert not thread.is_alive()
@@ -60,12 +60,12 @@ def test_a_publisher_that_is_closed_ends_its_thread_and_says_so(server: ValkeySe
 def test_a_bench_has_one_publisher_for_all_threads_and_closes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[FakePublisher] = []
+    publishers: list[FakePublisher] = []
     together = threading.Barrier(4)
 
     def make(url: str | None) -> Publisher:
-        made.append(FakePublisher())
-        return made[-1]
+        publishers.append(FakePublisher())
+        return publishers[-1]
 
     def take(context: Context) -> Publisher:
         together.wait()
@@ -74,7 +74,7 @@ def test_a_bench_has_one_publisher_for_all_threads_and_closes_it(
     monkeypatch.setattr("wtb.operations.context.entry_points", lambda **_: [SimpleNamespace(load=lambda: make)])
     with wtb.open(f"sqlite:///{tmp_path / 'wtb.db'}") as bench, ThreadPoolExecutor(4) as threads:
         assert len(set(map(id, threads.map(take, [bench.backend] * 4)))) == 1
-    assert [one.closed for one in made] == [True]
+    assert [publisher.closed for publisher in publishers] == [True]
 
 
 class FakePublisher:
@@ -107,17 +107,10 @@ def test_what_is_sent_often_waits_once_and_is_sent_again_after_the_broker_was_aw
     sender = TaskSender(MagicMock(), recovered=recovered)
     for _ in range(3):
         sender.submit(publish)
-    wait_until(lambda: not sender.healthy)
+    until(lambda: not sender.healthy)
     sender.submit(publish)  # is given up, since the broker is still away
     broker_answers.set()
-    wait_until(lambda: sender.healthy)
+    until(lambda: sender.healthy)
     sender.submit(publish)
     assert calls.acquire(timeout=10), "a publication that was given up does not keep out the next one"
     sender.close(10)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.01)

@@ -149,7 +149,7 @@ def submit(cluster: Cluster, file: str) -> None:
 
 
 def imported(cluster: Cluster) -> Counter[str]:
-    """Which process imported modules, and how many."""
+    """Count the imports by process."""
     log = Path(cluster.project.folder / "imported")
     return Counter(line.partition(": ")[2] for line in log.read_text().splitlines())
 
@@ -189,7 +189,7 @@ evaluators = ["scoring:total"]
     described = (
         "SELECT count(*) FROM publications WHERE description IS NOT NULL OR name = 'broken' AND error IS NOT NULL"
     )
-    noted.until(lambda: noted.one(described) == 4, "all that is registered to be published")
+    noted.until(lambda: noted.scalar(described) == 4, "all that is registered to be published")
     noted.project.wtb("submit", "graph.yaml", "--published", check=0, env=noted.env)
     noted.project.wtb("start", "native", "--published", "--input", "case.json", check=0, env=noted.env)
     noted.wait_completed()

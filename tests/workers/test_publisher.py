@@ -9,7 +9,7 @@ import pytest
 
 from wtb.store.database import Database
 from wtb.store.publications import list_publications
-from wtb_workers.code.publisher import Publisher
+from wtb_workers.process import Publisher
 
 FLOW = """
 from wtb import END, Workflow

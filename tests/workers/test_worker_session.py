@@ -1,4 +1,4 @@
-"""What a worker has in hand may be taken away from it at any moment: it goes on."""
+"""A worker can lose its work at any moment, and continues."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from tests.support.waiting import until
 from wtb.core.stop import Stop
-from wtb.core.telemetry.task_record import TaskRecord
+from wtb.core.work_record import TaskRecord
 from wtb.execution.journal import Lost
 from wtb.execution.runtime.thread_pool import Job
 from wtb.store.database import Database
@@ -77,14 +78,14 @@ def test_what_is_above_suspicion_does_not_run_as_suspects_do(monkeypatch: pytest
     session.database = session.codes = MagicMock()
     session._assignments = []
     used = [session._use_assignment("s", [], apart=apart) for apart in (True, False, True, False)]
-    assert [one.apart for one in used] == [True, False, True, False]
+    assert [session.apart for session in used] == [True, False, True, False]
     assert len(session._assignments) == 2
 
 
 def test_a_slot_is_lent_without_asking_the_database_where_the_job_is_taken_already() -> None:
     session = WorkerSession.__new__(WorkerSession)  # it has no database
     session._slots = Slots(1)
-    number = session._slots.take()
+    number = session._slots.acquire()
     assert number is not None
     job = Job(lambda: None)
     job.run()
@@ -107,7 +108,7 @@ def test_work_is_released_for_free_slots_of_other_workers_only(fresh_postgres_ur
 
 
 def test_waiting_work_of_one_sweep_is_started_on_all_free_slots_at_once() -> None:
-    """What is of another sweep comes next: a transaction marks the slots of one."""
+    """The work of another sweep comes next, because a transaction marks the slots of one sweep."""
     first, second = object(), object()
     waiting = WaitingWork()
     waiting.add(first, [3, 2, 1])  # type: ignore[arg-type, list-item]
@@ -116,9 +117,9 @@ def test_waiting_work_of_one_sweep_is_started_on_all_free_slots_at_once() -> Non
     assert [number for _, number in waiting.pop_oldest(2)] == [3]
     assert [number for _, number in waiting.pop_oldest(2)] == [4]
     slots = Slots(3)
-    assert len(slots.take_many(2)) == 2
-    assert len(slots.take_many(2)) == 1
-    assert slots.take_many(2) == []
+    assert len(slots.acquire_many(2)) == 2
+    assert len(slots.acquire_many(2)) == 1
+    assert slots.acquire_many(2) == []
 
 
 def test_a_message_that_finds_all_slots_lent_goes_back_to_its_queue_within_a_second() -> None:
@@ -149,27 +150,26 @@ def test_a_task_ends_when_the_last_of_its_executions_has_wherever_it_ran() -> No
 
 
 def test_what_threads_ask_for_while_a_call_runs_is_answered_by_the_next_one() -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    has_started, may_end = threading.Event(), threading.Event()
     calls: list[int] = []
 
-    def call(wanted: Mapping[str, int]) -> dict[str, int]:
-        calls.append(len(wanted))
-        begun.set()
-        assert go_on.wait(30)
-        if "broken" in wanted:
+    def call(numbers: Mapping[str, int]) -> dict[str, int]:
+        calls.append(len(numbers))
+        has_started.set()
+        assert may_end.wait(30)
+        if "broken" in numbers:
             raise ValueError("broken")
-        return {key: 2 * number for key, number in wanted.items()}
+        return {key: 2 * number for key, number in numbers.items()}
 
     combined = Combined(call)
     with ThreadPoolExecutor(6) as pool:
         first = pool.submit(combined.ask, "first", 1)
-        assert begun.wait(30)
-        others = [pool.submit(combined.ask, str(number), number) for number in range(5)]
-        while len(combined._asked) < 5:
-            time.sleep(0.001)
-        go_on.set()
+        assert has_started.wait(30)
+        answers = [pool.submit(combined.ask, str(number), number) for number in range(5)]
+        until(lambda: len(combined._pending) == 5, "all to wait for the next call", pause=0.001)
+        may_end.set()
         assert first.result(30) == 2
-        assert [other.result(30) for other in others] == [0, 2, 4, 6, 8]
+        assert [answer.result(30) for answer in answers] == [0, 2, 4, 6, 8]
         assert calls == [1, 5]
         with pytest.raises(ValueError, match="broken"):
             combined.ask("broken", 1)
@@ -177,8 +177,8 @@ def test_what_threads_ask_for_while_a_call_runs_is_answered_by_the_next_one() ->
 
 
 def test_a_task_records_how_long_its_roots_take_only_if_that_has_changed() -> None:
-    for known, seconds, is_new in ((None, 3.0, True), (1.0, 3.3, False), (1.0, 4.0, True), (1.0, 2.0, True)):
-        run = TaskRun("t", "s", executions=3, roots=3, root_s=known)
+    for before, seconds, is_new in ((None, 3.0, True), (1.0, 3.3, False), (1.0, 4.0, True), (1.0, 2.0, True)):
+        run = TaskRun("t", "s", executions=3, roots=3, root_s=before)
         run.spend(seconds)
         assert run.has_new_duration is is_new
         run.given_up = "stopped"
@@ -192,6 +192,6 @@ def test_the_slot_of_a_task_takes_its_own_executions_the_deepest_first() -> None
     executions = [SimpleNamespace(record=record, id=id) for record, id in ((own, 1), (other, 2), (own, 3))]
     for execution in executions:
         waiting.add(assignment, [execution])  # type: ignore[arg-type, list-item]
-    taken = [waiting.pop("own"), waiting.pop("own"), waiting.pop("own")]
-    assert [None if work is None else work[1].id for work in taken] == [3, 1, None]
+    works = [waiting.pop("own"), waiting.pop("own"), waiting.pop("own")]
+    assert [None if work is None else work[1].id for work in works] == [3, 1, None]
     assert len(waiting) == 1

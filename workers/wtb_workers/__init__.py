@@ -1,1 +1,1 @@
-"""Celery workers for WTB."""
+"""Celery workers for WTB: sessions that claim published tasks and run their executions."""

@@ -11,23 +11,23 @@ from wtb.core.errors import WTBError
 from wtb.core.stop import Stop
 from wtb.execution.execution import Execution, NodeRun
 from wtb.execution.runtime.code_drift import WrittenFiles
-from wtb.execution.runtime.disk_space import NoRoom
 from wtb.execution.runtime.sweep_context import PendingRequests, SweepContext
 from wtb.execution.runtime.thread_pool import Job
 from wtb.execution.state import Progress
+from wtb.execution.waits import NoRoom
 from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity
 from wtb.store.runs import leases
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.sweeps import SweepRow
-from wtb_workers.code.warm import Codes, Refused, Warm
+from wtb_workers.warm import Codes, Refused, Warm
 
 IDLE_S = 30.0  # that an assignment is kept without work
 
 
 class Host(Protocol):
-    """What an assignment needs of the worker session that it belongs to."""
+    """The worker session of an assignment."""
 
     database: Database
     queues: tuple[str, ...]
@@ -47,16 +47,16 @@ class Host(Protocol):
 class SweepAssignment:
     """A sweep that this process works on. It is the dispatcher of the runner: it hands executions to slots.
 
-    apart: user code runs in node processes, whatever pool the sweep names. Raises Refused.
+    With `apart`, user code runs in node processes, whatever pool the sweep sets. Raises Refused.
     """
 
     _warm: Warm | None
 
     def __init__(self, session: Host, codes: Codes, row: SweepRow, *, apart: bool) -> None:
-        bound, self._warm = codes.take(row, WrittenFiles(session.database, row), apart=apart)
+        bound, self._warm = codes.acquire(row, WrittenFiles(session.database, row), apart=apart)
         self._session = session
         self.apart = apart
-        # What runs on threads of this process may kill it before it is known where it was: it stays apart to its end.
+        # On threads of this process, a node could kill it before the database has the node: it stays apart to its end.
         self._passes_on = apart and bound.pool != "thread"
         self.stop = Stop()
         self.sweep_id: str = row.id
@@ -74,13 +74,13 @@ class SweepAssignment:
         self._used_at = time.monotonic()
 
     def use(self, count: int = 1) -> None:
-        """Count executions that this process has taken (or, with a negative count, ended)."""
+        """Count executions that this process has claimed (or, with a negative count, ended)."""
         with self._lock:
             self._users += count
             self._used_at = time.monotonic()
 
     def knows(self, rows: Iterable[ExecutionRow | Execution]) -> bool:
-        """Return whether executions are only of combinations and variants that the sweep had when this was opened."""
+        """Return whether executions have only combinations and variants that the sweep had when this was opened."""
         combinations = self.sweep.combinations
         return all(
             all(number < len(combinations) for number in row.combinations)
@@ -93,7 +93,7 @@ class SweepAssignment:
 
     @property
     def is_expired(self) -> bool:
-        """Whether it has been idle for IDLE_S seconds."""
+        """True if it has been idle for IDLE_S seconds."""
         return self.is_idle() and time.monotonic() - self._used_at > IDLE_S
 
     def serves(self, queue: str | None) -> bool:
@@ -104,10 +104,11 @@ class SweepAssignment:
 
     def requeued(self, execution: Execution) -> None:
         if self.stop.decided is None and self.stop.limit is None:
+            # Published only once the release is committed, because publishing reads the database.
             self.journal.after_commit(self._session.publish)
 
     def passes_on(self, execution: Execution) -> bool:
-        """Pass an execution that is no longer a suspect to the assignment for such ones, if that can be opened.
+        """Hand an execution that is no longer a suspect to the other assignment of its sweep, if that can be opened.
 
         Raises Lost if its lease is gone.
         """
@@ -137,6 +138,7 @@ class SweepAssignment:
         """Pause the sweep for all workers if a limit was reached; for a full disk, only this process suspends it."""
         stop = self.stop
         if stop.requested and stop.decided is None and not self._session.stopping:
+            # A full disk is a matter of this machine, so that workers elsewhere continue.
             if stop.full:
                 stop.decided = "running"
                 self._session.suspend_for_disk(self, stop.reason or "a disk is full")
@@ -145,7 +147,7 @@ class SweepAssignment:
             leases.pause(self._session.database, self.sweep_id, stop.reason or "stopped", by="worker")
 
     def poll_requests(self, waiting: Sequence[Execution]) -> PendingRequests:
-        """Requests of people for executions of this process; `waiting` are those without a slot yet."""
+        """Read the requests of people for executions of this process; `waiting` are those without a slot yet."""
         assert self._warm is not None, "a closed assignment is not polled"
         return self.context.poll_requests(self._warm.code, waiting)
 
@@ -167,7 +169,8 @@ class SweepAssignment:
                 raise
         finally:
             is_damaged = broken or (self.stop.requested and self.stop.decided != "completed")
-            if is_damaged or self.sweep.limits.memory.is_limited:  # idle processes take memory of their session
+            # Warm processes of an idle sweep would take memory from the quota of its session.
+            if is_damaged or self.sweep.limits.memory.is_limited:
                 warm.close()
             else:
-                self._codes.give(warm)
+                self._codes.release(warm)

@@ -1,4 +1,4 @@
-"""Publishing by operations. A broker that is down never blocks what the database has accepted."""
+"""Publishing by operations. A broker that is down never blocks an operation that the database has accepted."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SILENT = "the broker does not answer"
 
 
 def application(url: str | None, *, answer_s: float | None = None) -> Celery:
-    """Make the Celery application. Celery is imported here, as `wtb_workers` is there without it.
+    """Make the Celery application. Celery is imported here, because `wtb_workers` is installed without it.
 
     Args:
-        url: Of the broker; None for the one of the environment or of the stack.
+        url: The URL of the broker; None for the one of the environment or of the stack.
         answer_s: Timeout in seconds for one answer of the broker.
 
     Raises:
@@ -54,10 +54,10 @@ class BrokerPublisher:
     again with the next message.
 
     Args:
-        url: As `--broker` gives it; None for the one of the environment or of the stack.
+        url: The value of `--broker`; None for the broker of the environment or of the stack.
 
     Attributes:
-        url: Of the broker; None if none is configured.
+        url: The URL of the broker; None if none is configured.
     """
 
     def __init__(self, url: str | None) -> None:
@@ -82,7 +82,7 @@ class BrokerPublisher:
             raise self._refusal
 
     def problem(self) -> str | None:
-        """Return why no message can be sent; None if one can."""
+        """Return the reason why no message can be sent; None if one can."""
         self._loaded.wait()
         if self._refusal is not None:
             return str(self._refusal)
@@ -91,7 +91,7 @@ class BrokerPublisher:
     def publish_pending(self, database: Database) -> str | None:
         """Publish pending executions and send their tasks.
 
-        Returns why that was not possible, else None. No work is lost: workers and the scheduler publish, too.
+        Returns the reason for a failure, else None. No work is lost: workers and the scheduler publish, too.
         """
 
         def publish_and_send(app: Celery) -> str | None:
@@ -99,7 +99,7 @@ class BrokerPublisher:
 
             try:
                 tasks, cluster = publish(database), cluster_of(database)
-            except StoreError as error:  # what was submitted is stored
+            except StoreError as error:
                 return str(error)
             send(app, cluster, tasks)
             return None
@@ -107,13 +107,13 @@ class BrokerPublisher:
         return self._call(publish_and_send)
 
     def revoke(self, task_ids: Sequence[str]) -> str | None:
-        """Tell workers to drop the messages of tasks. Returns why that was not possible, else None."""
+        """Revoke tasks, so that workers drop their messages. Returns the reason for a failure, else None."""
         if not task_ids:
             return None
         return self._call(lambda app: app.control.revoke(list(task_ids)))
 
     def _call(self, send: _Send) -> str | None:
-        """Have the thread send something. Returns why that was not possible, else None."""
+        """Send something on the thread. Returns the reason for a failure, else None."""
         self._loaded.wait()
         if self._refusal is not None:
             return str(self._refusal)
@@ -130,7 +130,7 @@ class BrokerPublisher:
             return SILENT
 
     def close(self) -> None:
-        """End its thread, after what was requested; nothing more is sent."""
+        """End its thread after the requests so far. Nothing more is sent."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -151,7 +151,8 @@ class BrokerPublisher:
                 if self._problem is not None and time.monotonic() - self._tried_at >= RETRY_S:
                     self._try(app)
                 reply.put(self._problem or _sent(app, send))
-            app.close()  # its pool of connections is one of the process, for all that use this broker
+            # Only at the end, because all applications of the process share the pool of connections to this broker.
+            app.close()
 
     def _try(self, app: Celery) -> None:
         self._problem = self._reach(app)

@@ -1,4 +1,4 @@
-"""Runs Celery's worker in this process: its `WorkerProcess`, and what signals ask of it.
+"""Runs Celery's worker in this process: its `WorkerProcess`, and its handling of signals.
 
 Celery's pool is of threads: a slot is one of them, started when there is a task for it.
 """
@@ -22,7 +22,7 @@ from wtb.config.broker import queue_key
 from wtb.config.stack_file import HOME
 from wtb.core.errors import WTBError
 from wtb.core.serialization.user_modules import bar
-from wtb.hosting.stack.standby import turn
+from wtb.hosting.servers.standby import turn
 from wtb.store.database_url import database_url
 from wtb_workers.process import WorkerProcess
 from wtb_workers.session import STOPPED
@@ -41,8 +41,8 @@ class Hosting:
     process: WorkerProcess | None = None
 
 
-_here = Hosting()
-# By Celery, only when a worker starts.
+_hosting = Hosting()
+# Celery imports these only when a worker starts. A standby imports them ahead, so that it takes over at once.
 _IMPORTED_BY_NAME = (
     *("celery.apps.worker", "celery.worker.consumer", "celery.worker.strategy", "celery.worker.components"),
     *("celery.concurrency.thread", "celery.app.trace", "celery.app.control", "celery.app.log", "celery.app.events"),
@@ -60,14 +60,15 @@ def stand_by(name: str, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def serve(app: Celery, worker: Worker, cluster: str) -> int:
-    """Run a worker of a cluster in this process until it is asked to stop. Returns its exit code."""
-    _here.app, _here.worker = app, worker
+    """Run a worker of a cluster in this process until a signal stops it. Returns its exit code."""
+    _hosting.app, _hosting.worker = app, worker
     signals.worker_shutting_down.connect(_shutting_down, weak=False)
     signals.worker_ready.connect(_begin, weak=False)
     signals.task_revoked.connect(_revoked, weak=False)
     # There is no result backend, in which a revoked task could be marked; Celery warns of that for each.
     logging.getLogger(control.__name__).addFilter(lambda record: "as revoked in backend" not in record.getMessage())
-    if logging.getLogger().handlers:  # else Celery would write in its own way
+    if logging.getLogger().handlers:
+        # With a receiver for this signal, Celery leaves logging as it is.
         signals.setup_logging.connect(_leave_logging, weak=False)
     warnings.filterwarnings("ignore", "You're running the worker with superuser privileges")
     run = app.Worker(
@@ -89,14 +90,14 @@ def serve(app: Celery, worker: Worker, cluster: str) -> int:
 
 
 def _leave_logging(**_: Any) -> None:
-    """Set up nothing in Celery's place."""
+    """Leave logging as it is."""
 
 
 def process() -> WorkerProcess:
     """The `WorkerProcess` of this process. Raises WTBError outside of a worker."""
-    if _here.process is None:
+    if _hosting.process is None:
         raise WTBError("this task runs in workers that `wtb worker` started")
-    return _here.process
+    return _hosting.process
 
 
 def run_scheduler_round() -> Round:
@@ -104,19 +105,20 @@ def run_scheduler_round() -> Round:
     from wtb_scheduler.rounds import run_round
 
     database = process().database
-    return run_round(database, Delivery(database, _here.app))
+    return run_round(database, Delivery(database, _hosting.app))
 
 
 def _begin(**_: Any) -> None:
     bar("a worker")
-    _here.process = WorkerProcess(database_url(), _here.worker, _here.app)
-    signal.signal(signal.SIGQUIT, _quit)  # Celery's handler would wait for the slots, in which nobody ends the nodes
+    _hosting.process = WorkerProcess(database_url(), _hosting.worker, _hosting.app)
+    # Celery's handler would wait for the slots, without ending the nodes that run in them.
+    signal.signal(signal.SIGQUIT, _quit)
 
 
 def _revoked(request: Any = None, **_: Any) -> None:
     """Called when the message of a revoked task was dropped."""
-    if _here.process is not None and request is not None:
-        _here.process.replace_task(str(request.id))
+    if _hosting.process is not None and request is not None:
+        _hosting.process.replace_task(str(request.id))
 
 
 def _quit(*_: Any) -> None:
@@ -138,11 +140,11 @@ def _stop(*, quick: bool = False) -> None:
 
 
 def _stop_process(quick: bool) -> None:
-    if _here.process is not None:
-        _here.process.stop(STOPPED, quick=quick)
+    if _hosting.process is not None:
+        _hosting.process.stop(STOPPED, quick=quick)
 
 
 def _end() -> None:
-    ended, _here.process = _here.process, None
+    ended, _hosting.process = _hosting.process, None
     if ended is not None:
         ended.close()

@@ -1,4 +1,4 @@
-"""A worker process: its slots, and the tasks that run on them."""
+"""A worker process: its slots, the tasks that run on them, and the registered code that it publishes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,57 @@ from celery import Celery
 
 from wtb.core.errors import StoreError, WTBError
 from wtb.core.fault_points import point
-from wtb.core.telemetry.task_record import TaskCounts
+from wtb.core.work_record import TaskCounts
+from wtb.hosting.registered_code import RegisteredCode
+from wtb.store import publications
 from wtb.store.database import Database
+from wtb.store.files.locations import workspaces_of
 from wtb.store.runs.publishing import next_published, publish, publish_again, withdraw_task
 from wtb.store.runs.queue import ClaimOutcome
-from wtb_workers.code.publisher import Publisher
 from wtb_workers.scorings import NotHere, ScoringResult
 from wtb_workers.session import STOPPED, WorkerSession
 from wtb_workers.slots import Slots, TaskRun, Work, Worker
 from wtb_workers.task_messages import Delivery, TaskSender
 
 log = logging.getLogger("wtb")
+
+LOOK_S = 2.0  # between two looks at what has changed
+
+
+class Publisher:
+    """A thread that publishes. Code that it cannot import is published with the error."""
+
+    def __init__(self, database: Database, worker: str) -> None:
+        self._database = database
+        self._worker = worker
+        self._registered = RegisteredCode(workspaces_of(database), "publishing")
+        self._problem = ""
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._keep_published, name="wtb-publisher", daemon=True)
+        self._thread.start()
+
+    def close(self, patience_s: float) -> None:
+        """End the thread. Publications stay, because another worker may run them."""
+        self._closing.set()
+        self._thread.join(patience_s)
+
+    def _keep_published(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self.look()
+                self._problem = ""
+            except WTBError as error:  # the database is out of reach, or the file that registers cannot be read
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    log.error("%s", error)
+            self._closing.wait(LOOK_S)
+
+    def look(self) -> None:
+        """Publish what has changed since the last look. Raises WTBError."""
+        if self._registered.look():
+            publications.publish(self._database, self._worker, self._registered.publications)
+
+
 T = TypeVar("T")
 
 RETRY_S = 1.0  # between attempts to reach the database
@@ -36,12 +76,13 @@ CLEAN_UP_S = 300.0  # between two clean-ups of what dead workers left on this ma
 
 
 class TaskState(Enum):
-    """How a task came to its end without a result.
+    """The end of a task without a result.
 
-    DROPPED: nothing was to be done: its message came twice.
-    WITHDRAWN: it will not run: its sweep does not run now, or was cancelled.
-    RETRIED: another task goes on with its work.
-    REQUEUED: its message goes back to the queue, for a worker that can take it.
+    Attributes:
+        DROPPED: There was nothing to do, because its message came twice.
+        WITHDRAWN: It will not run, because its sweep is not running, or was cancelled.
+        RETRIED: Another task continues its work.
+        REQUEUED: Its message goes back to the queue, for a worker that can take it.
     """
 
     DROPPED = "dropped"
@@ -51,7 +92,7 @@ class TaskState(Enum):
 
 
 class Unfinished(Exception):
-    """A task has no result. reason: for people."""
+    """A task has no result. `reason` is shown to people."""
 
     def __init__(self, state: TaskState, reason: str = "") -> None:
         super().__init__(reason)
@@ -88,7 +129,7 @@ class WorkerProcess:
 
         Args:
             task_id: Its id.
-            claimed: Called once it is this process's.
+            claimed: Called once this process has claimed it.
 
         Returns:
             Its counts.
@@ -107,22 +148,23 @@ class WorkerProcess:
                 session.work_off(run)
             finally:
                 with suppress(StoreError):
-                    session.leave_slot(number)
+                    session.free_slot(number)
             point("task.done")
             return self._result(run)
 
     def score(self, id: str) -> ScoringResult:
-        """Score a sweep again, as a task asks for. Raises Unfinished, ScoringFailed."""
+        """Score a sweep again, for a task. Raises Unfinished, ScoringFailed."""
         with self._session_of_task() as session, self._slot() as number:
             try:
-                result = session.scorings.run(number, id)
+                scoring_result = session.scorings.run(number, id)
             except NotHere:
+                # A requeued message may come back to this worker at once; without a pause it would do nothing else.
                 self._closing.wait(REQUEUE_DELAY_S)
                 raise Unfinished(TaskState.REQUEUED) from None
             self.publish()
-            if result is None:
+            if scoring_result is None:
                 raise Unfinished(TaskState.DROPPED)
-            return result
+            return scoring_result
 
     def _result(self, run: TaskRun) -> TaskCounts:
         """Return the counts of a task that has ended, after the next ones were published."""
@@ -137,7 +179,7 @@ class WorkerProcess:
 
     @contextmanager
     def _session_of_task(self) -> Iterator[WorkerSession]:
-        """The current session. If it ends in between, other tasks continue with the work. Raises Unfinished."""
+        """Use the current session during the block. If it ends, other tasks continue the work. Raises Unfinished."""
         try:
             session = self._current_session()
         except StoreError as error:
@@ -155,28 +197,28 @@ class WorkerProcess:
 
     @contextmanager
     def _slot(self) -> Iterator[int]:
-        """A free slot. Raises Unfinished if all are lent to branches of other tasks."""
-        number = self._slots.take(LENT_S)
+        """Use a free slot during the block. Raises Unfinished if all are lent to branches of other tasks."""
+        number = self._slots.acquire(LENT_S)
         if number is None:
             raise Unfinished(TaskState.REQUEUED, "all slots of this worker are busy")
-        with self._give_back(number):
+        with self._releasing(number):
             yield number
 
     @contextmanager
-    def _give_back(self, number: int) -> Iterator[None]:
-        """Make a slot free at the end."""
+    def _releasing(self, number: int) -> Iterator[None]:
+        """Free a slot at the end of the block."""
         try:
             yield
         finally:
-            self._slots.give(number)
-            # What came to wait after this slot looked, and before it counted as free, woke nobody.
+            self._slots.release(number)
+            # Work that was added after this slot looked, and before it counted as free, has woken nobody.
             if self._session is not None and (self._session.waiting or not self._sender.healthy):
                 self._woken.set()
 
     # Work without messages.
 
     def _dispatch(self) -> None:
-        """Whenever work comes to wait in this process, have free slots take it: that is quicker than a message.
+        """Start work that waits in this process on free slots, which is quicker than a message.
 
         It is one thread, so that slots which are woken at the same time become busy in one transaction. While the
         broker is away, it claims published tasks, too.
@@ -190,24 +232,26 @@ class WorkerProcess:
                 pass
 
     def _next_look_s(self) -> float | None:
-        """Return the seconds after which work is looked for again, unless somebody wakes the dispatcher before."""
+        """Return the seconds until the dispatcher looks for work again, unless it is woken before."""
         if self._session is not None and self._session.waiting and len(self._slots):
-            return LENDING_S  # branches wait for published tasks to be claimed, which wakes nobody
+            # Branches wait until published tasks are claimed, and a claim wakes nobody.
+            return LENDING_S
         return None if self._sender.healthy else RETRY_S
 
     def _start_waiting(self, session: WorkerSession) -> bool:
         """Start waiting work on free slots. Returns whether there was any, and a slot for it."""
-        numbers = self._slots.take_many(session.waiting)
+        numbers = self._slots.acquire_many(session.waiting)
         started: dict[int, Work] = {}
         try:
-            started = session.take_waiting(numbers) if numbers else {}
-        except WTBError as error:  # what was claimed is released with the session
+            started = session.assign_waiting(numbers) if numbers else {}
+        except WTBError as error:
+            # The claimed work is released with the session.
             log.debug("%s", error)
             session.end(broken=True)
         finally:
             for number in numbers:
                 if number not in started:
-                    self._slots.give(number)
+                    self._slots.release(number)
         for number, work in started.items():
             threading.Thread(
                 target=self._run_waiting, args=(session, number, work), name="wtb-lent", daemon=True
@@ -216,18 +260,18 @@ class WorkerProcess:
 
     def _run_waiting(self, session: WorkerSession, number: int, work: Work | None) -> None:
         """Run work of other slots' tasks on a lent slot."""
-        with self._give_back(number):
+        with self._releasing(number):
             try:
                 while work is not None:
                     session.run(work)
                     work = session.next_waiting(work[0])
-                session.leave_slot(number)
+                session.free_slot(number)
             except BaseException as error:  # noqa: BLE001 - the tasks whose work it was end with the session
                 log.debug("%s", error)
                 session.end(broken=True)
 
     def _start_published(self) -> bool:
-        """Start a published task without a message, as if one had come. Returns whether there was one, and a slot."""
+        """Start a published task without a message. Returns whether there was one, and a slot for it."""
         session = self._session
         if session is None or session.stopping is not None or not len(self._slots):
             return False
@@ -239,13 +283,15 @@ class WorkerProcess:
             return False
         if task_id is None:
             return False
-        begun = threading.Event()
-        threading.Thread(target=self._run_published, args=(task_id, begun), name="wtb-unsent", daemon=True).start()
-        return begun.wait(PATIENCE_S)
+        start_event = threading.Event()
+        threading.Thread(
+            target=self._run_published, args=(task_id, start_event), name="wtb-unsent", daemon=True
+        ).start()
+        return start_event.wait(PATIENCE_S)
 
-    def _run_published(self, task_id: str, begun: threading.Event) -> None:
+    def _run_published(self, task_id: str, start_event: threading.Event) -> None:
         try:
-            self.execute(task_id, begun.set)
+            self.execute(task_id, start_event.set)
         except (WTBError, Unfinished) as error:
             log.debug("%s", error)
 
@@ -258,7 +304,7 @@ class WorkerProcess:
     def replace_task(self, task_id: str) -> None:
         """Publish the executions of a task whose message was revoked as another one, unless they were cancelled.
 
-        Under its id a worker that knows of the revocation would drop it again.
+        Under its old id, a worker that remembers the revocation would drop it again.
         """
 
         def withdraw_and_publish(app: Celery) -> None:
@@ -274,7 +320,7 @@ class WorkerProcess:
                 self._deliver(tasks)
 
     def _send_again(self, app: Celery) -> None:
-        """Send what was published while the broker was away. Raises what the client of the broker raises."""
+        """Send tasks that were published while the broker was away. Raises errors of the broker's client."""
         with app.producer_or_acquire() as producer:
             producer.channel.client.ping()
         with suppress(StoreError):
@@ -283,11 +329,11 @@ class WorkerProcess:
     # Its session.
 
     def _current_session(self) -> WorkerSession:
-        """The current session of this process; it may take a moment to start."""
+        """Return the current session of this process, which may take a moment to start. Raises StoreError."""
         ends = time.monotonic() + PATIENCE_S
         while (session := self._session) is None or session.ended:
             if time.monotonic() > ends or self._closing.wait(0.01):
-                raise StoreError(f"this worker cannot run anything now ({self._problem})")
+                raise StoreError(f"this worker cannot run executions now ({self._problem})")
         return session
 
     def _keep_alive(self) -> None:
@@ -311,7 +357,8 @@ class WorkerProcess:
         if self._session is not None:
             self._session.release_leases()
         session = self._session = WorkerSession(self.database, self._worker, self.publish, self._slots, self._woken.set)
-        if self._closing.is_set():  # asked to stop while the session was starting
+        # `stop` may have come while the session was starting, and then found none to stop.
+        if self._closing.is_set():
             session.stop(STOPPED)
             return
         self.publish()
@@ -331,7 +378,7 @@ class WorkerProcess:
         self._session_keeper.join(PATIENCE_S)
         if self._session is not None:
             self._session.end()
-        self.publish()  # what was released, for other workers
+        self.publish()
         self._publisher.close(PATIENCE_S)
         self._sender.close(PATIENCE_S)
         self.database.close()

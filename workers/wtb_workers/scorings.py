@@ -1,4 +1,4 @@
-"""Scoring again, as tasks of workers: each on a slot, under a lease, by the operation that `wtb score` is."""
+"""Scoring again, as tasks of workers: each on a slot, under a lease, by the same operation as `wtb score`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import time
 from contextlib import suppress
 from typing import Any, TypedDict
 
-from wtb.authoring.code.drafts import Draft
 from wtb.authoring.code.import_paths import published_evaluators
-from wtb.authoring.code.recipe import NamedEvaluator
-from wtb.config.keeping.redaction import redactor_of
+from wtb.authoring.code.recipe import Draft, NamedEvaluator
+from wtb.config.run_options import redactor_of
 from wtb.core.errors import DamagedError, InputError, StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id
@@ -35,7 +34,7 @@ from wtb.store.tables.sweeps import SweepRow
 
 log = logging.getLogger("wtb")
 
-RETRY_S = 30.0  # before what this worker cannot score is looked at again
+RETRY_S = 30.0  # before a scoring that this worker cannot do is tried again
 
 
 class NotHere(Exception):
@@ -43,11 +42,11 @@ class NotHere(Exception):
 
 
 class ScoringFailed(WTBError):
-    """Scoring failed; the database has why."""
+    """Scoring failed; the database has the reason."""
 
 
 class ScoringCounts(TypedDict):
-    """Counts of a task that scores. unjudged: executions that judges may cost no more."""
+    """Counts of a task that scores. `unjudged` counts executions for which the judges' budget was too small."""
 
     scores: int
     unjudged: int
@@ -57,7 +56,7 @@ ScoringResult = ScoringCounts | None  # None where nothing was done
 
 
 class Scorings:
-    """What a session scores again."""
+    """The scorings of a session."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class Scorings:
         Args:
             database: The database, which is PostgreSQL.
             runner: The runner of the session.
-            queues: Those that it takes from.
+            queues: The queues that it serves.
             home: The workspaces.
         """
         self._database = database
@@ -79,22 +78,22 @@ class Scorings:
         self._queues = queues
         self._home = home
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[ScoringRow, Stop]] = {}
+        self._claimed: dict[str, tuple[ScoringRow, Stop]] = {}
         self._not_before: dict[str, float] = {}
         self._stopped: str | None = None
 
     def look(self) -> None:
-        """Renew leases, and stop what others decided about. Called once a second."""
+        """Renew leases, and stop scorings that others have cancelled or claimed. Called once a second."""
         for row, stop in self._under_way():
             if not rescore.renew_scoring(self._database, row, LEASE_S):
                 stop.request("it was cancelled, or is another's")
 
     def _under_way(self) -> list[tuple[ScoringRow, Stop]]:
         with self._lock:
-            return list(self._held.values())
+            return list(self._claimed.values())
 
     def run(self, number: int, id: str) -> ScoringResult:
-        """Score on a slot what a task is about, unless that is done or another worker's.
+        """Run the scoring of a task on a slot, unless it is done or another worker's.
 
         The code is imported first, which may take longer than a lease.
 
@@ -107,7 +106,8 @@ class Scorings:
             raise NotHere
         row = rescore.scoring_of_task(self._database, id)
         if row is None:
-            rescore.withdraw_scoring(self._database, id)  # another one of its sweep may be under way
+            # Another scoring of its sweep may be under way.
+            rescore.withdraw_scoring(self._database, id)
             return None
         try:
             sweep = find_sweep(self._database, row.sweep_id)
@@ -119,7 +119,7 @@ class Scorings:
         return self._claim(Slot(self._runner.id, number, self._queues), row, sweep, named)
 
     def _evaluators(self, row: ScoringRow, sweep: SweepRow) -> list[Named]:
-        """Make what a sweep is scored by, of what is built in and what this worker publishes. Raises InputError."""
+        """Make the evaluators of a scoring from built-in and published ones of this worker. Raises InputError."""
         refs = read_evaluators(row.evaluators)
         named = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
         draft = Draft(None, evaluators=named, permitted=published_evaluators())
@@ -134,38 +134,39 @@ class Scorings:
         return evaluators_of(sweep, refs, resolve)
 
     def _claim(self, slot: Slot, row: ScoringRow, sweep: SweepRow, named: list[Named]) -> ScoringResult:
-        """Claim what is to be scored, unless another one has it, and score it."""
-        if not queue.occupy(self._database, {slot: row.id}, sweep.id):  # its session has no slot left
+        """Claim a scoring, unless another worker has it, and run it."""
+        if not queue.mark_busy(self._database, {slot: row.id}, sweep.id):
             raise NotHere
         try:
-            held = rescore.claim_scoring(self._database, row, self._runner.id, LEASE_S)
-            if held is None:
+            scoring = rescore.claim_scoring(self._database, row, self._runner.id, LEASE_S)
+            if scoring is None:
                 rescore.withdraw_scoring(self._database, row.id)
                 return None
-            return self._hold(held, sweep, named)
+            return self._score_claimed(scoring, sweep, named)
         finally:
             with suppress(StoreError):
-                queue.leave(self._database, slot)
+                queue.mark_free(self._database, slot)
 
-    def _hold(self, held: ScoringRow, sweep: SweepRow, named: list[Named]) -> ScoringResult:
+    def _score_claimed(self, scoring: ScoringRow, sweep: SweepRow, named: list[Named]) -> ScoringResult:
         stop = Stop()
         with self._lock:
-            self._held[held.id] = held, stop
+            self._claimed[scoring.id] = scoring, stop
         try:
-            if self._stopped is not None:  # meanwhile
+            # `stop` may have run before this scoring was among those that it stops.
+            if self._stopped is not None:
                 stop.request(self._stopped)
-            return self._score(held, stop, sweep, named)
+            return self._score(scoring, stop, sweep, named)
         finally:
             with self._lock:
-                del self._held[held.id]
+                del self._claimed[scoring.id]
 
-    def _score(self, held: ScoringRow, stop: Stop, sweep: SweepRow, named: list[Named]) -> ScoringResult:
-        """Score to the end, and record how it ended. Returns None if it was released or cancelled."""
+    def _score(self, scoring: ScoringRow, stop: Stop, sweep: SweepRow, named: list[Named]) -> ScoringResult:
+        """Score to the end, and record the outcome. Returns None if it was released or cancelled."""
         scores = 0
 
         def count(connection: Any, written: int) -> None:
             nonlocal scores
-            rescore.count_scores(connection, held, written)
+            rescore.count_scores(connection, scoring, written)
             scores += written
             point("scoring.part")
 
@@ -181,20 +182,21 @@ class Scorings:
                 also=count,
             )
         except Stopped:
-            rescore.release_scoring(self._database, held)
+            rescore.release_scoring(self._database, scoring)
             return None
         except Exception as error:
+            # The database is away, so that nothing can be recorded: the lease ends, and another worker continues.
             if isinstance(error, StoreError) and not isinstance(error, DamagedError):
                 raise
-            log.exception("scoring %s of sweep %s failed", held.id, sweep.id)
+            log.exception("scoring %s of sweep %s failed", scoring.id, sweep.id)
             reason = f"{type(error).__name__}: {error}"
-            rescore.end_scoring(self._database, held, "failed", reason=reason)
+            rescore.end_scoring(self._database, scoring, "failed", reason=reason)
             raise ScoringFailed(redactor_of(sweep.spec.get("redact")).text(reason)) from error
-        rescore.end_scoring(self._database, held, "succeeded", unjudged=scored.left, reason=scored.reason)
+        rescore.end_scoring(self._database, scoring, "succeeded", unjudged=scored.left, reason=scored.reason)
         return {"scores": scores, "unjudged": scored.left}
 
     def stop(self, reason: str) -> None:
-        """Begin nothing more, and let other workers have what is under way."""
+        """Begin nothing more, and release running scorings to other workers."""
         self._stopped = reason
         for row, stop in self._under_way():
             stop.request(reason)

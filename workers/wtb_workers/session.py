@@ -8,23 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
-from wtb.analysis.finalize import complete
+from wtb.analysis.sweep_ends import complete
 from wtb.core.errors import DamagedError, StoreError, WTBError
 from wtb.core.fault_points import point
-from wtb.core.stop import KNOWN, WALL
-from wtb.core.telemetry.latencies import CLAIMS
-from wtb.core.telemetry.log_ids import log_ids
+from wtb.core.ids import log_ids
+from wtb.core.stop import ENOUGH_KNOWN, WALL
 from wtb.core.version import __version__
+from wtb.core.work_record import CLAIMS
 from wtb.execution.execution import Execution, NodeRun
 from wtb.execution.journal import Lost
 from wtb.execution.load import load_executions
-from wtb.execution.runtime.cleanup import clean, clean_files
-from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.thread_pool import Job
+from wtb.execution.runtime.upkeep import Heartbeat, clean, clean_files
+from wtb.store.control import row_cells
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files, workspaces_of
-from wtb.store.growth import deferred
-from wtb.store.housekeeping.files import settle
+from wtb.store.housekeeping.contents import settle
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import leases, maintenance, publishing, queue
@@ -33,24 +32,26 @@ from wtb.store.runs.slots import LEASE_S, end_runner
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.walls import is_worker
 from wtb_workers.assignment import SweepAssignment
-from wtb_workers.code.warm import Codes
-from wtb_workers.refusals import Refusals
 from wtb_workers.scorings import Scorings
 from wtb_workers.slots import Combined, Pace, Slots, TaskRun, WaitingWork, Work, Worker
+from wtb_workers.warm import Codes, Refusals
 
 CLOSING_S = 5.0
 STOPPED = "its worker is being stopped"
-TAKEN_AWAY = "its executions were taken away"
+LEASE_LOST = "its executions were taken away"
 
 
 class WorkerSession:
     """One runner in the database. It ends with its process, or when its leases or its journal are lost.
 
-    publish: publishes pending executions soon, without waiting for that.
-    slots: the free slots of this process; whoever runs something takes one.
-    wake: makes free slots take executions that wait in this session.
-
     Raises StoreError if the database is unreachable.
+
+    Args:
+        database: The database.
+        worker: The settings of the worker.
+        publish: Publishes pending executions soon, without waiting.
+        slots: The free slots of this process.
+        wake: Wakes free slots to take executions that wait in this session.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class WorkerSession:
     # The work of a slot.
 
     def claim(self, number: int, task_id: str) -> tuple[ClaimOutcome, TaskRun | None]:
-        """Claim a task for a slot. Returns what came of it, and the task if it is this process's now.
+        """Claim a task for a slot. Returns the outcome, and the task if the claim succeeded.
 
         Raises StoreError.
         """
@@ -113,19 +114,20 @@ class WorkerSession:
             return claim.outcome, self._begin(task_id, claim)
         except WTBError as error:
             queue.release_claimed(self.database, claim.rows, str(error))
-            self.leave_slot(number)
+            self.free_slot(number)
             if isinstance(error, DamagedError):
                 why = f"{error}; `wtb resume` computes it again"
+                # Trying again would find the same damage; `wtb resume` repairs it.
                 leases.pause(self.database, claim.rows[0].sweep_id, why, by="worker")
             else:
                 self._refusals.refuse(claim.rows[0].sweep_id, error)
                 self.publish()
             return ClaimOutcome.WITHDRAWN, None
 
-    def _claim(self, wanted: Mapping[Slot, str]) -> dict[Slot, TaskClaim]:
+    def _claim(self, task_ids: Mapping[Slot, str]) -> dict[Slot, TaskClaim]:
         """Claim the task of each of these slots, in one transaction."""
         with CLAIMS.timed() as timed:
-            claims = queue.claim_tasks(self.database, wanted, LEASE_S, refused=self._refusals.current())
+            claims = queue.claim_tasks(self.database, task_ids, LEASE_S, refused=self._refusals.current())
             timed.execution = next((claim.rows[0].id for claim in claims.values() if claim.rows), None)
             return claims
 
@@ -142,7 +144,7 @@ class WorkerSession:
         run = TaskRun(task_id, sweep_id, len(rows), sum(row.head_id is None for row in rows), claim.root_s)
         self._runs[task_id] = run
         for row, execution in zip(rows, loaded, strict=True):
-            assignment.journal.adopt_claim(row.id, row.token)
+            assignment.journal.accept_claim(row.id, row.token)
             execution.record = run.record
         self._waiting.add(assignment, loaded)
         if len(loaded) > 1 and len(self._slots):
@@ -150,7 +152,7 @@ class WorkerSession:
         return run
 
     def work_off(self, run: TaskRun) -> None:
-        """Run the executions of a task on the slot that claimed it, until the last one has ended, here or elsewhere.
+        """Run the executions of a task on the slot that claimed it, until the last one has ended or was released.
 
         Raises the error that ends this session.
         """
@@ -170,12 +172,12 @@ class WorkerSession:
 
     @property
     def waiting(self) -> int:
-        """How many executions wait here that free slots may take."""
+        """The number of waiting executions that free slots may take."""
         return 0 if self.stopping is not None else len(self._waiting)
 
-    def leave_slot(self, number: int) -> None:
-        """A slot is free."""
-        queue.leave(self.database, self._slot(number))
+    def free_slot(self, number: int) -> None:
+        """Mark a slot as free."""
+        queue.mark_free(self.database, self._slot(number))
 
     def wait_for_slot(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None:
         """Queue executions until a slot of this process takes them, or they are released to free slots elsewhere."""
@@ -189,15 +191,15 @@ class WorkerSession:
     def wait_with_others(self, sweep_id: str, execution: Execution) -> None:
         """Queue an execution that ran apart as one of those that do not. Raises Refused, StoreError."""
         assignment = self._use_assignment(sweep_id, [execution], apart=False)
-        assignment.journal.adopt_claim(execution.id, execution.token)
+        assignment.journal.accept_claim(execution.id, execution.token)
         self._waiting.add(assignment, [execution])
         self._count(execution, 1)
         self._wake()
 
-    def take_waiting(self, numbers: Sequence[int]) -> dict[int, Work]:
-        """Take waiting work for free slots; they count as busy from then on. Returns that of each.
+    def assign_waiting(self, numbers: Sequence[int]) -> dict[int, Work]:
+        """Assign waiting work to free slots, which count as busy from then on. Returns the work of each slot.
 
-        None while a published task waits, which is a free slot's to take. It is all of one sweep, so that one
+        Returns nothing while a published task waits, which comes first. The work is all of one sweep, so that one
         transaction marks the slots.
         """
         if self.stopping is not None or self._tasks_wait():
@@ -206,22 +208,23 @@ class WorkerSession:
         if not works:
             return {}
         assignment = works[0][0]
-        taken = dict(zip(map(self._slot, numbers), works, strict=False))
-        begun = {slot: work[1].id for slot, work in taken.items()}
-        allowed = queue.occupy(self.database, begun, assignment.sweep_id)
-        for slot in begun.keys() - set(allowed):
-            self._waiting.add(assignment, [taken[slot][1]])  # the slot of its task takes it
-            self._count(taken[slot][1], 0)
-        return {slot.number: taken[slot] for slot in allowed}
+        work_by_slot = dict(zip(map(self._slot, numbers), works, strict=False))
+        execution_ids = {slot: work[1].id for slot, work in work_by_slot.items()}
+        allowed = queue.mark_busy(self.database, execution_ids, assignment.sweep_id)
+        # The quota of the session allows no more slots, so the slot of its own task will run it.
+        for slot in execution_ids.keys() - set(allowed):
+            self._waiting.add(assignment, [work_by_slot[slot][1]])
+            self._count(work_by_slot[slot][1], 0)
+        return {slot.number: work_by_slot[slot] for slot in allowed}
 
     def next_waiting(self, assignment: SweepAssignment) -> Work | None:
-        """Take more waiting work of a sweep for a slot that has just run some, under the same condition."""
+        """Take more waiting work of a sweep for a slot that has just run some, unless a published task waits."""
         if self.stopping is not None or self._tasks_wait():
             return None
         return self._waiting.pop_oldest_of(assignment)
 
     def _tasks_wait(self) -> bool:
-        """Return whether a published task waits on a queue of this process, by a query that was made lately."""
+        """Return whether a published task waits on a queue of this process, by a recent query."""
         with self._lock:
             if not self._published_look.is_due():
                 return self._are_published
@@ -241,13 +244,14 @@ class WorkerSession:
             raise
         except Exception as error:
             self.end(broken=True)
+            # An unexpected error is counted like the death of a worker, so that the execution is set aside after a few.
             maintenance.count_loss(self.database, execution.line, f"{type(error).__name__}: {error}")
             raise
         finally:
-            self._leave(work, time.monotonic() - began)
+            self._count_end(work, time.monotonic() - began)
 
-    def _leave(self, work: Work, spent_s: float = 0.0) -> None:
-        """Count that an execution has ended here, or was released, after so much time of a slot."""
+    def _count_end(self, work: Work, spent_s: float = 0.0) -> None:
+        """Count that an execution has ended in this process, or was released, after so much time of a slot."""
         assignment, execution = work
         assignment.use(-1)
         if (run := self._run_of(execution)) is not None:
@@ -255,47 +259,47 @@ class WorkerSession:
             if stop.requested and execution.status in ("running", "pending", "cancelled"):  # before its end
                 run.given_up = run.given_up or stop.reason or STOPPED
                 run.is_cancelled = run.is_cancelled or _is_over(stop.decided)
-            # It was taken away, which this session has not heard of yet; apart, another assignment may have it.
+            # Its lease was lost, which this session does not know yet. Apart, another assignment may have it.
             elif execution.status == "running" and not assignment.apart:
-                run.given_up = run.given_up or TAKEN_AWAY
+                run.given_up = run.given_up or LEASE_LOST
                 status, _ = leases.sweep_statuses(self.database, [run.sweep_id]).get(run.sweep_id, ("deleted", None))
                 run.is_cancelled = run.is_cancelled or _is_over(status)
             run.spend(spent_s)
             run.add(-1)
 
     def _run_of(self, execution: Execution) -> TaskRun | None:
-        """Return the task that an execution is a part of, while it runs here."""
+        """Return the task of an execution, while this process runs it."""
         return self._runs.get(str(execution.record.id))
 
     def _count(self, execution: Execution, count: int) -> None:
-        """Count executions of a task that came to wait here, or were released."""
+        """Count executions of a task that began to wait, or, with a negative count, were released."""
         if (run := self._run_of(execution)) is not None:
             run.add(count)
 
     def lend(self, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None:
         """Run a job on a free slot; if there is none, leave it to the slot that shares it."""
-        if (number := self._slots.take()) is not None:
+        if (number := self._slots.acquire()) is not None:
             lent = (number, assignment, execution, job)
             threading.Thread(target=self._run_lent, args=lent, name="wtb-lent", daemon=True).start()
 
     def _run_lent(self, number: int, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None:
         """Run a job on a slot that counts as busy meanwhile, so that nothing is claimed for it and quotas hold.
 
-        Short jobs are often taken by the slot that shares them first; then the database is not asked at all.
+        Short jobs are often taken first by the slot that shares them; then there is no query at all.
         """
-        occupied = False
+        is_busy = False
         try:
             if not job.is_taken:
                 slot = self._slot(number)
-                occupied = bool(queue.occupy(self.database, {slot: execution.id}, assignment.sweep_id))
-            if occupied:
+                is_busy = bool(queue.mark_busy(self.database, {slot: execution.id}, assignment.sweep_id))
+            if is_busy:
                 job.run()
-                queue.leave(self.database, slot)
+                queue.mark_free(self.database, slot)
         except StoreError:
             self.end(broken=True)
         finally:
-            self._slots.give(number)
-        if occupied and self._waiting:
+            self._slots.release(number)
+        if is_busy and self._waiting:
             self._wake()
 
     def _slot(self, number: int) -> Slot:
@@ -304,14 +308,25 @@ class WorkerSession:
     def _use_assignment(
         self, sweep_id: str, rows: Sequence[ExecutionRow | Execution], *, apart: bool
     ) -> SweepAssignment:
-        """The assignment for a sweep, created if there is none, and kept open until these executions have ended.
+        """Return the assignment for a sweep, which is created if necessary and kept open until these executions end.
 
-        rows: theirs, or they themselves. apart: they need node processes of their own, and each of their steps is
-        committed at once, which what is above suspicion does not wait for. Raises Refused, StoreError.
+        Args:
+            sweep_id: The sweep.
+            rows: The executions, or their rows.
+            apart: Whether they are suspects, which need node processes of their own and a commit after each step.
+
+        Raises:
+            Refused: The code of the sweep cannot run in this process.
+            StoreError: The database is unreachable.
         """
+        # Opening may import code for minutes. The lock is not `_lock`, which the heartbeat needs.
         with self._opening:
-            alike = [one for one in self._assignments if one.sweep_id == sweep_id and one.apart == apart]
-            fit = (one for one in alike if one.knows(rows) and not one.stop.requested)
+            alike = [
+                candidate
+                for candidate in self._assignments
+                if candidate.sweep_id == sweep_id and candidate.apart == apart
+            ]
+            fit = (candidate for candidate in alike if candidate.knows(rows) and not candidate.stop.requested)
             assignment = next(fit, None)
             if assignment is None:
                 assignment = SweepAssignment(self, self.codes, find_sweep(self.database, sweep_id), apart=apart)
@@ -334,46 +349,49 @@ class WorkerSession:
             if not self._waiting or not self._demand_look.is_due():
                 return
         with self._demand_look.timed():
-            wanted = queue.demand(self.database, elsewhere_than=self.runner.id)
+            demand = queue.demand(self.database, elsewhere_than=self.runner.id)
         for name in self.queues:
-            count = wanted[name].share if name in wanted else 0
+            count = demand[name].share if name in demand else 0
             for work in self._waiting.remove_of_queue(name, count):
                 self._release(work)
 
     def _release(self, work: Work, reason: str = "for a slot that is free") -> None:
-        """Release waiting work for another worker. Does nothing if it was taken away, e.g. by a cancellation."""
+        """Release waiting work for another worker. Does nothing if it was cancelled meanwhile, for example."""
         assignment, execution = work
         try:
             with suppress(Lost):
                 assignment.runner.release(execution, reason)
         finally:
-            self._leave(work)
+            self._count_end(work)
 
     # Polling and shutdown.
 
     def _poll(self) -> None:
-        """Apply what others decided about the sweeps, and close what is no longer needed. Called once a second."""
+        """Apply decisions of others about the sweeps, and close unused assignments. Called once a second."""
         with self._polling:
             if not self.ended:
                 self._poll_sweeps()
                 self.scorings.look()
-        self.release_to_free_slots()  # also while all slots of this process are busy, with what may take hours
+        # Here, too, because all slots of this process may be busy for hours.
+        self.release_to_free_slots()
         if time.monotonic() > self._kill_nodes_at:
             self.end_nodes()
 
     def _poll_sweeps(self) -> None:
         with self._lock:
             assignments = list(self._assignments)
-        sweep_ids = {assignment.sweep_id for assignment in assignments} | self._refusals.known()
-        known = leases.sweep_statuses(self.database, sweep_ids) if sweep_ids else {}
-        self._refusals.forget(known)
-        begun = [deferred.begin_deferred(self.database, id) for id in deferred.open_with_deferred(self.database)]
-        if self._refusals.check_disk_space() or any(begun):
+        sweep_ids = {assignment.sweep_id for assignment in assignments} | self._refusals.refused_ids()
+        statuses = leases.sweep_statuses(self.database, sweep_ids) if sweep_ids else {}
+        self._refusals.forget(statuses)
+        deferred_starts = [
+            row_cells.begin_deferred(self.database, id) for id in row_cells.open_with_deferred(self.database)
+        ]
+        if self._refusals.check_disk_space() or any(deferred_starts):
             self.publish()
         if self._refusals.record():
             self.publish()
         for assignment in assignments:
-            status, reason = known.get(assignment.sweep_id, ("deleted", None))
+            status, reason = statuses.get(assignment.sweep_id, ("deleted", None))
             if status not in ("pending", "running"):
                 self._apply_decision(assignment, status, reason)
             elif not assignment.is_idle():
@@ -407,7 +425,7 @@ class WorkerSession:
             self._opening.release()
 
     def _poll_requests(self, assignment: SweepAssignment) -> None:
-        """Apply what people asked for executions of a sweep; those of them that wait for a slot are released."""
+        """Apply requests of people for executions of a sweep, and release those that wait for a slot."""
         requests = assignment.poll_requests(self._waiting.executions_of(assignment))
         affected = self._waiting.remove(lambda work: work[0] is assignment and requests.affects(work[1]))
         for _, execution in affected:
@@ -422,13 +440,14 @@ class WorkerSession:
             limit = "wall" if reason is not None and reason.startswith(WALL) else None
             assignment.stop.request(reason or f"the sweep was {status}", limit=limit, decided=status)
         self._drop_waiting(assignment)
-        known = status == "completed" and (reason or "").startswith(KNOWN)  # what still runs was skipped
-        unwanted = known or status not in ("paused", "completed") or assignment.stop.is_late(assignment.grace_s)
-        if unwanted and not assignment.is_idle():  # nobody needs the results of its running nodes
+        # A sweep that its stopping rule has completed has skipped the cells that still run.
+        is_decided = status == "completed" and (reason or "").startswith(ENOUGH_KNOWN)
+        unwanted = is_decided or status not in ("paused", "completed") or assignment.stop.is_late(assignment.grace_s)
+        if unwanted and not assignment.is_idle():
             assignment.end_nodes()
 
     def _drop_waiting(self, assignment: SweepAssignment | None = None) -> None:
-        """Release what waits here, of one assignment or of all."""
+        """Release waiting executions, of one assignment or of all."""
         for work in self._waiting.remove(lambda work: assignment is None or assignment is work[0]):
             self._release(work, work[0].stop.reason or STOPPED)
 
@@ -456,7 +475,7 @@ class WorkerSession:
         self.end(broken=True)
 
     def end(self, *, broken: bool = False) -> None:
-        """End the session. broken: what was not committed is lost, and the executions run again elsewhere."""
+        """End the session. If it is `broken`, uncommitted work is lost, and the executions run again elsewhere."""
         with self._lock:
             if self.ended:
                 return
@@ -465,7 +484,8 @@ class WorkerSession:
         self._waiting.remove(lambda work: True)
         self.stop("its worker lost its leases" if broken else "its worker ended")
         self._heartbeat.end()
-        acquired = self._polling.acquire(timeout=CLOSING_S)  # a poll may be closing an assignment just now
+        # A poll may be closing an assignment just now. The timeout is for a poll whose database does not respond.
+        acquired = self._polling.acquire(timeout=CLOSING_S)
         try:
             for assignment in assignments:
                 if broken:
@@ -485,7 +505,8 @@ class WorkerSession:
         """Release the leases that are left after `end`. Raises StoreError; call it again then."""
         if self._released:
             return
-        self._closed.wait(CLOSING_S)  # so that what ended in time is committed first
+        # First the commits of `end`: a result that is written after its lease was released would be rejected.
+        self._closed.wait(CLOSING_S)
         leases.release_all(self.database, self.runner.id)
         end_runner(self.database, self.runner.id)
         self._released = True

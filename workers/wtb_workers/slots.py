@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from wtb.core.telemetry.task_record import TaskRecord
+from wtb.core.work_record import TaskRecord
 from wtb.execution.execution import Execution
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb_workers.assignment import SweepAssignment
@@ -28,7 +28,7 @@ _LOOK_S = 1.0  # between two looks of a task for work, should a wake-up be misse
 
 @dataclass(frozen=True)
 class Worker:
-    """Settings of a worker. name: as the monitor of the queue shows it."""
+    """Settings of a worker. `name` is its name in the monitor of the queue."""
 
     name: str
     slots: int
@@ -36,7 +36,7 @@ class Worker:
 
 
 class Pace:
-    """How often a query may be made: its share of the time is bounded. Not for threads, but for `timed`."""
+    """The pace of a repeated query, whose share of the time is bounded. Only `timed` may be called by any thread."""
 
     _INTERVAL_S = 0.01  # at least, between two
     _TIME_SHARE = 0.1  # of the time, at most
@@ -45,7 +45,7 @@ class Pace:
         self._next_at = 0.0
 
     def is_due(self) -> bool:
-        """Return whether it is time; the next one then waits until `timed` has ended."""
+        """Return whether the query is due; the next one then waits until `timed` has ended."""
         if time.monotonic() < self._next_at:
             return False
         self._next_at = float("inf")
@@ -72,47 +72,49 @@ class Slots:
     def __len__(self) -> int:
         return len(self._free)
 
-    def take(self, patience_s: float = 0.0) -> int | None:
-        """Take a free one; None if there is none within some seconds."""
+    def acquire(self, patience_s: float = 0.0) -> int | None:
+        """Return a free slot, which is no longer free; None if none becomes free within `patience_s` seconds."""
         with self._lock:
             self._lock.wait_for(lambda: self._free, patience_s)
             return self._free.pop() if self._free else None
 
-    def take_many(self, limit: int) -> list[int]:
-        """Take as many as are free, at most `limit`."""
+    def acquire_many(self, limit: int) -> list[int]:
+        """Return free slots, at most `limit`, which are no longer free."""
         with self._lock:
             return [self._free.pop() for _ in range(min(limit, len(self._free)))]
 
-    def give(self, number: int) -> None:
+    def release(self, number: int) -> None:
+        """Make a slot free again."""
         with self._lock:
             self._free.append(number)
             self._lock.notify()
 
 
 class Combined(Generic[K, V, A]):
-    """Combines what several threads ask for at the same time into one call: while one runs, the next is collected.
+    """Combines simultaneous requests of several threads into one call: while one runs, the next is collected.
 
-    call: takes requests by key, and returns the answer to each.
+    `call` takes requests by key, and returns the answer to each.
     """
 
     def __init__(self, call: Callable[[Mapping[K, V]], Mapping[K, A]]) -> None:
         self._call = call
-        self._asked: list[tuple[K, V, Future[A]]] = []
+        self._pending: list[tuple[K, V, Future[A]]] = []
         self._turn = threading.Lock()
 
     def ask(self, key: K, request: V) -> A:
         """Return the answer to a request. Raises what the call raises."""
         answer: Future[A] = Future()
-        self._asked.append((key, request, answer))
+        self._pending.append((key, request, answer))
         with self._turn:
+            # Another thread may have made the call for this request while this one waited for its turn.
             if not answer.done():
                 self._answer()
         return answer.result()
 
     def _answer(self) -> None:
-        """Make one call for all that was asked so far."""
-        count = len(self._asked)
-        batch, self._asked[:count] = self._asked[:count], []
+        """Make one call for all requests so far."""
+        count = len(self._pending)
+        batch, self._pending[:count] = self._pending[:count], []
         try:
             answers = self._call({key: request for key, request, _ in batch})
         except BaseException as error:  # noqa: BLE001 - raised where it is asked for
@@ -124,7 +126,7 @@ class Combined(Generic[K, V, A]):
 
 
 class WaitingWork:
-    """A queue of executions, each with the assignment that it is of. Threads may share it."""
+    """A queue of executions, each with its assignment. Threads may share it."""
 
     def __init__(self) -> None:
         self._work: deque[Work] = deque()
@@ -134,12 +136,12 @@ class WaitingWork:
         return len(self._work)
 
     def add(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None:
-        """Add executions, of which the first is the next that `pop` gives."""
+        """Add executions, so that `pop` returns the first of them next."""
         with self._lock:
             self._work.extend((assignment, execution) for execution in reversed(executions))
 
     def pop(self, task_id: str | None) -> Work | None:
-        """Take what was added last of a task: depth first, so that few branches of a tree are open at a time."""
+        """Take the newest work of a task: depth first, so that few branches of a tree are open at a time."""
         with self._lock:
             for place in range(len(self._work) - 1, -1, -1):
                 if self._work[place][1].record.id == task_id:
@@ -149,11 +151,11 @@ class WaitingWork:
             return None
 
     def pop_oldest_of(self, assignment: SweepAssignment) -> Work | None:
-        """Take what was added first of an assignment."""
+        """Take the oldest work of an assignment."""
         return next(iter(self.remove(lambda work: work[0] is assignment, 1)), None)
 
     def pop_oldest(self, limit: int) -> list[Work]:
-        """Take what was added first, at most `limit` of one assignment: most of a tree is still below it."""
+        """Take the oldest work, at most `limit` of one assignment: most of a tree is still below it."""
         with self._lock:
             popped: list[Work] = []
             while self._work and len(popped) < limit and (not popped or self._work[0][0] is popped[0][0]):
@@ -169,7 +171,7 @@ class WaitingWork:
         return removed
 
     def remove_of_queue(self, queue: str, limit: int) -> list[Work]:
-        """The same for the executions of one queue."""
+        """Take work of one queue, the oldest first, at most `limit` of it."""
         return self.remove(lambda work: (work[1].queue or DEFAULT_QUEUE) == queue, limit)
 
     def executions_of(self, assignment: SweepAssignment) -> list[Execution]:
@@ -181,12 +183,12 @@ class TaskRun:
     """Counts the executions of a task that this process has. Threads share it.
 
     Attributes:
-        record: What came of them so far.
+        record: Their outcomes so far.
         sweep_id: Their sweep.
-        roots: How many of them had not begun when they were claimed.
-        root_s: Seconds that one of these takes with its tree, as it was measured before; None if it was not.
-        seconds: That slots have spent on them.
-        given_up: Why some were released although nobody asked for them; None if that did not happen.
+        roots: The number of them that had not begun when they were claimed.
+        root_s: Measured seconds of one of these with its tree; None if not measured yet.
+        seconds: The time that slots have spent on them.
+        given_up: The reason for which some were released without a request from other slots; None if none were.
         is_cancelled: Whether their sweep was cancelled.
     """
 
@@ -214,7 +216,7 @@ class TaskRun:
 
     @property
     def has_new_duration(self) -> bool:
-        """True if its roots took another time than is recorded of them, by which the next tasks are cut."""
+        """True if the time of its roots differs from the recorded one, which decides the size of the next tasks."""
         if self.given_up is not None or not self.roots:
             return False
         return self.root_s is None or not 1 / CHANGED <= self.seconds / self.roots / self.root_s <= CHANGED

@@ -1,4 +1,4 @@
-"""Messages of tasks: what Celery and its monitors are told about the work that the database publishes."""
+"""Messages of tasks: the description, for Celery and its monitors, of the work that the database publishes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Protocol
 from celery import Celery
 
 from wtb.config.broker import queue_key
-from wtb.config.keeping.redaction import redactor_of
+from wtb.config.run_options import redactor_of
 from wtb.store.database import Database
-from wtb.store.runs.publishing import cluster_of
-from wtb.store.runs.task_labels import MOST_DESCRIBED, Task
+from wtb.store.runs.publishing import MOST_DESCRIBED, Task, cluster_of
 
 log = logging.getLogger("wtb")
 
@@ -28,15 +27,16 @@ _MOST_WAITING = 1000  # batches of tasks; the scheduler sends again what is drop
 
 
 def send(app: Celery, cluster: str, tasks: Iterable[Task]) -> None:
-    """Send the messages of published tasks. Raises whatever the client of the broker raises."""
+    """Send the messages of published tasks. Raises errors of the broker's client."""
     with app.producer_or_acquire() as producer:
         for task in tasks:
-            name, args, kwargs = _shown(task)
+            name, args, kwargs = _describe_task(task)
             app.send_task(
                 EXECUTE if task.size else SCORE,
                 task_id=task.id,
                 queue=queue_key(task.queue, cluster),
                 producer=producer,
+                # The caller handles a broker that is away, and must not wait for it.
                 retry=False,
                 # What a monitor shows as its name, arguments and keyword arguments.
                 shadow=name,
@@ -45,8 +45,8 @@ def send(app: Celery, cluster: str, tasks: Iterable[Task]) -> None:
             )
 
 
-def _shown(task: Task) -> tuple[str, str, str]:
-    """Return the name, the cases and the choices of a task, for people; redacted, since all who see a monitor do."""
+def _describe_task(task: Task) -> tuple[str, str, str]:
+    """Return name, cases and choices of a task, redacted, because everyone with access to a monitor sees them."""
     redactor = redactor_of(task.redact)
     if not task.size:
         return redactor.text(f"score {task.sweep}"), "", ""
@@ -58,7 +58,7 @@ def _shown(task: Task) -> tuple[str, str, str]:
 
 
 def report_retried(app: Celery, reasons: Mapping[str, str]) -> None:
-    """Tell monitors about tasks whose work other tasks take over. reasons: by task."""
+    """Report tasks to monitors whose work other tasks continue, with the reason for each."""
     with app.connection_for_write() as connection, app.events.Dispatcher(connection, hostname="scheduler") as events:
         for task_id, reason in reasons.items():
             events.send("task-retried", uuid=task_id, exception=reason, traceback="")
@@ -73,9 +73,9 @@ class Delivery:
         self._cluster: str | None = None
 
     def __call__(self, tasks: Sequence[Task], retried: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Send tasks, and tell monitors about those that others take over, by reason.
+        """Send tasks, and report to monitors those that other tasks continue, by reason.
 
-        Raises whatever the client of the broker raises, and StoreError.
+        Raises errors of the broker's client, and StoreError.
         """
         if self._cluster is None:
             self._cluster = cluster_of(self._database)
@@ -85,7 +85,7 @@ class Delivery:
 
 
 class Transfer(Protocol):
-    """A call that talks to the broker. Raises whatever its client raises."""
+    """A call that talks to the broker. Raises errors of its client."""
 
     def __call__(self, app: Celery) -> object: ...
 
@@ -93,10 +93,10 @@ class Transfer(Protocol):
 class TaskSender:
     """Talks to the broker from a thread of its own, so that a broker that hangs does not hold up work.
 
-    What cannot be sent is dropped: the database keeps what is published, and the scheduler sends it again.
+    Messages that cannot be sent are dropped: the database keeps published tasks, and the scheduler sends them again.
 
     Attributes:
-        healthy: Whether the broker took what was sent last.
+        healthy: Whether the broker accepted the last message.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class TaskSender:
 
         Args:
             app: The Celery application.
-            report: Takes a line when the broker accepts no messages any more, and when it accepts them again.
+            report: Called with a line when the broker stops accepting messages, and when it accepts them again.
             changed: Called after `healthy` changed.
-            recovered: Sent first, every second, as long as the broker accepts nothing.
+            recovered: Called every second while the broker accepts nothing, and first once it does.
         """
         self.app = app
         self.healthy = True
@@ -127,7 +127,7 @@ class TaskSender:
         self._thread.start()
 
     def submit(self, transfer: Transfer) -> None:
-        """Call this on the thread, once if it waits there already; dropped if too much waits."""
+        """Queue a call for the thread, unless it waits there already or too many do."""
         with self._lock:
             if transfer in self._waiting:
                 return
@@ -154,12 +154,14 @@ class TaskSender:
             if transfer is None:
                 return
             with self._lock:
+                # Before the call: work that is published while it runs must be able to queue it again.
                 self._waiting.discard(transfer)
             self._call(transfer)
 
     def _call(self, transfer: Transfer) -> None:
         was_healthy = self.healthy
         try:
+            # Tasks that were published while the broker was away go first.
             if not was_healthy and transfer is not self._recovered:
                 self._recovered(self.app)
             transfer(self.app)

@@ -1,4 +1,4 @@
-"""The tasks of the Celery application. A message has the id of a published task, and what people see of it."""
+"""The tasks of the Celery application. A message has the id of a published task, and its description for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from celery import Task, shared_task
 from celery.exceptions import Ignore, Reject
 
 from wtb.core.errors import InputError, WTBError
-from wtb.core.telemetry.task_record import TaskCounts
+from wtb.core.work_record import TaskCounts
 from wtb_workers import hosting
 from wtb_workers.process import TaskState, Unfinished
 from wtb_workers.scorings import ScoringResult
@@ -35,7 +35,7 @@ def score(self: Task) -> ScoringResult:
 
 @shared_task(name=SCHEDULER, throws=(WTBError,))  # type: ignore[untyped-decorator]
 def scheduler_round() -> Round:
-    """Run one round of maintenance, as `wtb scheduler` does every few seconds: for those who run Celery beat."""
+    """Run one round of maintenance, as `wtb scheduler` does every few seconds, for use with Celery beat."""
     return hosting.run_scheduler_round()
 
 
@@ -45,7 +45,8 @@ def _with_states(task: Task, run: Callable[[str], T]) -> T:
     There is no result backend, so monitors learn states by events alone; see "Task Events" in Celery's manual.
     """
     task_id = str(task.request.id)
-    if not (task_id.isascii() and task_id.isalnum()):  # anybody who can write to the broker may send this
+    # Anyone with access to the broker can send this, and the id goes into log lines and queries.
+    if not (task_id.isascii() and task_id.isalnum()):
         raise InputError(f"a message names {task_id!r:.100}, which is not the id of a task: it was not sent by WTB")
     try:
         return run(task_id)

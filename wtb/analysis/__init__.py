@@ -1,1 +1,1 @@
-"""What can be concluded from a sweep: scores, matrix, comparisons, and when enough is known."""
+"""Conclusions from a sweep: scores, matrix, comparisons, gates, labels, checks of judges, and early ends."""

@@ -1,8 +1,10 @@
-"""Why cells of a sweep failed, grouped by cause, and whether trying them again could help."""
+"""Causes of the failed cells of a sweep, whether a retry could help, and what failures cost."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +15,13 @@ from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import FailedCase, FailureCause
-
+    from wtb.core.documents.matrix import RowDocument
+    from wtb.core.documents.shared_types import FailedCase, FailureCause
 
 TOP = 5  # causes that a matrix and a status tell
 SHORTEST = 6  # characters of a text to search by
 _Key = tuple[Any, ...]  # node, type, and message without what varies
+# Order matters: addresses and hashes go before numbers, which would split them into several stand-ins.
 _VARYING = [
     (re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4,}){1,4}\b"), "…"),
     (re.compile(r"(?:\b[bru]|(?<!\w))(?:'[^']*'|\"[^\"]*\")(?!\w)"), "'…'"),  # not what is between two apostrophes
@@ -66,8 +69,8 @@ _HELPED = frozenset(
 )  # kinds that another try may end otherwise
 
 
-def causes(database: Database, sweep: SweepRow, most: int = TOP, *, cases: int = 0) -> tuple[list[FailureCause], int]:
-    """The most frequent causes of failed cells, and how many more there are.
+def causes(database: Database, sweep: SweepRow, limit: int = TOP, *, cases: int = 0) -> tuple[list[FailureCause], int]:
+    """Return the most frequent causes of failed cells, and the number of further causes.
 
     Each has cells (of these, set_aside), node, type, message, combinations (numbers), retry (whether trying again could
     help) and an example: its case, its execution and the command that shows it. Messages that differ only in numbers,
@@ -98,7 +101,7 @@ def causes(database: Database, sweep: SweepRow, most: int = TOP, *, cases: int =
         group["cells"] += count
         group["set_aside"] += count if status == "set_aside" else 0
         group["combinations"] = sorted({*group["combinations"], combination})
-    top = sorted(groups, key=lambda key: -groups[key]["cells"])[:most]
+    top = sorted(groups, key=lambda key: -groups[key]["cells"])[:limit]
     names = queries.case_rows(database, sweep.id, {numbers[key] for key in top})
     for key in top:
         groups[key]["example"]["case"] = names[numbers[key]].id
@@ -107,18 +110,19 @@ def causes(database: Database, sweep: SweepRow, most: int = TOP, *, cases: int =
     return [groups[key] for key in top], len(groups) - len(top)
 
 
-def _list_cases(database: Database, sweep: SweepRow, groups: dict[_Key, FailureCause], most: int) -> None:
+def _list_cases(database: Database, sweep: SweepRow, groups: dict[_Key, FailureCause], limit: int) -> None:
     """Add the first cases of each cause, and a text by which all of its cells are found."""
     listed: dict[_Key, dict[int, FailedCase]] = {key: {} for key in groups}
     for node, type_, message, number, count, execution in evidence.failed_cases(database, sweep.id):
-        found = listed.get((node, type_, alike(message or "")))
-        if found is None or (len(found) == most and number not in found):
+        # The key must be built exactly as in `causes`, or failed cases would not find their group.
+        cases = listed.get((node, type_, alike(message or "")))
+        if cases is None or (len(cases) == limit and number not in cases):
             continue
-        case = found.setdefault(number, {"case": "", "cells": 0, "execution": execution})
+        case = cases.setdefault(number, {"case": "", "cells": 0, "execution": execution})
         case["cells"] += count
-    names = queries.case_rows(database, sweep.id, {number for found in listed.values() for number in found})
-    for key, found in listed.items():
-        groups[key]["cases"] = [{**case, "case": names[number].id} for number, case in found.items()]
+    names = queries.case_rows(database, sweep.id, {number for cases in listed.values() for number in cases})
+    for key, cases in listed.items():
+        groups[key]["cases"] = [{**case, "case": names[number].id} for number, case in cases.items()]
         groups[key]["text"] = constant_part(groups[key]["message"] or "")
 
 
@@ -149,14 +153,40 @@ def may_help(failure: Failure, *, asks_models: bool) -> bool:
 
 
 def constant_part(message: str) -> str | None:
-    """The longest part of a message that all messages of its cause have; None if it is too short to search by."""
+    """Return the longest part that all messages of a cause share; None if it is too short to search for."""
     longest = max((part.strip() for part in _STAND_IN.split(alike(message))), key=len)
     return longest if len(longest) >= SHORTEST else None
 
 
+# Sweeps with many failures repeat few messages, and four regular expressions for each cell would dominate.
 @lru_cache(10_000)
 def alike(message: str) -> str:
-    """A message without what differs from case to case."""
+    """Return a message without the parts that vary from case to case."""
     for pattern, stand_in in _VARYING:
         message = pattern.sub(stand_in, message)
     return message
+
+
+def failed_attempts_usd(
+    database: Database, sweep_id: str, choices: Sequence[Mapping[str, str]]
+) -> tuple[list[float], list[float]]:
+    """Return US dollars of each combination's failed attempts, as if each of its cells had run alone.
+
+    Returns:
+        The costs of attempts that failed, and of innocent ones, which ended because of another attempt.
+    """
+    failed, innocent = [0.0] * len(choices), [0.0] * len(choices)
+    for group, node, variant, lost, usd in aggregates.failed_attempts_usd(database, sweep_id):
+        costs = innocent if lost else failed
+        for number in json.loads(group):
+            # An execution may stand at a node for combinations that choose other variants of it, too.
+            if choices[number].get(node, variant) == variant:
+                costs[number] += usd
+    return failed, innocent
+
+
+def add_costs(row: RowDocument, succeeded_usd: float | None, failed_usd: float) -> None:
+    """Set the costs of a row: of a succeeded cell, of all failed ones, and of both for each success."""
+    row["cost_usd"] = succeeded_usd
+    row["cost_failed_usd"] = failed_usd
+    row["cost_per_success_usd"] = None if succeeded_usd is None else succeeded_usd + failed_usd / row["succeeded"]

@@ -1,4 +1,4 @@
-"""Gates: what a sweep's figures must come to, and whether they do."""
+"""Gates: the conditions on the figures of a sweep, and their verdicts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.core.documents.matrix import is_ranked
 from wtb.core.errors import InputError
-from wtb.core.expressions.figures import Condition, Name
-from wtb.core.expressions.language import UnknownValue
-from wtb.core.scoring.missing_words import hangs_on
+from wtb.core.expressions import Condition, Name, UnknownValue
+from wtb.core.scoring.failure_scores import hangs_on
 from wtb.core.tree.combinations import in_words
-from wtb.planning.factors.gate_forms import parse_gate
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
+from wtb.planning.variant_forms import parse_gate
+from wtb.store.access.sessions import named_session
 from wtb.store.database import Database
-from wtb.store.limits.sessions import named_session
 from wtb.store.read.baselines import find_baseline, named_baseline
 from wtb.store.tables.sweeps import SweepRow
 
@@ -28,9 +27,11 @@ _MOST_NAMED = 3  # rows that a sentence names
 
 
 def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[GateDocument]:
-    """Each gate of a sweep: {"gate": text, "holds": true, false or null, "values": {name: number}, "because": text}.
+    """Return the verdict on each gate of a sweep.
 
-    holds is null where it cannot be told, and `because` says why. Gates on a baseline have the `verdict`, too.
+    Returns:
+        Documents with the keys gate (its text), holds, values (name -> number) and because. `holds` is None if the gate
+        cannot be decided, and `because` gives the reason. Gates on a baseline have the `verdict`, too.
     """
     gates: list[GateDocument] = []
     trust = _trust(database, sweep)
@@ -44,6 +45,7 @@ def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[G
         else:
             gate = _condition(matrix, written.condition)
         still_open = cells["pending"] + cells["running"] + cells["waiting"]
+        # A gate must not pass or fail while open cells could still change it.
         if still_open:
             those = "1 cell has" if still_open == 1 else f"{still_open:,} cells have"
             gate = {"holds": None, "values": gate["values"], "because": f"{those} no outcome yet"}
@@ -55,40 +57,42 @@ _Trust = Callable[[str], tuple[bool, str]]
 
 
 def _trust(database: Database, sweep: SweepRow) -> Mapping[str, _Trust]:
-    """What says, by metric, whether gates may rest on it: of those whose agreement with people the sweep states."""
+    """Return a check for each metric whose agreement with people the sweep requires before gates may rely on it."""
     stated = sweep.spec.get("agreement") or {}
     if not stated:
         return {}
-    from wtb.analysis.judges.trust import why_not  # with numpy
+    from wtb.analysis.human_labels import why_not  # with numpy
 
+    # Several gates may use one metric, and each check reads all labels of the sweep.
     @cache
-    def told(metric: str) -> tuple[bool, str]:
+    def explain_trust(metric: str) -> tuple[bool, str]:
         return why_not(database, sweep, metric)
 
-    return dict.fromkeys(stated, told)
+    return dict.fromkeys(stated, explain_trust)
 
 
 def _as_trusted(gate: GateVerdict, text: str, trust: Mapping[str, _Trust], matrix: MatrixDocument) -> GateVerdict:
-    """A gate with whether what it rests on may decide it."""
+    """Return a gate, undecided if it relies on a metric whose agreement with people is not shown."""
     condition = parse_gate(text).condition
     if condition is None:
         metrics = set(matrix["metrics"])  # any of them may be what got worse
     else:
         metrics = {_metric_of(name, matrix["metrics"]) for name in condition.names}
-    told = [trust[metric](metric) for metric in sorted(metrics & trust.keys())]
-    if not told:
+    answers = [trust[metric](metric) for metric in sorted(metrics & trust.keys())]
+    if not answers:
         return gate
-    because = "; ".join(why for _, why in told)
-    if all(is_shown for is_shown, _ in told):
+    because = "; ".join(why for _, why in answers)
+    if all(is_shown for is_shown, _ in answers):
         return {**gate, "because": f"{gate['because']}; {because}" if gate["because"] else because}
     return {"holds": None, "values": gate["values"], "because": because}
 
 
-def _metric_of(name: Name, known: Collection[str]) -> str:
-    """The metric that a name is a figure of; the name itself where it is of none."""
+def _metric_of(name: Name, metrics: Collection[str]) -> str:
+    """Return the metric that a name is a figure of; the name itself if it belongs to no metric."""
     parts = name.parts[1:] if name.parts[0] == "baseline" else name.parts
     path = ".".join(parts)
-    return max((one for one in known if path == one or path.startswith(f"{one}.")), key=len, default=path)
+    # Metric names may contain dots (`judge` and `judge.tone`), so the longest match wins.
+    return max((metric for metric in metrics if path == metric or path.startswith(f"{metric}.")), key=len, default=path)
 
 
 def all_hold(gates: Iterable[GateDocument], *, strict: bool = False) -> bool:
@@ -97,7 +101,10 @@ def all_hold(gates: Iterable[GateDocument], *, strict: bool = False) -> bool:
 
 
 def check_gates(database: Database, spec: SweepSpec) -> None:
-    """Refuse gates that name a baseline which is not there. Raises InputError."""
+    """Reject gates that name a baseline that does not exist.
+
+    Raises:
+        InputError: A gate names an unknown baseline."""
     problems = []
     for number, text in enumerate(spec.gates):
         if (name := parse_gate(text).baseline) is None:
@@ -105,7 +112,7 @@ def check_gates(database: Database, spec: SweepSpec) -> None:
         try:
             named_baseline(database, named_session(database, spec.session), name)
         except InputError as error:
-            problems += [spec.located.problem(("gates", number), one) for one in error.problems]
+            problems += [spec.located.problem(("gates", number), problem) for problem in error.problems]
     if problems:
         raise InputError(*problems)
 
@@ -121,14 +128,17 @@ def _verdict(
     figure: Callable[[MatrixDocument, Name], float],
     row: RowDocument | None,
 ) -> GateVerdict:
-    """Judge a condition by the figures that there are, and by those that missing cells may make of them."""
+    """Evaluate a condition on the measured figures, and on those that missing cells could still lead to."""
     answer = condition.answer(lambda name: figure(matrix, name))
     gate: GateVerdict = {"holds": answer.holds, "values": dict(answer.values), "because": answer.because}
-    if not answer.holds or not any("missing" in one for row in matrix["rows"] for one in row["metrics"].values()):
+    # Only a condition that holds is tried at worst: missing cells may not rescue one that fails.
+    if not answer.holds or not any(
+        "missing" in estimate for row in matrix["rows"] for estimate in row["metrics"].values()
+    ):
         return gate
-    from wtb.analysis.matrix.at_worst import count_missing, fails_at_worst, moved
+    from wtb.analysis.matrix.selection import count_missing, fails_at_worst, moved
 
-    ends = [partial(figure, one) for one in (moved(matrix, 0), moved(matrix, 1))]
+    ends = [partial(figure, moved_matrix) for moved_matrix in (moved(matrix, 0), moved(matrix, 1))]
     if fails_at_worst(condition, ends):
         count = count_missing(matrix, condition.names, row)
         gate = {**gate, "holds": None, "because": f"it {hangs_on(count)}"}
@@ -136,9 +146,10 @@ def _verdict(
 
 
 def _of_rows(matrix: MatrixDocument, condition: Condition, choices: Mapping[str, str]) -> GateVerdict:
-    """Judge a condition that must hold for every row with some variants or levels."""
+    """Judge a condition that must hold for every row with the given variants or levels."""
     from wtb.planning.prepare import matching  # with all that plans a sweep
 
+    # Rows that were stopped or added later are not ranked, so a gate on "every row" leaves them out as well.
     rows = {number: row for number, row in enumerate(matrix["rows"]) if is_ranked(row)}
     try:
         places = matching([row["combination"] for row in rows.values()], choices, where="") if rows else []
@@ -150,7 +161,8 @@ def _of_rows(matrix: MatrixDocument, condition: Condition, choices: Mapping[str,
     verdicts = {number: _verdict_of_row(matrix, condition, number) for number in numbers}
     if len(numbers) == 1:
         return verdicts[numbers[0]]
-    for holds, words in ((False, "does not hold for"), (None, "cannot be told for")):
+    # One failing row decides the gate, so failures are reported before rows that cannot be decided.
+    for holds, words in ((False, "does not hold for"), (None, "cannot be decided for")):
         if wrong := [number for number in numbers if verdicts[number]["holds"] is holds]:
             first = verdicts[wrong[0]]
             names = _named([in_words(rows[number]["combination"]) for number in wrong])
@@ -162,8 +174,8 @@ def _of_rows(matrix: MatrixDocument, condition: Condition, choices: Mapping[str,
 
 
 def _verdict_of_row(matrix: MatrixDocument, condition: Condition, number: int) -> GateVerdict:
-    def figure(one: MatrixDocument, name: Name) -> float:
-        return row_figure(one, one["rows"][number], name)
+    def figure(judged_matrix: MatrixDocument, name: Name) -> float:
+        return row_figure(judged_matrix, judged_matrix["rows"][number], name)
 
     return _verdict(matrix, condition, figure, matrix["rows"][number])
 
@@ -174,11 +186,11 @@ def _named(rows: Sequence[str]) -> str:
 
 
 def _ranges(verdicts: Iterable[GateVerdict]) -> str:
-    """Return the least and the most of each figure over rows, in words."""
+    """Return the lowest and highest value of each figure over rows, as text."""
     by_name: dict[str, list[float]] = {}
     for verdict in verdicts:
-        for name, value in verdict["values"].items():
-            by_name.setdefault(name, []).extend([] if value is None else [value])
+        for name, number in verdict["values"].items():
+            by_name.setdefault(name, []).extend([] if number is None else [number])
     return ", ".join(
         f"{name} = {min(values):.4g}" + (f" to {max(values):.4g}" if max(values) != min(values) else "")
         for name, values in by_name.items()
@@ -188,21 +200,21 @@ def _ranges(verdicts: Iterable[GateVerdict]) -> str:
 
 def _row_of(matrix: MatrixDocument) -> RowDocument | None:
     try:
-        return _chosen(matrix)
+        return _choose_row(matrix)
     except UnknownValue:
         return None
 
 
 def _figure(matrix: MatrixDocument, name: Name) -> float:
-    """A figure of the whole sweep, else of the combination that is chosen, else the least or most of all."""
-    if not name.over and ".".join(name.parts) in SWEEP_WIDE:
+    """Return a figure of the whole sweep, else of the chosen combination, else the minimum or maximum over all rows."""
+    if not name.extreme and ".".join(name.parts) in SWEEP_WIDE:
         return sweep_figure(matrix, name)
-    needs_row = not name.over and name.parts[0] != "baseline"
-    return row_figure(matrix, _chosen(matrix) if needs_row else None, name)
+    needs_row = not name.extreme and name.parts[0] != "baseline"
+    return row_figure(matrix, _choose_row(matrix) if needs_row else None, name)
 
 
-def _chosen(matrix: MatrixDocument) -> RowDocument:
-    """The row that the sweep would ship: its choice, else the only one, else the best by the primary metric."""
+def _choose_row(matrix: MatrixDocument) -> RowDocument:
+    """Return the row that the sweep would ship: its choice, else the only row, else the best by the primary metric."""
     choice, rows, primary = matrix["choice"], matrix["rows"], matrix["primary"]
     if choice is None and len(rows) == 1:
         return rows[0]
@@ -228,7 +240,8 @@ def _no_worse(database: Database, sweep: SweepRow, name: str) -> GateVerdict:
         return {"holds": True, "values": {}, "because": "it is this sweep itself"}
     from wtb.analysis.comparison.compare import compare_sweeps
 
-    found = compare_sweeps(database, baseline, sweep, looked_into=0)
-    verdict = found["verdict"]
+    # A gate needs the verdict only; looking into changed cases would read their outputs for nothing.
+    comparison = compare_sweeps(database, baseline, sweep, looked_into=0)
+    verdict = comparison["verdict"]
     holds = None if verdict in (CANNOT_TELL, UNCLEAR) else verdict != WORSE
-    return {"holds": holds, "values": {}, "because": "; ".join(found["because"]), "verdict": verdict}
+    return {"holds": holds, "values": {}, "because": "; ".join(comparison["because"]), "verdict": verdict}

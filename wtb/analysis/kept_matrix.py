@@ -12,12 +12,12 @@ from wtb.planning.metric_names import margins_of
 from wtb.store.control.labels import has_labels
 from wtb.store.database import Database
 from wtb.store.read import tallies
-from wtb.store.schedules import fire_of_sweep
+from wtb.store.read.baselines import fire_of_sweep
 from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, MatrixDocument
-    from wtb.core.scoring.scales import OnFailure
+    from wtb.core.scoring.scores import OnFailure
 
 
 def read_matrix(
@@ -33,7 +33,7 @@ def read_matrix(
     Args:
         database: Where the sweep is.
         sweep: Its row.
-        edited: Count cells, too, whose state a person edited.
+        edited: Include cells whose state a person edited.
         on_failure: What a failed cell counts as, in place of the sweep's own setting.
         baseline: The number of the row that others are compared with, in place of the sweep's own.
 
@@ -44,10 +44,11 @@ def read_matrix(
     Raises:
         InputError: No scale has the score of failures, or there is no such row.
     """
+    # Only the matrix of the sweep's own settings is stored when it ends.
     is_own = not edited and on_failure is None and baseline is None
-    kept = kept_matrix(database, sweep) if is_own else None
-    if kept is not None:
-        return kept
+    stored = kept_matrix(database, sweep) if is_own else None
+    if stored is not None:
+        return stored
     from wtb.analysis.matrix.build import build
 
     return build(database, sweep, edited=edited, on_failure=on_failure, baseline=baseline)
@@ -61,7 +62,7 @@ def judged(
     on_failure: OnFailure | None = None,
     baseline: int | None = None,
 ) -> JudgedMatrixDocument:
-    """The matrix of a sweep, given its row of `find_sweep`, with its `gates` and what `people` would say.
+    """Return the matrix of a sweep with its `gates`, its night's verdict and the estimates from human labels.
 
     edited, on_failure, baseline: as for `read_matrix`. Gates hold by the sweep's own baseline.
     """
@@ -78,14 +79,14 @@ def judged(
             "baseline": fire.baseline_id,
         }
     if has_labels(database, sweep.id):
-        from wtb.analysis.judges.people import people
+        from wtb.analysis.human_labels import people
 
         document["people"] = people(database, sweep, matrix)
     return document
 
 
 def gates_of(database: Database, sweep: SweepRow, matrix: MatrixDocument | None = None) -> list[GateDocument]:
-    """Return the gates of a sweep, with whether each holds. matrix: its matrix, if you have read it."""
+    """Return the verdicts on the gates of a sweep. Pass `matrix` if you have read it already."""
     if not sweep.spec.get("gates"):
         return []
     from wtb.analysis.gates import judge
@@ -94,21 +95,23 @@ def gates_of(database: Database, sweep: SweepRow, matrix: MatrixDocument | None 
 
 
 def kept_matrix(database: Database, sweep: SweepRow) -> MatrixDocument | None:
-    """Return the matrix that was kept when a sweep ended; None if there is none, or it is out of date."""
-    kept = tallies.kept(database, sweep.id)
-    return kept if kept is not None and _is_current(kept, sweep) and kept["sweep"] == sweep.heading else None
+    """Return the matrix that was stored when a sweep ended; None if there is none or it is out of date."""
+    stored = tallies.kept_matrix(database, sweep.id)
+    # A sweep that was retried or resumed has another status or end than the stored matrix.
+    return stored if stored is not None and _is_current(stored, sweep) and stored["sweep"] == sweep.heading else None
 
 
-def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
-    """Return whether a kept matrix has every key of today's."""
-    is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
-    best = kept.get("best", {})
-    scored = [metric for name, metric in kept.get("metrics", {}).items() if best[name]["combination"] is not None]
+def _is_current(matrix: MatrixDocument, sweep: SweepRow) -> bool:
+    """Return whether a stored matrix has every key of the current version."""
+    is_measured = all("low" in metric for metric in matrix.get("metrics", {}).values())
+    best = matrix.get("best", {})
+    # Metrics without a best combination have no scores, and so no classes to count.
+    scored = [metric for name, metric in matrix.get("metrics", {}).items() if best[name]["combination"] is not None]
     is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
-    is_ranked = all(found.keys() >= {"looks", "differ_at_most", "hangs_on"} for found in best.values())
-    has_lag = all("lag_s" in runs for runs in kept.get("node_runs", {}).get("by_node", {}).values())
-    margins = margins_of(sweep.spec, kept.get("metrics", {})).keys() & kept.get("metrics", {}).keys()
-    has_margins = all("within" in row["metrics"][name] for name in margins for row in kept["rows"][:1])
+    is_ranked = all(leader.keys() >= {"looks", "differ_at_most", "hangs_on"} for leader in best.values())
+    has_lag = all("lag_s" in runs for runs in matrix.get("node_runs", {}).get("by_node", {}).values())
+    margins = margins_of(sweep.spec, matrix.get("metrics", {})).keys() & matrix.get("metrics", {}).keys()
+    has_margins = all("within" in row["metrics"][name] for name in margins for row in matrix["rows"][:1])
     has_all = {
         "edited_left_out",
         "failures",
@@ -119,14 +122,14 @@ def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
         "noise",
         "primary",
         "decision",
-    } <= kept.keys()
+    } <= matrix.keys()
     return (
-        kept["version"] == VERSION
+        matrix["version"] == VERSION
         and has_all
         and is_measured
         and is_counted
         and is_ranked
         and has_margins
         and has_lag
-        and "unknown" in kept["cost"]
+        and "unknown" in matrix["cost"]
     )

@@ -1,4 +1,4 @@
-"""How a sweep stands while its cells finish, for whoever watches it: counts, sums so far, and who leads."""
+"""Live figures of a running sweep for followers: counts, sums so far, and leaders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wtb.analysis.kept_matrix import read_matrix
 from wtb.analysis.matrix.estimates import best_of
 from wtb.analysis.scores import Scores
 from wtb.analysis.search_history import Ledger
-from wtb.core.documents.common import cell_counts
+from wtb.core.documents.shared_types import cell_counts
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import CELL, FAILED_CELLS, FINAL_CELLS
 from wtb.planning.metric_names import COST
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def live(database: Database, sweep: SweepRow) -> LiveDocument:
-    """How a sweep stands by what is tallied so far; `tallies.tally` brings that up to date. Rows are in order.
+    """Return counts and sums of a sweep as of its latest tally, rows in order; `tallies.tally` updates it.
 
-    done and failed count cells. n of a metric: cells with a score, that of a failure included, and not cases as in the
-    matrix; cost_usd is per succeeded cell as if alone.
+    `done` and `failed` count cells. `n` of a metric counts cells with a score, scored failures included, and not cases
+    as in the matrix; `cost_usd` is the average of succeeded cells, each as if it ran alone.
     """
     sweep_id = sweep.id
     rows: list[LiveRow] = [
@@ -51,8 +51,8 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
         for number, row in enumerate(rows):
             if name == COST and number in scored.without_cost:
                 continue
-            found = tallied.get((name, number))
-            count, total = (0, 0.0) if found is None else (found.n, found.total)
+            tally = tallied.get((name, number))
+            count, total = (0, 0.0) if tally is None else (tally.n, tally.total)
             failed = 0 if score is None else failed_of.get(number, 0)
             if n := count + failed:
                 row["metrics"][name] = {"n": n, "mean": (total + failed * (score or 0.0)) / n}
@@ -66,7 +66,7 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
 
 
 def leaders(database: Database, sweep: SweepRow) -> LeadersDocument:
-    """Who leads by each metric, as a matrix made now has it: combination, n, mean, clear and candidates, or None.
+    """Return the leader of each metric, as a matrix made now would show it: combination, n, mean, clear and candidates.
 
     `as_of` says over how many of the cases; None at the end.
     """
@@ -74,21 +74,21 @@ def leaders(database: Database, sweep: SweepRow) -> LeadersDocument:
     choices = scored.choices[: scored.planned]
     seen = interim.view(database, sweep, len(choices), scored.cell_groups)
     if seen is None:
-        found = read_matrix(database, sweep)
+        matrix = read_matrix(database, sweep)
         best: dict[str, LeaderDocument | None] = {}
-        for name, leader in found["best"].items():
-            rows = (row["metrics"][name] for row in found["rows"] if row["combination"] == leader["combination"])
+        for name, leader in matrix["best"].items():
+            rows = (row["metrics"][name] for row in matrix["rows"] if row["combination"] == leader["combination"])
             leading = next(rows, None)
             best[name] = leading and _leader(leader, leading["n"], leading["mean"])
         return {"as_of": None, "best": best}
     best, ledger = {}, Ledger(database, sweep, choices)
     for name, measure in scored.measures.items():
         table = scored.planned_table(name)
-        tried = ledger.tried(name)
-        design = scored.design(name, table, tried.share)
+        tries = ledger.tries(name)
+        design = scored.design(name, table, tries.share)
         compared = seen.look(table.scores, table.cases, design, measure.scale).compared
         first = None if compared.best is None else compared.rows[compared.best]
-        best[name] = None if first is None else _leader(best_of(compared, choices, tried), first.n, first.mean)
+        best[name] = None if first is None else _leader(best_of(compared, choices, tries), first.n, first.mean)
     return {"as_of": seen.as_of, "best": best}
 
 

@@ -1,4 +1,4 @@
-"""The scores of a sweep as tables: the one place where a failed cell gets the score that it counts as.
+"""Score tables of a sweep: the one place where a failed cell gets the score that it counts as.
 
 Everything that compares, ranks or shows scores of cases reads them here.
 """
@@ -16,43 +16,39 @@ from numpy.typing import NDArray
 
 from wtb.analysis.observations import Numbers, Observations, case_means, observations
 from wtb.analysis.statistics import Design, Floats
-from wtb.analysis.statistics.figures.repeats import over_repeats
-from wtb.analysis.statistics.figures.row_figures import FigureRows
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.units import Units, numbered
-from wtb.core.classes.frozen import frozen
+from wtb.analysis.statistics.claims import MissingCells
+from wtb.analysis.statistics.intervals import Units, numbered
+from wtb.analysis.statistics.row_figures import FigureRows, over_repeats
 from wtb.core.errors import InputError, did_you_mean
-from wtb.core.factors.factors import factors_of
+from wtb.core.factors import factors_of
+from wtb.core.frozen import frozen
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
-from wtb.core.scoring.figures import OF_SCORES
-from wtb.core.scoring.measure import MEASURED_NAMES, Measure
-from wtb.core.scoring.passes import read_passes
-from wtb.core.scoring.scales import LEFT_OUT
+from wtb.core.scoring.measure import MEASURED_NAMES, OF_SCORES, Measure, read_passes
+from wtb.core.scoring.scores import LEFT_OUT
 from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
-from wtb.core.tree.added_rows import Addition, additions
-from wtb.core.tree.stored_spec import StoredStop
+from wtb.core.tree.stored_spec import Addition, StoredStop, additions
 from wtb.planning.metric_names import COST, primary_of
+from wtb.store.control.stopped import stopped_of
 from wtb.store.database import Database
-from wtb.store.growth.stopped import stopped_of
-from wtb.store.read import aggregates, costs, evidence, outcomes, queries
+from wtb.store.read import aggregates, costs, evidence, queries
 from wtb.store.read.aggregates import CellGroup
 from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen
 class ScoreTable:
-    """Scores of one metric as combinations x cases, repeats averaged, NaN where there is none.
+    """Scores of one metric as combinations x cases, averaged over repeats, NaN where there is no score.
 
     Attributes:
-        scores: with those that failed cells count as.
-        cases: the number of the case of each column: those that have any score, and those that have none since every
-            cell failed, or its evaluator did.
-        units: the cluster of each case, None where no case has one.
-        behind: how many repeats each score rests on.
-        failed: how many failed cells count.
-        failure_score: what each of them counts as; None where they are left out.
-        figure: the cells themselves, where the metric is a figure over all cells of a row.
-        missing: the cells that should have a score and have none.
+        scores: The scores, including those that failed cells count as.
+        cases: The number of the case of each column: cases with any score, and cases without one because every cell or
+            its evaluator failed.
+        units: The cluster of each case; None if no case has one.
+        behind: How many repeats each score is averaged over.
+        failed: How many failed cells count.
+        failure_score: The score of each failed cell; None if failed cells are left out.
+        figure: The cells themselves, if the metric is a figure over all cells of a row.
+        missing: The cells that should have a score and have none.
     """
 
     scores: Floats
@@ -64,22 +60,30 @@ class ScoreTable:
     figure: FigureRows | None = None
     missing: MissingCells | None = None
 
-    def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | None = None) -> ScoreTable:
+    def part(self, rows: Sequence[int], selected: NDArray[np.bool_] | None = None) -> ScoreTable:
         """Return the table of some rows, over the cases that are kept."""
-        columns = slice(None) if kept is None else kept
+        columns = slice(None) if selected is None else selected
         units = None if self.units is None else self.units[columns]
-        found = (self.scores[rows][:, columns], self.cases[columns], units, self.behind[rows][:, columns])
-        figure, missing = self.figure and self.figure.part(rows, kept), self.missing and self.missing.part(rows, kept)
-        return ScoreTable(*found, self.failed, self.failure_score, figure, missing)
+        parts = (self.scores[rows][:, columns], self.cases[columns], units, self.behind[rows][:, columns])
+        figure, missing = (
+            self.figure and self.figure.part(rows, selected),
+            self.missing and self.missing.part(rows, selected),
+        )
+        return ScoreTable(*parts, self.failed, self.failure_score, figure, missing)
 
     def count_units(self) -> int | None:
-        """How many clusters the cases come from, those without one each for itself; None where none has one."""
+        """Return the number of clusters, counting each case without one as its own; None if no case has one."""
         return None if self.units is None else int(np.unique(self.units).size)
 
     def bounds(self, measure: Measure, cells: int) -> list[list[float] | None]:
-        """For each row, its mean were all of its missing scores as low, and as high, as the metric's scale goes.
+        """Return for each row its mean if all missing scores were at the lowest, and at the highest, of the scale.
 
-        cells: how many cells each row has. None where nothing is missing, or no scale was declared.
+        Args:
+            measure: How the metric is read.
+            cells: How many cells each row has.
+
+        Returns:
+            A pair for each row; None if no score is missing, or the metric has no scale.
         """
         if measure.scale is None or measure.figure is not None or measure.passes is not None:
             return [None] * len(self.scores)
@@ -87,8 +91,8 @@ class ScoreTable:
         total = np.array([np.nan_to_num(row) @ behind for row, behind in zip(self.scores, self.behind, strict=True)])
         missing = cells - self.behind.sum(axis=1)
         return [
-            [float(known + lost * low) / cells, float(known + lost * high) / cells] if lost else None
-            for known, lost in zip(total, missing, strict=True)
+            [float(scored_sum + lost * low) / cells, float(scored_sum + lost * high) / cells] if lost else None
+            for scored_sum, lost in zip(total, missing, strict=True)
         ]
 
 
@@ -96,9 +100,11 @@ class Scores:
     """The scores of a sweep.
 
     Args:
+        database: Where the sweep is.
+        sweep: Its row.
         edited: Include cells whose state a person edited.
-        by: The sweep whose settings say what a failed cell counts as, where it is not this one.
-        baseline: The number of the combination that others are held against, in place of the one that the sweep names.
+        by: The sweep whose settings define the score of a failed cell, if it is not this one.
+        baseline: The number of the combination that others are compared with, instead of the sweep's own.
     """
 
     def __init__(
@@ -121,7 +127,7 @@ class Scores:
 
     @property
     def seed(self) -> int:
-        """Of whatever is drawn to conclude from the scores."""
+        """Seed of all random draws that conclusions from the scores use."""
         return int(self._sweep.spec["seed"])
 
     @cached_property
@@ -131,7 +137,7 @@ class Scores:
 
     @cached_property
     def grid_levels(self) -> dict[tuple[str, str], dict[str, str]]:
-        """The levels of variants that are points of grids: (node, variant) -> name of the factor -> label."""
+        """Levels of variants that are points of grids: (node, variant) -> name of the factor -> label."""
         levels: dict[tuple[str, str], dict[str, str]] = {}
         by_node = factors_of(self._sweep.spec["vary"])
         for factor in (factor for factors in by_node.values() for factor in factors):
@@ -142,7 +148,7 @@ class Scores:
 
     @cached_property
     def added(self) -> list[Addition]:
-        """The rows that were added since it was submitted; they come last."""
+        """Rows that were added after the submission; they come last."""
         return additions(self._sweep.spec)
 
     @cached_property
@@ -152,19 +158,23 @@ class Scores:
 
     @property
     def planned(self) -> int:
-        """How many rows it was submitted with: those that are ranked, and among which the best is."""
+        """Number of rows at submission: those that are ranked, and among which the best is."""
         return len(self.choices) - len(self.added)
 
     @cached_property
     def baseline(self) -> int | None:
-        """The number of the combination that others are held against."""
+        """Number of the combination that others are compared with; None without one."""
         if self.chosen_baseline is not None:
             return self.chosen_baseline
         named = self._sweep.spec.get("baseline_row")
         return self.choices.index(named) if named in self.choices else None
 
     def check_baseline(self) -> None:
-        """Refuse a baseline that is no row that was planned. Raises InputError."""
+        """Reject a baseline that is no planned row.
+
+        Raises:
+            InputError: There is no such row, or it was added after the submission.
+        """
         if self.chosen_baseline is not None and self.chosen_baseline >= self.planned:
             added = ", and those that were added since are no baselines" if self.added else ""
             problem = f"baseline {self.chosen_baseline}: the sweep has the rows 0 to {self.planned - 1}{added}"
@@ -172,34 +182,38 @@ class Scores:
 
     @cached_property
     def measures(self) -> Mapping[str, Measure]:
-        """How each metric is read, in the order in which they are listed: the one that decides is the first."""
-        found = queries.measures(self._database, self._sweep.id)
-        first = primary_of(self._spec, found)
-        if first not in found:  # nothing is scored by it yet
-            first = primary_of({}, found)
-        return dict(sorted(found.items(), key=lambda item: item[0] != first))
+        """Measures of the metrics in display order: the deciding metric comes first."""
+        unordered = queries.measures(self._database, self._sweep.id)
+        first = primary_of(self._spec, unordered)
+        if first not in unordered:  # nothing is scored by it yet
+            first = primary_of({}, unordered)
+        return dict(sorted(unordered.items(), key=lambda pair: pair[0] != first))
 
     @property
     def primary(self) -> str | None:
-        """The metric that decides; None where nothing is scored."""
+        """Deciding metric; None if nothing is scored."""
         return next(iter(self.measures), None)
 
     def chosen_metric(self, named: str | None) -> str:
-        """Return the metric that was named, else the one that decides. Raises InputError where the sweep has none."""
-        chosen = self.primary if named is None else named
-        if chosen is None:
+        """Return the named metric, else the deciding one.
+
+        Raises:
+            InputError: The sweep has no such metric, or no scores yet.
+        """
+        metric = self.primary if named is None else named
+        if metric is None:
             raise InputError("the sweep has no scores yet", argument="metric")
-        if chosen not in self.measures:
-            near = did_you_mean(chosen, self.measures) or f"; scored are {', '.join(self.measures) or 'no metrics'}"
-            raise InputError(f"the sweep has no metric {chosen!r}{near}", argument="metric")
-        return chosen
+        if metric not in self.measures:
+            near = did_you_mean(metric, self.measures) or f"; scored are {', '.join(self.measures) or 'no metrics'}"
+            raise InputError(f"the sweep has no metric {metric!r}{near}", argument="metric")
+        return metric
 
     def family(self, metric: str) -> int:
-        """How many metrics share a correction with this one: the one that decides has its own."""
+        """Return how many metrics share a correction with this one; the deciding metric is corrected alone."""
         return 1 if metric == self.primary else max(1, len(self.measures) - 1)
 
     def design(self, metric: str, table: ScoreTable, share: float) -> Design:
-        """How rows of one of its tables are compared. share: the part of 5% that is left."""
+        """Return how the rows of a table are compared. `share` is the part of the 5% that is left."""
         measure = self.measures[metric]
         return Design(
             self.baseline,
@@ -216,30 +230,30 @@ class Scores:
 
     @cached_property
     def cases(self) -> int:
-        """How many cases the sweep has."""
+        """Number of cases of the sweep."""
         return evidence.case_count(self._database, self._sweep.id)
 
     def cells(self, metric: str) -> int:
-        """How many cells each combination has whose case has an expected value for a metric."""
+        """Return how many cells each combination has for cases with an expected value for a metric."""
         return (self.cases - self.without_expected.get(metric, 0)) * int(self._sweep.spec["repeats"])
 
     @cached_property
     def cell_groups(self) -> Sequence[CellGroup]:
-        """All cells, those that were left out included, counted by what came of them."""
+        """All cells, counted by outcome, including cells that are left out."""
         return aggregates.cell_groups(self._database, self._sweep.id)
 
     @cached_property
     def errors(self) -> aggregates.Rows:
-        """(metric, how many scores failed, one of the reasons)."""
+        """Failed scores: (metric, count, one of the reasons)."""
         return aggregates.score_errors(self._database, self._sweep.id)
 
     @cached_property
     def without_expected(self) -> Mapping[str, int]:
-        """How many cases have no expected value for a metric, of those where any has none."""
+        """Number of cases without an expected value, for each metric for which any case lacks one."""
         return aggregates.count_without_expected(self._database, self._sweep.id)
 
     def _failed_for(self, metric: str) -> NDArray[np.int64]:
-        """(combination, case, repeat) of the failed cells that a metric would have scored."""
+        """Return (combination, case, repeat) of the failed cells that a metric would have scored."""
         ended = self._ended[0]
         if not len(ended) or metric not in self.without_expected:
             return ended
@@ -248,39 +262,42 @@ class Scores:
 
     @cached_property
     def edited_cells(self) -> int:
-        """How many cells have an outcome that rests on a state which a person edited."""
+        """Number of cells whose outcome depends on a state that a person edited."""
         return sum(group.ended for group in self.cell_groups if group.edited)
 
     @cached_property
     def unknown_costs(self) -> Sequence[UnknownCost]:
-        """Reasons why costs are not known."""
+        """Reasons why costs are unknown."""
         return costs.unknown_costs(self._database, self._sweep.id)
 
     @cached_property
     def without_cost(self) -> frozenset[int]:
-        """The combinations whose cost is not known."""
+        """Combinations whose cost is unknown."""
         reasons = self.unknown_costs
         return frozenset(number for number, choice in enumerate(self.choices) if is_concerned(choice, reasons))
 
     def _with_cost(self, metric: str, columns: Sequence[Any]) -> list[Any]:
-        """Leave out scores of `cost` that rest on calls of which the cost is not known. columns: combination first."""
+        """Leave out scores of `cost` from calls whose cost is unknown. `columns` begins with the combination."""
         if metric != COST or not self.without_cost:
             return list(columns)
-        known = ~np.isin(np.array(columns[0], dtype=np.int64), list(self.without_cost))
-        return [np.array(column)[known] for column in columns]
+        has_cost = ~np.isin(np.array(columns[0], dtype=np.int64), list(self.without_cost))
+        return [np.array(column)[has_cost] for column in columns]
 
     @cached_property
     def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int], NDArray[np.int64]]:
-        """(combination, case, repeat) of the failed cells that are results.
+        """Failed cells that are results, as (combination, case, repeat), and what is missing.
 
-        Also how many are missing, by kind, how many cells of each case came to no final state, and (combination, case,
-        1) of each that was lost to a provider.
+        The other parts count missing cells by kind, count cells of each case without a final state, and list
+        (combination, case, 1) for each cell that was lost to a provider.
         """
         counted, places, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
         lost: list[list[int]] = []
+        # `cell_groups` is read anyway; without any failed cell it saves a scan of all cells.
         has_any = any(group.status in ENDS for group in self.cell_groups)
-        found = aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited) if has_any else []
-        for *place, status, kind, type_ in found:
+        ended_cells = (
+            aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited) if has_any else []
+        )
+        for *place, status, kind, type_ in ended_cells:
             ended = kind_of(status, kind, type_)
             by_case[place[1]] += 1
             if ended == "provider":
@@ -293,97 +310,109 @@ class Scores:
 
     @property
     def lost_of(self) -> Mapping[int, int]:
-        """How many cells of each combination were lost to a provider."""
+        """Number of cells of each combination that were lost to a provider."""
         return Counter(self._ended[3][:, 0].tolist())
 
     @property
     def failed(self) -> int:
-        """How many failed cells are results."""
+        """Number of failed cells that are results."""
         return len(self._ended[0])
 
     def failed_of(self, metric: str) -> Mapping[int, int]:
-        """How many failed cells of each combination are results by a metric."""
+        """Return how many failed cells of each combination are results for a metric."""
         return Counter(self._failed_for(metric)[:, 0].tolist())
 
     @property
     def missing(self) -> Mapping[str, int]:
-        """How many cells ended without a result, by kind."""
+        """Number of cells that ended without a result, by kind."""
         return self._ended[1]
 
     @cached_property
     def _clusters(self) -> Mapping[int, str]:
-        return outcomes.clusters(self._database, self._sweep.id)
+        return evidence.clusters(self._database, self._sweep.id)
 
     def failure_score(self, measure: Measure) -> float | None:
-        """What a failed cell counts as by a metric; None where it is left out."""
+        """Return the score of a failed cell for a metric; None if failed cells are left out."""
         return failure_score(measure.on_failure, measure.worst, self._spec)
 
     def leaves_out(self, measure: Measure) -> bool:
-        """Return whether somebody said that a failed cell has no score by a metric."""
+        """Return whether the evaluator or the sweep says explicitly that failed cells have no score for a metric."""
         return LEFT_OUT in (measure.on_failure, self._spec.get("on_failure") if measure.on_failure is None else None)
 
     def _missing(self, metric: str, cases: NDArray[np.int64], behind: NDArray[np.int32]) -> MissingCells | None:
-        """Return the missing cells of a table, by why they are; None where every cell has a score."""
-        left = np.where(self._counts(cases), int(self._sweep.spec["repeats"]) - behind, 0).astype(np.int32)
-        if not left.any():
+        """Return the missing cells of a table by reason; None if every cell has a score."""
+        remaining = np.where(self._counts(cases), int(self._sweep.spec["repeats"]) - behind, 0).astype(np.int32)
+        if not remaining.any():
             return None
         reasons = {}
         errors = _triples([row[:3] for row in self._score_errors(metric)])
+        # Each missing repeat has one reason: providers and evaluators take theirs first, and the rest counts as failed.
         for reason, places in (("provider", self._ended[3]), ("evaluator", errors)):
-            counts = np.zeros_like(left)
-            kept = places[np.isin(places[:, 1], cases)]
-            np.add.at(counts, (kept[:, 0], np.searchsorted(cases, kept[:, 1])), kept[:, 2])
-            reasons[reason] = np.minimum(counts, left)
-            left = left - reasons[reason]
-        return MissingCells(behind, {**reasons, "failed": left})
+            counts = np.zeros_like(remaining)
+            own_places = places[np.isin(places[:, 1], cases)]
+            np.add.at(counts, (own_places[:, 0], np.searchsorted(cases, own_places[:, 1])), own_places[:, 2])
+            reasons[reason] = np.minimum(counts, remaining)
+            remaining = remaining - reasons[reason]
+        return MissingCells(behind, {**reasons, "failed": remaining})
 
     def _counts(self, cases: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which cells of a table count: of a row that was added, not the case that suggested it."""
+        """Return which cells of a table count. For an added row, the case that suggested it does not."""
         counts = np.ones((len(self.choices), len(cases)), dtype=np.bool_)
-        for one in self.added:
-            counts[one.combination] = ~np.isin(cases, one.left_out)
+        for addition in self.added:
+            counts[addition.combination] = ~np.isin(cases, addition.left_out)
         counts[list(self.stopped)] = False  # what it did not get to is no failure
         return counts
 
     def check_failure_score(self, who: str) -> None:
-        """Refuse what the sweep says that a failure counts as, where no scale has it. Raises InputError."""
+        """Reject a score of failures that is outside the scale of a metric.
+
+        Args:
+            who: Where the score was set, for the message.
+
+        Raises:
+            InputError: The score is outside a scale.
+        """
         score = self._spec.get("on_failure")
-        for name, one in self.measures.items():
-            if one.on_failure is not None or one.scale is None or not isinstance(score, float | int):
+        for name, measure in self.measures.items():
+            if measure.on_failure is not None or measure.scale is None or not isinstance(score, float | int):
                 continue
-            low, high = one.scale
+            low, high = measure.scale
             if not low <= score <= high:
                 expected = f"expected a score on the scale of {name}, {low:g} to {high:g}, or {LEFT_OUT}"
                 raise InputError(f"{who} is {score:g}; {expected}", argument="on_failure")
 
     def rows(self, metric: str, measure: Measure | None = None) -> Floats:
-        """(combination, case, mean over repeats, repeats) wherever there is a score.
+        """Return (combination, case, mean over repeats, repeats) for every score.
 
-        Of a figure over all cells of a row it is what the case contributes to it. measure: how the metric is read,
-        where not as this sweep says.
+        For a figure over all cells of a row, the mean is the contribution of the case.
+
+        Args:
+            metric: The metric.
+            measure: How the metric is read, if not as this sweep declares it.
         """
         measure = measure or self.measures.get(metric, Measure())
         if (observed := self.observed(metric, measure)) is not None:
             return case_means(observed.contributions())
-        found, passes = self._rows(metric, self.failure_score(measure)), read_passes(measure.passes)
+        scores, passes = self._rows(metric, self.failure_score(measure)), read_passes(measure.passes)
         if passes is None:
-            return found
-        found[:, 2] = over_repeats(passes, found[:, 2], found[:, 3])
-        return found[np.isfinite(found[:, 2])]
+            return scores
+        scores[:, 2] = over_repeats(passes, scores[:, 2], scores[:, 3])
+        return scores[np.isfinite(scores[:, 2])]
 
-    def shown(self, metric: str, measure: Measure | None = None) -> Floats:
-        """The same to look at cases one by one: of figures of classes it is whether they are right."""
+    def case_rows(self, metric: str, measure: Measure | None = None) -> Floats:
+        """Return the same for a look at single cases: for figures of classes, whether they are right."""
         measure = measure or self.measures.get(metric, Measure())
         if measure.figure is None or measure.figure in OF_SCORES:
             return self.rows(metric, measure)
         return self._rows(metric, self.failure_score(measure))
 
     def _rows(self, metric: str, score: float | None) -> Floats:
-        """The means of a metric and the cells that failed. score: what each of them counts as, None if left out."""
-        found, ended = stacked(self._means(metric), 4), self._failed_for(metric)
+        """Return the means of a metric together with failed cells. `score` is theirs; None leaves them out."""
+        means, ended = stacked(self._means(metric), 4), self._failed_for(metric)
         if score is None or not len(ended):
-            return self._counted(found)
-        every = np.vstack([found, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
+            return self._counted(means)
+        every = np.vstack([means, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
+        # Without repeats no cell both succeeded and failed, so nothing has to be merged.
         return self._counted(_joined(every) if self._is_repeated else every)
 
     @property
@@ -391,16 +420,21 @@ class Scores:
         return int(self._sweep.spec["repeats"]) > 1
 
     def _means(self, metric: str) -> Iterator[aggregates.Columns]:
-        """(combination, case, mean over repeats, repeats) of cells that succeeded, a part at a time."""
+        """Yield parts of (combination, case, mean over repeats, repeats) of succeeded cells."""
         every = self.edited or not self.edited_cells
         repeated = self._is_repeated
         means = aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=every)
         return (self._with_cost(metric, columns) for columns in means)
 
     def observed(self, metric: str, measure: Measure, numbers: Numbers | None = None) -> Observations | None:
-        """What cells tell of a figure over all cells of a row, failed ones included where they count; None of none.
+        """Return the observations of a figure over all cells of a row; None if the metric is no such figure.
 
-        numbers: of its classes, where those of several sweeps have to be alike.
+        Failed cells are included if they count.
+
+        Args:
+            metric: The metric.
+            measure: How it is read.
+            numbers: Numbers of its classes, if several sweeps must share them.
         """
         if measure.figure is None:
             return None
@@ -410,18 +444,21 @@ class Scores:
             cells = cells.with_failed(self._failed_for(metric))
         if self.stopped:
             cells = cells.part(~np.isin(cells.place[:, 0], list(self.stopped)))
-        for one in self.added:
-            cells = cells.part(~((cells.place[:, 0] == one.combination) & np.isin(cells.place[:, 1], one.left_out)))
+        for addition in self.added:
+            cells = cells.part(
+                ~((cells.place[:, 0] == addition.combination) & np.isin(cells.place[:, 1], addition.left_out))
+            )
         return cells
 
-    def _counted(self, found: Floats) -> Floats:
-        """Leave out what does not count: of a row that was added, the case that suggested it."""
-        for one in self.added:
-            found = found[~((found[:, 0] == one.combination) & np.isin(found[:, 1], one.left_out))]
-        return found
+    def _counted(self, rows: Floats) -> Floats:
+        """Leave out scores that do not count: for an added row, the case that suggested it."""
+        # A row that was added because of a case would look good on it by selection alone.
+        for addition in self.added:
+            rows = rows[~((rows[:, 0] == addition.combination) & np.isin(rows[:, 1], addition.left_out))]
+        return rows
 
     def _unscored(self, metric: str) -> Floats:
-        """Cases that have no score for a reason other than that the metric is not theirs."""
+        """Return cases that lack a score although the metric applies to them."""
         each = len(self.choices) * int(self._sweep.spec["repeats"])
         excluded = set[int]()
         if metric in self.without_expected:
@@ -430,37 +467,38 @@ class Scores:
         return np.array([*failed, *(row[1] for row in self._score_errors(metric))], dtype=float)
 
     def _score_errors(self, metric: str) -> aggregates.Rows:
-        """Read (combination, case, scores that failed, and those of them that no provider failed)."""
+        """Read (combination, case, failed scores, and how many of these were not a provider's fault)."""
         has_errors = any(name == metric for name, *_ in self.errors)
-        return outcomes.failed_scores(self._database, self._sweep.id, metric) if has_errors else []
+        return evidence.failed_score_counts(self._database, self._sweep.id, metric) if has_errors else []
 
     def by_repeat(self, metric: str) -> Floats:
-        """(combination, case, repeat, score) wherever there is one."""
+        """Return (combination, case, repeat, score) for every score."""
         measure = self.measures.get(metric, Measure())
         if (observed := self.observed(metric, measure)) is not None:
             return observed.contributions()
         score, ended = self.failure_score(measure), self._failed_for(metric)
         parts = aggregates.scores_by_repeat(self._database, self._sweep.id, metric)
-        found = stacked((self._with_cost(metric, columns) for columns in parts), 4)
+        rows = stacked((self._with_cost(metric, columns) for columns in parts), 4)
         if score is not None:
-            found = np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
-        return self._counted(found)
+            rows = np.vstack([rows, np.column_stack([ended, np.full(len(ended), score)])])
+        return self._counted(rows)
 
     def table(self, metric: str) -> ScoreTable:
-        """The scores of a metric, read once."""
+        """Return the scores of a metric, which are read once."""
         if metric not in self._tables:
             self._tables[metric] = self._table(metric)
         return self._tables[metric]
 
     def planned_table(self, metric: str) -> ScoreTable:
-        """The same of the rows that were planned."""
+        """Return the same for planned rows only."""
         return self.table(metric).part(range(self.planned)) if self.added else self.table(metric)
 
     def _table(self, metric: str) -> ScoreTable:
-        """Read the scores of a metric a part at a time: nothing but the table is as large as it."""
+        """Read the scores of a metric in parts, so that the table is the largest object in memory."""
         measure = self.measures.get(metric, Measure())
         score = self.failure_score(measure)
         cases = np.array(aggregates.case_numbers(self._database, self._sweep.id), dtype=np.int64)
+        # At least one column, because the statistics reduce over cases and numpy has no maximum of nothing.
         table = np.full((len(self.choices), max(1, len(cases))), np.nan)
         behind = np.zeros(table.shape, dtype=np.int32)
         observed = self.observed(metric, measure)
@@ -474,13 +512,15 @@ class Scores:
         if (passes := read_passes(measure.passes)) is not None:
             table = over_repeats(passes, table, behind)
             behind[np.isnan(table)] = 0
-        for one in self.added:
-            hidden = np.flatnonzero(np.isin(cases, one.left_out))
-            table[one.combination, hidden], behind[one.combination, hidden] = np.nan, 0
-        kept = np.asarray(behind.any(axis=0))[: len(cases)] | np.isin(cases, self._unscored(metric))
-        if not kept.all():
-            columns = np.flatnonzero(kept) if kept.any() else [0]
-            cases, table, behind = cases[kept], table[:, columns], behind[:, columns]
+        for addition in self.added:
+            hidden = np.flatnonzero(np.isin(cases, addition.left_out))
+            table[addition.combination, hidden], behind[addition.combination, hidden] = np.nan, 0
+        # A case that no cell could score stays as a column, so that failures count; a case to which the metric does not
+        # apply goes.
+        is_scored = np.asarray(behind.any(axis=0))[: len(cases)] | np.isin(cases, self._unscored(metric))
+        if not is_scored.all():
+            columns = np.flatnonzero(is_scored) if is_scored.any() else [0]
+            cases, table, behind = cases[is_scored], table[:, columns], behind[:, columns]
         clusters = self._clusters
         units = numbered([clusters.get(case) for case in cases.tolist()])
         figure = None if observed is None else observed.rows(table.shape, np.arange(len(table)), places(cases))
@@ -489,7 +529,7 @@ class Scores:
 
 
 def _ends(metric: str, measure: Measure) -> tuple[float, float] | None:
-    """Return the lowest and the highest score that a metric can have: seconds, dollars and counts are not negative."""
+    """Return the lowest and highest possible score of a metric: seconds, dollars and counts are never negative."""
     if measure.figure is not None:
         return None
     return measure.scale or ((0.0, math.inf) if metric in MEASURED_NAMES else None)
@@ -500,21 +540,22 @@ def _triples(rows: Iterable[Sequence[int]]) -> NDArray[np.int64]:
 
 
 def places(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of each number among some; -1 of those that are not among them."""
-    found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
-    found[numbers] = np.arange(len(numbers))
-    return found
+    """Return a lookup from each number to its index; -1 for numbers that are not among them."""
+    lookup = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
+    lookup[numbers] = np.arange(len(numbers))
+    return lookup
 
 
 def stacked(parts: Iterable[aggregates.Columns], width: int) -> Floats:
-    """The rows of a query whose columns were read a part at a time. width: how many columns it has."""
+    """Stack the parts of a query that is read column by column. `width` is its number of columns."""
     return np.vstack([np.empty((0, width)), *(np.column_stack(part) for part in parts)])
 
 
 def _add_failed(
     table: Floats, behind: NDArray[np.int32], place: tuple[NDArray[np.int64], NDArray[np.int64]], score: float
 ) -> None:
-    """Count failed cells among the repeats of a table of means. place: row and column of each of them."""
+    """Count failed cells as repeats in a table of means. `place` has the row and column of each."""
+    # Assignment with repeated indexes keeps one of them only, so each place is updated once and `np.add.at` counts.
     places = tuple(np.unique(np.column_stack(place), axis=0).T)
     sums = np.nan_to_num(table)[places] * behind[places]
     failed = np.zeros(table.shape, dtype=np.int32)
@@ -523,9 +564,9 @@ def _add_failed(
     behind += failed
 
 
-def _joined(found: Floats) -> Floats:
-    """Rows of the same combination and case as one, each mean by how many repeats it is of."""
-    keys, place = np.unique(found[:, :2], axis=0, return_inverse=True)
-    repeats = np.bincount(place.ravel(), found[:, 3])
-    means = np.bincount(place.ravel(), found[:, 2] * found[:, 3]) / repeats
+def _joined(rows: Floats) -> Floats:
+    """Merge rows of the same combination and case, each mean weighted by its repeats."""
+    keys, place = np.unique(rows[:, :2], axis=0, return_inverse=True)
+    repeats = np.bincount(place.ravel(), rows[:, 3])
+    means = np.bincount(place.ravel(), rows[:, 2] * rows[:, 3]) / repeats
     return np.column_stack([keys, means, repeats])

@@ -1,9 +1,9 @@
-"""Looks at the same cases: whoever looks long enough finds a combination that seems better by luck.
+"""Earlier looks at the same cases: with enough looks, some combination seems better by luck.
 
-An earlier sweep of the same project and workflow that shares cases is a look. Each of its combinations counts, also the
-same one again: more cases, fresh noise, a superset of the cases and another primary metric are all further looks at one
-question. A combination is what it changes from its baseline, with the code that it had: renamed it is the same, with
-other code another. Looks are stored, so that they count after their sweeps are deleted.
+An earlier sweep of the same project and workflow that shares cases is a look. Each of its combinations counts, even if
+it is compared again: more cases, fresh noise, a superset of the cases or another primary metric are further looks at
+one question. A combination is identified by its changes from the baseline and their code: renamed it is the same, with
+other code it is another. Looks are stored, so they count after their sweeps are deleted.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
-from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, share_of_next, spendable
-from wtb.core.classes.frozen import frozen
+from wtb.analysis.statistics.claims import SIGNIFICANT
+from wtb.analysis.statistics.running import EarlierLook, count_before, share_of_next, spendable
+from wtb.core.frozen import frozen
 from wtb.core.texts import listed_names, ordinal, plural
-from wtb.core.tree.extensions import planned_at
 from wtb.core.tree.looks import combination_keys
+from wtb.core.tree.stored_spec import planned_at
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
-from wtb.store.housekeeping import looks
-from wtb.store.housekeeping.looks import Claim, LookRow
-from wtb.store.read import outcomes, queries
+from wtb.store.housekeeping import retention
+from wtb.store.housekeeping.retention import Claim, LookRow
+from wtb.store.read import evidence, queries
 from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
@@ -40,19 +40,19 @@ GAIN, LOSS = "+", "-"  # directions of a difference from the baseline, as scores
 
 @frozen
 class Tried:
-    """What was tried over the cases of a sweep.
+    """Combinations that were tried over the cases of a sweep.
 
     Attributes:
-        n: How many combinations other than the baseline, this sweep's included.
-        before: How many of them other sweeps compared, each as often as it was compared.
-        sweeps: How many other sweeps that were.
-        share: The part of the level that what this sweep adds may use.
-        uses: Of cases that were kept for the end, how often they were used before.
-        looks: Which look at the rows of this sweep it is.
-        pool: Sweeps of exactly these rows and cases, this one included; empty if there is no other.
-        claimed: (row, sign of the difference) that an earlier look has shown already.
-        best: Rows that an earlier look found better than all of these.
-        share_of_next: The same part for a sweep of the same rows over so many cases, these among them.
+        n: Number of combinations other than the baseline, including this sweep's.
+        before: Number of combinations in other sweeps, each counted as often as it was compared.
+        sweeps: Number of those sweeps.
+        share: The part of the level that new combinations of this sweep may use.
+        uses: How often held-out cases were used before.
+        looks: The ordinal of this look at the rows of the sweep.
+        pool: Sweeps of exactly these rows and cases, including this one; empty if there is no other.
+        claimed: (row, sign of the difference) of differences that an earlier look has shown.
+        best: Rows that an earlier look found better than all others.
+        share_of_next: The share for a sweep of the same rows over the given number of cases, which include these.
     """
 
     n: int
@@ -68,7 +68,7 @@ class Tried:
 
 
 def whole(before: float) -> int:
-    """Return how many combinations count as tried before, as a number for people."""
+    """Return how many combinations count as tried before, rounded for display."""
     return max(1, round(before)) if before else 0
 
 
@@ -81,7 +81,14 @@ class _Shared:
 
 
 class Ledger:
-    """What was looked at over the cases of a sweep before it.
+    """The earlier looks at the cases of a sweep.
+
+    Args:
+        database: Where the sweep is.
+        sweep: Its row.
+        choices: Its combinations.
+        before: Count only looks before this time, and not this sweep before an extension. None counts looks up to the
+            submission or latest extension.
 
     Args:
         database: Where the sweep is.
@@ -105,28 +112,33 @@ class Ledger:
         self._rows = combination_keys(choices, sweep.spec.get("baseline_row"), sweep.fingerprints)
         self._mine = {key for key in self._rows if key}
 
-    def tried(self, metric: str) -> Tried:
-        """Return what counts for a metric."""
+    def tries(self, metric: str) -> Tried:
+        """Return the earlier tries that count for a metric."""
         shared = self._counted(metric)
         new = len(self._mine)
-        each = [EarlierLook(one.share, one.look.cases, len(one.look.combinations)) for one in shared]
+        each = [EarlierLook(earlier.share, earlier.look.cases, len(earlier.look.combinations)) for earlier in shared]
         before = count_before(each, new)
-        again = [one for one in shared if one.share >= SEEN and self._mine.intersection(one.look.combinations)]
+        repeated = [
+            earlier
+            for earlier in shared
+            if earlier.share >= SEEN and self._mine.intersection(earlier.look.combinations)
+        ]
         return Tried(
             new + whole(before),
             before,
             len(shared),
             spendable(before, new),
             self._uses(shared),
-            1 + len(again),
-            self._pool(again),
+            1 + len(repeated),
+            self._pool(repeated),
             frozenset(self._claimed(metric, shared)),
             frozenset(self._best(metric, shared)),
             partial(share_of_next, each, self._look.cases, new) if self._look else None,
         )
 
     def standings(self, metric: str, margin: float) -> frozenset[tuple[int, bool]]:
-        """Return the rows that an earlier look showed to be within a margin of the best of all of these, or not."""
+        """Return (row, is_within) for rows that an earlier look showed to be within or beyond a margin of the best."""
+        # "Best" depends on the competitors: only looks that compared all of these rows can have settled it.
         claims = self._claims(metric, self._wide(self._counted(metric)))
         return frozenset(
             (row, is_within)
@@ -137,36 +149,38 @@ class Ledger:
 
     def _counted(self, metric: str) -> list[_Shared]:
         scored = self._scored(metric)
-        return [one for one in self._shared if one.look.sweep_id in scored]
+        return [earlier for earlier in self._shared if earlier.look.sweep_id in scored]
 
     def _wide(self, shared: Sequence[_Shared]) -> list[_Shared]:
         """Return the looks that compared all rows of this sweep."""
-        return [one for one in shared if self._mine <= set(one.look.combinations)]
+        return [earlier for earlier in shared if self._mine <= set(earlier.look.combinations)]
 
     def share_of_one_more(self, metric: str) -> float:
-        """Return the part of the level that a combination may use which is tried after all of these."""
-        return spendable(self.tried(metric).before + len(self._mine), 1)
+        """Return the part of the level for one further combination that is tried after all of these."""
+        return spendable(self.tries(metric).before + len(self._mine), 1)
 
     def note(self, matrix: MatrixDocument) -> None:
         """Record the differences that a matrix of the sweep shows, for later looks."""
         if self._look is not None:
-            looks.note_claims(self._database, self._look, claims_of(matrix, self._rows))
+            retention.note_claims(self._database, self._look, claims_of(matrix, self._rows))
 
     @cached_property
     def _look(self) -> LookRow | None:
-        return looks.find_look(self._database, self._sweep.id)
+        return retention.find_look(self._database, self._sweep.id)
 
     @cached_property
     def _shared(self) -> list[_Shared]:
-        """The earlier looks that had any of the cases and compared anything."""
+        """Earlier looks that share cases and compared anything."""
         if self._look is None or not self._mine:
             return []
         mine, shares = _digests(self._look.sketch), dict[bytes, float]()
-        earlier = looks.earlier_looks(self._database, self._look, self._before)
+        earlier = retention.earlier_looks(self._database, self._look, self._before)
         shared = []
+        # An extension stores the sweep's former self as a look; by default it is part of this look.
         for look in earlier:
             if look.extended_id == self._sweep.id and not self._with_own:
                 continue
+            # Repeated sweeps have equal sketches, and comparing two sketches is the expensive part.
             if look.sketch not in shares:
                 shares[look.sketch] = shared_part(mine, _digests(look.sketch), look.cases)
             if look.combinations and shares[look.sketch]:
@@ -178,14 +192,15 @@ class Ledger:
         return primary_of(self._sweep.spec, [row.name for row in queries.metric_rows(self._database, self._sweep.id)])
 
     def _scored(self, metric: str) -> set[str]:
-        """Return the earlier looks that count for a metric: for the one that decides, all that scored anything."""
+        """Return the earlier looks that count for a metric; for the deciding metric, all looks that scored anything."""
         by = None if metric == self._primary else metric
         if by not in self._scored_by:
-            alive = [one.look.sweep_id for one in self._shared if one.look.metrics is None]
-            scored = looks.scored_sweeps(self._database, alive, by) if alive else set()
-            for one in self._shared:
-                if names := one.look.metrics:
-                    scored |= {one.look.sweep_id} if by is None or by in names else set()
+            alive = [earlier.look.sweep_id for earlier in self._shared if earlier.look.metrics is None]
+            scored = retention.scored_sweeps(self._database, alive, by) if alive else set()
+            # Looks keep their metric names when their sweep is deleted; of living sweeps the tables are up to date.
+            for earlier in self._shared:
+                if names := earlier.look.metrics:
+                    scored |= {earlier.look.sweep_id} if by is None or by in names else set()
             self._scored_by[by] = scored
         return self._scored_by[by]
 
@@ -196,10 +211,10 @@ class Ledger:
     def _uses(self, shared: Sequence[_Shared]) -> int:
         if not self._sweep.spec.get("final"):
             return 0
-        return sum(one.look.final and one.share >= SAME for one in shared)
+        return sum(earlier.look.final and earlier.share >= SAME for earlier in shared)
 
     def _claimed(self, metric: str, shared: Sequence[_Shared]) -> set[tuple[int, int]]:
-        """Return the differences that were shown already, from the same baseline."""
+        """Return the differences from the same baseline that were shown earlier."""
         claims = self._claims(metric, shared)
         signs = {GAIN: 1, LOSS: -1}
         return {
@@ -211,27 +226,28 @@ class Ledger:
         return {row for row, key in enumerate(self._rows) if (BEST, key) in claims}
 
     def _claims(self, metric: str, shared: Sequence[_Shared]) -> set[tuple[str, str]]:
-        same = [one.look for one in shared if self._look and one.look.baseline == self._look.baseline]
+        same = [earlier.look for earlier in shared if self._look and earlier.look.baseline == self._look.baseline]
         return {(way, key) for look in same for name, way, key in look.claims if name == metric}
 
-    def _pool(self, again: Sequence[_Shared]) -> tuple[str, ...]:
-        """Return the sweeps that are repeats of each other, this one last; empty if it is the only one."""
+    def _pool(self, repeated: Sequence[_Shared]) -> tuple[str, ...]:
+        """Return the sweeps that are repeats of each other, this one last; empty if there is no other."""
         own = self._look
         if own is None:
             return ()
         same = [
-            one.look.sweep_id
-            for one in again
-            if one.look.extended_id is None
-            and (one.look.sketch, one.look.cases, one.look.baseline) == (own.sketch, own.cases, own.baseline)
-            and set(one.look.combinations) == set(own.combinations)
+            earlier.look.sweep_id
+            for earlier in repeated
+            if earlier.look.extended_id is None
+            and (earlier.look.sketch, earlier.look.cases, earlier.look.baseline)
+            == (own.sketch, own.cases, own.baseline)
+            and set(earlier.look.combinations) == set(own.combinations)
         ]
-        found = outcomes.repeats_of(self._database, self._sweep, same[:POOLED]) if same else []
-        return (*found, self._sweep.id) if found else ()
+        repeat_ids = evidence.repeats_of(self._database, self._sweep, same[:POOLED]) if same else []
+        return (*repeat_ids, self._sweep.id) if repeat_ids else ()
 
 
 def shared_part(mine: NDArray[np.uint64], theirs: NDArray[np.uint64], cases: int) -> float:
-    """Return about which part of a sweep's cases another one has.
+    """Return the approximate part of a sweep's cases that another sweep shares.
 
     Args:
         mine: The smallest digests of the sweep's cases.
@@ -262,41 +278,43 @@ def claims_of(matrix: MatrixDocument, keys: Sequence[str]) -> list[Claim]:
         keys: Of its rows, those that were added since left out.
     """
     claims: list[Claim] = []
+    # Added rows come last and have no key, so the shorter sequence ends the loop.
     for key, row in zip(keys, matrix["rows"], strict=False):
         for name, figures in row["metrics"].items():
             interval, p, delta = figures["delta_ci"], figures["p_adjusted"], figures["delta"]
             excludes_zero = interval is not None and not interval[0] <= 0 <= interval[1]
-            shown = p < SIGNIFICANT if p is not None else excludes_zero and matrix["figures"] == "anytime"
-            if key and delta and shown:
+            is_shown = p < SIGNIFICANT if p is not None else excludes_zero and matrix["figures"] == "anytime"
+            if key and delta and is_shown:
                 claims.append((name, GAIN if delta > 0 else LOSS, key))
             if (within := figures.get("within")) and within["shown"] is not None:
                 claims.append((name, way_of(within["margin"], is_within=within["shown"]), key))
     by_choice = {tuple(row["combination"].items()): key for key, row in zip(keys, matrix["rows"], strict=False)}
     for name, best in matrix["best"].items():
+        # A best row that was not compared with all rows is no claim that a later look could rely on.
         if best["clear"] and not best["unranked"] and best["combination"] is not None:
             claims.append((name, BEST, by_choice[tuple(best["combination"].items())]))
     return claims
 
 
-def sentences(tried: Mapping[str, Tried]) -> list[str]:
-    """Return what readers of a matrix need to know of earlier looks; nothing if there was none.
+def sentences(tries_by_metric: Mapping[str, Tried]) -> list[str]:
+    """Return the notes on earlier looks for readers of a matrix; empty if there was none.
 
     Args:
-        tried: Metric -> what was tried before.
+        tries_by_metric: Metric -> what was tried before.
     """
-    found: dict[tuple[int, int, int, int], list[str]] = {}
-    for metric, one in tried.items():
-        if one.share < 1:
-            found.setdefault((one.n, whole(one.before), one.sweeps, one.looks), []).append(metric)
-    lines = [_used_before(uses)] if (uses := max((one.uses for one in tried.values()), default=0)) else []
-    for (n, others, sweeps, look), metrics in found.items():
-        lines.append(_looked(look, metrics) if look > 1 else _tried(n, others, sweeps, metrics))
-        if look > 1 and others > look - 1:
+    metrics_by_counts: dict[tuple[int, int, int, int], list[str]] = {}
+    for metric, tries in tries_by_metric.items():
+        if tries.share < 1:
+            metrics_by_counts.setdefault((tries.n, whole(tries.before), tries.sweeps, tries.looks), []).append(metric)
+    lines = [_used_before(uses)] if (uses := max((tries.uses for tries in tries_by_metric.values()), default=0)) else []
+    for (n, earlier, sweeps, look), metrics in metrics_by_counts.items():
+        lines.append(_looked(look, metrics) if look > 1 else _corrected_for(n, earlier, sweeps, metrics))
+        if look > 1 and earlier > look - 1:
             lines[-1] += f", and for the {n:,} combinations that were compared over these cases in all"
-    if pool := max((one.pool for one in tried.values()), key=len, default=()):
+    if pool := max((tries.pool for tries in tries_by_metric.values()), key=len, default=()):
         lines.append(
             f"{plural(len(pool), 'sweep')} ran these rows over these cases: pool them as repeats with "
-            f"`wtb pool {' '.join(pool)}`, which tells more"
+            f"`wtb pool {' '.join(pool)}` for narrower intervals"
         )
     return lines
 
@@ -305,12 +323,12 @@ def _looked(look: int, metrics: Sequence[str]) -> str:
     return f"{ordinal(look)} look at these rows by {listed_names(metrics)}: p, ★ and * allow for it"
 
 
-def _tried(n: int, others: int, sweeps: int, metrics: Sequence[str]) -> str:
-    tries = "1 earlier try" if others == 1 else f"{others:,} earlier tries"
+def _corrected_for(n: int, earlier: int, sweeps: int, metrics: Sequence[str]) -> str:
+    tries = "1 earlier try" if earlier == 1 else f"{earlier:,} earlier tries"
     where = "another sweep" if sweeps == 1 else f"{sweeps:,} other sweeps"
     return (
         f"p, ★ and * of {listed_names(metrics)} are corrected for {tries} on these cases (in {where}), besides the "
-        f"{plural(n - others, 'combination')} here"
+        f"{plural(n - earlier, 'combination')} here"
     )
 
 

@@ -1,1 +1,1 @@
-"""What authors write: workflows, nodes and variants, the shape of their state, tools, breakpoints."""
+"""The authoring API: workflows, nodes and variants, the shape of their state, tools, breakpoints, policies."""

@@ -1,7 +1,7 @@
-"""The boundary between user code and the runner: what crosses it is checked against its shape, on both of its sides.
+"""The boundary between user code and the runner, at which both sides check the shape of all values.
 
-Where user code runs a value of another shape is an error of its attempt. What a node process sends is checked again by
-the runner: user code can write whatever it likes into the connection.
+On the side of user code, a value of another shape is an error of its attempt. The runner checks it again, because user
+code can write anything into the connection.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from wtb.store.files.manifest import DIGEST
 T = TypeVar("T")
 KEY: Final = 1000  # characters of a key
 NAME: Final = 200  # characters of a name
-TEXT: Final = 100_000  # characters of a text in what an attempt reports
-EVENT: Final = 4_000_000  # bytes of what an event says
+TEXT: Final = 100_000  # characters of a text in a report of an attempt
+EVENT: Final = 4_000_000  # bytes of the data of an event
 MOST_USD: Final = 1e9  # of a single cost: sums of many have to stay numbers
 MOST_TOKENS: Final = 10**12
 MALFORMED: Final = (
@@ -34,12 +34,12 @@ ANSWERED_AFTER_FAILURE: Final = "node.answered_after_failure"
 EVENTS: Final = frozenset({"node.log", "node.progress", "node.metric", "node.stream", ANSWERED_AFTER_FAILURE})
 _DEEPEST: Final = 50
 _DIGITS: Final = 10_000  # bits; Python refuses to write out much longer numbers
-_SUBJECT: Final = 2000  # characters of what a node was allowed or denied, and of an error of its policies
+_SUBJECT: Final = 2000  # characters of the object of a decision, and of an error of policies
 _TRIGGERS: Final = ("step", "time", "manual", "durable", "error")
 
 
 class CallReport(TypedDict):
-    """A call of a model or tool that an attempt reports. prompt, response: typed JSON."""
+    """A call of a model or tool that an attempt reports. `prompt` and `response` are typed JSON."""
 
     model: str | None
     tool: str | None
@@ -54,14 +54,14 @@ class CallReport(TypedDict):
 
 
 class CostReport(TypedDict):
-    """A reason why the cost of an attempt is not known; `wtb.core.scoring.unknown_costs` has what the keys mean."""
+    """A reason why the cost of an attempt is unknown; `wtb.core.scoring.unknown_costs` explains the keys."""
 
     cause: Cause
     what: str
 
 
 class CheckpointReport(TypedDict):
-    """A checkpoint that an attempt took. saved: key -> typed JSON. files: (digest, bytes) of what its snapshot has."""
+    """A checkpoint of an attempt. `saved` maps keys to typed JSON; `files` are (digest, bytes) of its snapshot."""
 
     name: str | None
     trigger: Trigger
@@ -72,14 +72,14 @@ class CheckpointReport(TypedDict):
 
 
 class DecisionReport(TypedDict):
-    """A decision of policies about something that a node does, as its attempt reports it.
+    """A decision of policies about an act of a node, as its attempt reports it.
 
     Attributes:
-        action: What the node does, such as calling a tool.
-        on: What it does that with, such as the tool.
-        arguments: Typed JSON; None for calls that are allowed, since these are recorded by themselves.
-        asked: Whether a person is asked now.
-        answered_by: Who approved or rejected it.
+        action: The kind of act, such as calling a tool.
+        on: The object of the act, such as the tool.
+        arguments: Typed JSON; None for allowed calls, which are recorded by themselves.
+        asked: Whether a person has to answer now.
+        answered_by: The person who approved or rejected it.
     """
 
     action: str
@@ -94,15 +94,16 @@ class DecisionReport(TypedDict):
 
 
 class Malformed(StateError):
-    """What crossed the boundary has another shape than it must have."""
+    """A value at the boundary has another shape than it must have."""
 
 
 def check_key(key: object, who: str) -> str:
-    """A key that a node wrote, as plain `str`. Raises StateError, which names `who` and the key, for what is none."""
+    """Return a key that a node wrote, as plain `str`. Raises StateError with `who` and the key if it is invalid."""
     if type(key) is not str:
         if not isinstance(key, str):
             kind = type(key)
             raise StateError(f"{who} wrote key {_short(key)} of type {kind.__name__}; keys are text: use str(...)")
+        # Not str(key), which would call the `__str__` of a subclass of the user's, such as an enum.
         key = str.__str__(key)
     if key.isascii() and "\0" not in key and len(key) <= KEY:
         return key
@@ -120,7 +121,7 @@ def check_key(key: object, who: str) -> str:
 
 
 def report(what: str, reported: Any) -> Any:
-    """What an attempt reports while it runs, as it may be recorded. Raises Malformed."""
+    """Check a report of a running attempt, and return it in the form to record. Raises Malformed."""
     check = _REPORTS.get(what) if isinstance(what, str) else None
     if check is None:
         raise Malformed(f"found a report {what!r:.50}; expected one of: {', '.join(_REPORTS)}")
@@ -137,78 +138,80 @@ def shaped(read: Callable[[], T]) -> T:
         raise Malformed(f"{type(error).__name__}: {error}"[:500]) from None
 
 
-def text(value: Any, most: int = TEXT) -> str:
-    if type(value) is not str:
-        raise Malformed(f"found {type(value).__name__}, expected text")
-    return storable(value, most)
+def text(field: Any, limit: int = TEXT) -> str:
+    if type(field) is not str:
+        raise Malformed(f"found {type(field).__name__}, expected text")
+    return storable(field, limit)
 
 
-def name(value: Any) -> str:
-    """A text that the database keeps in a column for names."""
-    return text(value, NAME)
+def name(field: Any) -> str:
+    """Check a text for a column of names."""
+    return text(field, NAME)
 
 
-def number(value: Any, least: float = 0.0, most: float = 1e18) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or not least <= value <= most:
-        raise Malformed(f"found {value!r:.50}, expected a number from {least:g} to {most:g}")
-    return float(value)
+def number(field: Any, minimum: float = 0.0, maximum: float = 1e18) -> float:
+    # By exact type, because a bool is an int and a subclass may run code of the user's.
+    if type(field) not in (int, float) or not math.isfinite(field) or not minimum <= field <= maximum:
+        raise Malformed(f"found {field!r:.50}, expected a number from {minimum:g} to {maximum:g}")
+    return float(field)
 
 
-def count(value: Any, most: int = 2**62) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise Malformed(f"found {value!r:.50}, expected a whole number from 0 to {most:,}")
-    return value
+def count(field: Any, maximum: int = 2**62) -> int:
+    if type(field) is not int or not 0 <= field <= maximum:
+        raise Malformed(f"found {field!r:.50}, expected a whole number from 0 to {maximum:,}")
+    return field
 
 
-def digest_of_file(value: Any) -> str:
-    if type(value) is not str or not DIGEST.fullmatch(value):
-        raise Malformed(f"found {value!r:.80}, expected the SHA-256 of a stored file")
-    return value
+def digest_of_file(field: Any) -> str:
+    if type(field) is not str or not DIGEST.fullmatch(field):
+        raise Malformed(f"found {field!r:.80}, expected the SHA-256 of a stored file")
+    return field
 
 
 def files(listed: Iterable[Any]) -> tuple[tuple[str, int], ...]:
     return tuple((digest_of_file(digest), count(size)) for digest, size in listed)
 
 
-def optional(check: Callable[[Any], T], value: Any) -> T | None:
-    return None if value is None else check(value)
+def optional(check: Callable[[Any], T], field: Any) -> T | None:
+    return None if field is None else check(field)
 
 
-def typed_json(value: Any) -> Any:
-    """Text or bytes that hold a value as it is stored. Raises Malformed where it is no JSON."""
+def typed_json(json_text: Any) -> Any:
+    """Check text or bytes of a stored value. Raises Malformed if it is no JSON."""
     try:
-        orjson.loads(value)
+        orjson.loads(json_text)
     except (orjson.JSONDecodeError, TypeError):
         raise Malformed("a value is not JSON") from None
-    return value
+    return json_text
 
 
-def document(value: Any) -> Any:
-    """JSON that is kept as it is. Raises Malformed where a database cannot take it."""
-    if b"\\u0000" in orjson.dumps(value) and _has_nul(value):
+def document(content: Any) -> Any:
+    """Check JSON that is stored unchanged. Raises Malformed if a database cannot store it."""
+    # A backslash before `u0000` looks the same in JSON, so the values decide.
+    if b"\\u0000" in orjson.dumps(content) and _has_nul(content):
         raise Malformed("a text with a NUL character, which databases do not store")
-    return value
+    return content
 
 
-def _has_nul(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any("\0" in key or _has_nul(item) for key, item in value.items())
-    if isinstance(value, list):
-        return any(map(_has_nul, value))
-    return isinstance(value, str) and "\0" in value
+def _has_nul(content: Any) -> bool:
+    if isinstance(content, dict):
+        return any("\0" in key or _has_nul(member) for key, member in content.items())
+    if isinstance(content, list):
+        return any(map(_has_nul, content))
+    return isinstance(content, str) and "\0" in content
 
 
 def plain(value: Any) -> Any:
-    """Anything as JSON that every database takes; what is none is shown as text."""
+    """Convert anything to JSON that every database can store; other values become text."""
     try:
-        data = orjson.dumps(value)
+        encoded = orjson.dumps(value)
     except (orjson.JSONEncodeError, RecursionError):
-        data = None
-    if data is None or b"\\u0000" in data:
-        data = orjson.dumps(_as_json(value, _DEEPEST))
-    if len(data) > EVENT:
-        return f"({len(data):,} bytes, more than the {EVENT:,} that an event may have)"
-    return orjson.loads(data)
+        encoded = None
+    if encoded is None or b"\\u0000" in encoded:
+        encoded = orjson.dumps(_as_json(value, _DEEPEST))
+    if len(encoded) > EVENT:
+        return f"({len(encoded):,} bytes, more than the {EVENT:,} that an event may have)"
+    return orjson.loads(encoded)
 
 
 def _as_json(value: Any, deepest: int) -> Any:
@@ -225,9 +228,11 @@ def _as_json(value: Any, deepest: int) -> Any:
         return storable(value)
     if deepest and isinstance(value, Mapping):
         keys = (key if type(key) is str else repr(key) for key in value)
-        return {storable(key, KEY): _as_json(item, deepest - 1) for key, item in zip(keys, value.values(), strict=True)}
+        return {
+            storable(key, KEY): _as_json(member, deepest - 1) for key, member in zip(keys, value.values(), strict=True)
+        }
     if deepest and kind in (list, tuple, set, frozenset):
-        return [_as_json(item, deepest - 1) for item in value]
+        return [_as_json(member, deepest - 1) for member in value]
     return storable(repr(value))
 
 
@@ -238,7 +243,7 @@ def _short(value: object) -> str:
         return f"(its text cannot be made: {type(error).__name__})"
 
 
-# What an attempt may report: `[usd, tokens in, tokens out]`, `[kind, time, data]`, and so on.
+# The reports of attempts: `[usd, tokens in, tokens out]`, `[kind, time, data]`, and so on.
 
 
 def _spent(reported: Any) -> list[Any]:
@@ -247,11 +252,11 @@ def _spent(reported: Any) -> list[Any]:
 
 
 def _event(reported: Any) -> list[Any]:
-    kind, at, data = reported
-    if kind not in EVENTS or type(data) is not dict:
+    kind, at, fields = reported
+    if kind not in EVENTS or type(fields) is not dict:
         raise Malformed(f"found an event {kind!r:.50}, expected one of: {', '.join(sorted(EVENTS))}")
-    data = plain(data)
-    return [kind, number(at), data if isinstance(data, dict) else {"message": data}]
+    fields = plain(fields)
+    return [kind, number(at), fields if isinstance(fields, dict) else {"message": fields}]
 
 
 def _call(reported: Any) -> CallReport:
@@ -280,6 +285,7 @@ def _decided(reported: Any) -> DecisionReport:
         "action": name(reported["action"]),
         "on": text(reported["on"], _SUBJECT),
         "at": number(reported["at"]),
+        # User code may report any value, and nothing but True may count as allowed.
         "allowed": reported["allowed"] is True,
         "rules": [name(rule) for rule in reported["rules"]],
         "errors": [text(error, _SUBJECT) for error in reported["errors"]],
@@ -290,7 +296,7 @@ def _decided(reported: Any) -> DecisionReport:
 
 
 def _written(reported: Any) -> tuple[str, str]:
-    """A file among the code, and the node that wrote it."""
+    """Check a file among the code and the node that wrote it."""
     part, node = reported
     return text(part), name(node)
 
@@ -316,17 +322,17 @@ def _checkpoint(reported: Any) -> CheckpointReport:
     return {
         "name": optional(name, reported["name"]),
         "trigger": reported["trigger"],
-        "saved": {check_key(key, "ctx.checkpoint"): _stored(data) for key, data in reported["saved"].items()},
+        "saved": {check_key(key, "ctx.checkpoint"): _stored(encoded) for key, encoded in reported["saved"].items()},
         "workspace": optional(digest_of_file, reported["workspace"]),
         "files": files(reported["files"]),
         "at": number(reported["at"]),
     }
 
 
-def _stored(value: Any) -> str:
-    if type(value) is not str:
-        raise Malformed(f"found {type(value).__name__}, expected a stored value")
-    checked: str = typed_json(value)
+def _stored(field: Any) -> str:
+    if type(field) is not str:
+        raise Malformed(f"found {type(field).__name__}, expected a stored value")
+    checked: str = typed_json(field)
     return checked
 
 

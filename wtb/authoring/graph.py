@@ -1,18 +1,28 @@
-"""The graph of a workflow: its validation, and which nodes come next. Pure: no I/O, nothing is stored."""
+"""The graph of a workflow: its validation, the nodes that come next, and the same as data for display."""
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from wtb.authoring.edges import END, Branch, Edge, Structure
-from wtb.core.classes.frozen import frozen
+import orjson
+
+from wtb.authoring.nodes import Node, Variant
+from wtb.authoring.workflow_facts import END, Branch, Edge, WorkflowFacts
 from wtb.core.errors import RoutingError, did_you_mean
-from wtb.core.serialization.plain_json import storable
+from wtb.core.frozen import frozen
+from wtb.core.serialization.plain_json import storable, unstorable
+from wtb.core.values import Json, Params
+
+if TYPE_CHECKING:
+    from wtb.core.documents.workflows import NodeDocument, WorkflowDocument
 
 LONGEST_NAME = 200  # what a column has room for
-_SHOWN = 1000  # characters of what a branch returned
+_MAX_TEXT = 1000  # characters of the return value of a branch
 
 
 @frozen(slots=True)
@@ -32,9 +42,9 @@ class Tried:
 
 @frozen(slots=True)
 class Decision:
-    """Why an execution went where it went: from `node` to `to`, by branch `key` or by a condition.
+    """The reason of a routing decision: from `node` to `to`, by branch `key` or by a condition.
 
-    tried: the edges up to the one that was taken, in the order in which they were tried; of a branch all.
+    `tried` lists the edges up to the taken one, in the order in which they were tried; for a branch all of them.
     """
 
     node: str
@@ -46,7 +56,7 @@ class Decision:
 
 @frozen(slots=True)
 class Route:
-    """What follows a step: the next nodes in order of declaration, and who has arrived at which join."""
+    """The result of a routing step: the next nodes in order of declaration, and the arrivals at joins."""
 
     next: tuple[str, ...]
     arrived: Mapping[str, tuple[str, ...]]
@@ -55,7 +65,7 @@ class Route:
 
 @frozen(slots=True)
 class _Exits:
-    """What leads on from one node: edges from it alone, branches, and the joins that wait for it among others."""
+    """The exits of a node: edges from it alone, branches, and joins that wait for it among others."""
 
     always: tuple[str, ...]
     conditional: tuple[Edge, ...]
@@ -64,8 +74,9 @@ class _Exits:
     joins: tuple[str, ...]
 
     @classmethod
-    def of(cls, workflow: Structure, node: str) -> _Exits:
+    def of(cls, workflow: WorkflowFacts, node: str) -> _Exits:
         single = [edge for edge in workflow.edges if edge.sources == (node,)]
+        # The sort is stable: among equal priorities, the order of declaration decides.
         conditional = sorted((edge for edge in single if edge.when is not None), key=lambda edge: -edge.priority)
         return cls(
             tuple(edge.target for edge in single if edge.when is None and not edge.default),
@@ -77,9 +88,9 @@ class _Exits:
 
 
 class Routes:
-    """The edges of a workflow as steps follow them. What is added to the workflow later is not seen."""
+    """The edges of a workflow in the form in which steps follow them. Later additions to the workflow do not count."""
 
-    def __init__(self, workflow: Structure) -> None:
+    def __init__(self, workflow: WorkflowFacts) -> None:
         self.entry = Route(_in_order(workflow, workflow.entries), {})
         self._exits = {node: _Exits.of(workflow, node) for node in workflow.nodes}
         self._joins = {_join_name(edge): edge for edge in workflow.edges if _is_join(edge)}
@@ -88,7 +99,7 @@ class Routes:
     def after(self, ran: Sequence[str], arrived: Mapping[str, tuple[str, ...]], state: Any) -> Route:
         """Follow the edges out of the nodes that `ran` in one step, on the state joined after it.
 
-        Raises RoutingError naming the node from which nothing leads on, or whose branch returned an unknown key.
+        Raises RoutingError with the node that has no exit, or whose branch returned an unknown key.
         """
         following: set[str] = set()
         decisions: list[Decision] = []
@@ -99,13 +110,14 @@ class Routes:
                 following.update(_decide(node, exits, state, decisions))
         if self._joins:
             arrived = self._arrive(ran, arrived, following)
+        # END is no node, so it drops out here.
         following &= self._places.keys()
         return Route(tuple(sorted(following, key=self._places.__getitem__)), arrived, tuple(decisions))
 
     def _arrive(
         self, ran: Sequence[str], arrived: Mapping[str, tuple[str, ...]], following: set[str]
     ) -> dict[str, tuple[str, ...]]:
-        """Who has arrived at which join that still waits; the targets of those that are complete are `following`."""
+        """Return the arrivals at joins that still wait. Adds the targets of complete joins to `following`."""
         waiting = {join: set(sources) for join, sources in arrived.items()}
         for node in ran:
             for join in self._exits[node].joins:
@@ -118,13 +130,13 @@ class Routes:
 
 
 def _decide(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> list[str]:
-    """The targets of a node's branches, and of the condition that is true or of the default."""
+    """Return the targets of a node's branches, and of the true condition or the default."""
     targets = [_follow_branch(branch, state, decisions) for branch in exits.branches]
     if not exits.conditional and exits.default is None:
         return targets
-    chosen = _choose(node, exits, state, decisions)
-    if chosen is not None:
-        targets.append(chosen)
+    target = _choose(node, exits, state, decisions)
+    if target is not None:
+        targets.append(target)
     elif not targets and not exits.always and not exits.joins:
         raise RoutingError(
             f"no edge leads on from node {node!r}: none of its conditions is true and it has no default edge"
@@ -133,18 +145,18 @@ def _decide(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> 
 
 
 def _choose(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> str | None:
-    tried: list[Tried] = []
+    edges: list[Tried] = []
     for edge in exits.conditional:
         assert edge.when is not None
-        why = storable(str(getattr(edge.when, "__name__", "condition")), _SHOWN)
+        why = storable(str(getattr(edge.when, "__name__", "condition")), _MAX_TEXT)
         if edge.when(state):
-            taken = Tried(edge.target, why, True)
-            decisions.append(Decision(node, edge.target, None, f"{why} is true", (*tried, taken)))
+            followed = Tried(edge.target, why, True)
+            decisions.append(Decision(node, edge.target, None, f"{why} is true", (*edges, followed)))
             return edge.target
-        tried.append(Tried(edge.target, why, False))
+        edges.append(Tried(edge.target, why, False))
     if exits.default is not None:
-        taken = Tried(exits.default, None, True)
-        decisions.append(Decision(node, exits.default, None, "no condition is true", (*tried, taken)))
+        followed = Tried(exits.default, None, True)
+        decisions.append(Decision(node, exits.default, None, "no condition is true", (*edges, followed)))
     return exits.default
 
 
@@ -160,17 +172,17 @@ def _follow_branch(branch: Branch, state: Any, decisions: list[Decision]) -> str
             )
         target = branch.default
     why = getattr(branch.by, "__name__", "branch")
-    shown, reason = storable(str(key), _SHOWN), storable(f"{why} returned {key!r}", _SHOWN)
-    tried = [Tried(end, storable(name, _SHOWN), name == key) for name, end in branch.targets.items()]
+    key_text, reason = storable(str(key), _MAX_TEXT), storable(f"{why} returned {key!r}", _MAX_TEXT)
+    edges = [Tried(end, storable(name, _MAX_TEXT), name == key) for name, end in branch.targets.items()]
     if branch.default is not None:
-        tried.append(Tried(branch.default, None, key not in branch.targets))
-    decisions.append(Decision(branch.source, target, shown, reason, tuple(tried)))
+        edges.append(Tried(branch.default, None, key not in branch.targets))
+    decisions.append(Decision(branch.source, target, key_text, reason, tuple(edges)))
     return target
 
 
-def _in_order(workflow: Structure, names: Iterable[str]) -> tuple[str, ...]:
-    wanted = set(names)
-    return tuple(name for name in workflow.nodes if name in wanted)
+def _in_order(workflow: WorkflowFacts, names: Iterable[str]) -> tuple[str, ...]:
+    included = set(names)
+    return tuple(name for name in workflow.nodes if name in included)
 
 
 def _is_join(edge: Edge) -> bool:
@@ -181,14 +193,14 @@ def _join_name(edge: Edge) -> str:
     return f"{'+'.join(edge.sources)}>{edge.target}"
 
 
-def is_conditional(workflow: Structure) -> bool:
-    """Return whether the path depends on the state, so that node runs can only be bounded before they are done."""
+def is_conditional(workflow: WorkflowFacts) -> bool:
+    """Return whether the path depends on the state, so that the number of node runs can only be bounded ahead."""
     conditions = any(e.when is not None or e.default for e in workflow.edges)
     return bool(workflow.branches) or conditions or workflow.is_open
 
 
-def successors(workflow: Structure) -> dict[str, set[str]]:
-    """Node -> nodes that may come directly after it (END included); a node with no edge leads to END."""
+def successors(workflow: WorkflowFacts) -> dict[str, set[str]]:
+    """Map each node to nodes that may come directly after it (END included). A node without edges leads to END."""
     after: dict[str, set[str]] = {name: set() for name in workflow.nodes}
     for source, target in _arrows(workflow):
         after.setdefault(source, set()).add(target)
@@ -198,14 +210,14 @@ def successors(workflow: Structure) -> dict[str, set[str]]:
     return after
 
 
-def queue_of(workflow: Structure, nodes: Iterable[str]) -> str | None:
-    """The queue that a step asks for: of the first of its nodes that names one; None is the default one."""
-    asked = (workflow.nodes[node].rules.queue for node in nodes)
-    return next((queue for queue in asked if queue is not None), None)
+def queue_of(workflow: WorkflowFacts, nodes: Iterable[str]) -> str | None:
+    """Return the queue of a step: that of its first node with one; None for the default queue."""
+    queues = (workflow.nodes[node].rules.queue for node in nodes)
+    return next((queue for queue in queues if queue is not None), None)
 
 
 def reachable(after: Mapping[str, Iterable[str]], start: Iterable[str]) -> set[str]:
-    """All nodes reached from `start`, which is included."""
+    """Return all nodes that can be reached from `start`, which is included."""
     seen: set[str] = set()
     todo = list(start)
     while todo:
@@ -216,7 +228,7 @@ def reachable(after: Mapping[str, Iterable[str]], start: Iterable[str]) -> set[s
     return seen
 
 
-def _arrows(workflow: Structure) -> Iterator[tuple[str, str]]:
+def _arrows(workflow: WorkflowFacts) -> Iterator[tuple[str, str]]:
     for edge in workflow.edges:
         for source in edge.sources:
             yield source, edge.target
@@ -225,9 +237,10 @@ def _arrows(workflow: Structure) -> Iterator[tuple[str, str]]:
             yield branch.source, target
 
 
-def problems(workflow: Structure) -> list[str]:
-    """Everything that is wrong with the graph, in words."""
+def problems(workflow: WorkflowFacts) -> list[str]:
+    """Return all problems of the graph, as messages."""
     problems_found = list(_name_problems(workflow))
+    # With unknown names, the questions below would only repeat the problem in other words.
     if problems_found or not workflow.nodes:
         return problems_found or ["has no nodes"]
     after = successors(workflow)
@@ -240,14 +253,14 @@ def problems(workflow: Structure) -> list[str]:
     ending = reachable(before, [END])
     stuck = [n for n in workflow.nodes if n not in ending]
     if stuck:
-        problems_found.append(f"the loop of {', '.join(map(repr, stuck))} has no way out: add an edge to END")
+        problems_found.append(f"the loop of {', '.join(map(repr, stuck))} has no exit; add an edge to END")
     else:
         problems_found += _endless(workflow)
     return problems_found
 
 
-def odd_names(workflow: Structure) -> Iterator[str]:
-    """Names that no table has room for, or that no message could show."""
+def odd_names(workflow: WorkflowFacts) -> Iterator[str]:
+    """Yield problems of names that are too long for tables, or that messages cannot show."""
     named = [("its name", workflow.name), *((f"node {name!r:.60}", name) for name in workflow.nodes)]
     for node in workflow.nodes.values():
         named += [(f"node {node.name!r:.60}, variant {name!r:.60}", name) for name in node.variants]
@@ -258,13 +271,13 @@ def odd_names(workflow: Structure) -> Iterator[str]:
         yield f"its version: expected at most {LONGEST_NAME} printable characters"
 
 
-def _name_problems(workflow: Structure) -> Iterator[str]:
+def _name_problems(workflow: WorkflowFacts) -> Iterator[str]:
     if not workflow.entries:
         yield "has no entry: call entry(node)"
     names = workflow.nodes.keys()
-    for entry in workflow.entries:
-        if entry not in names:
-            yield f"the entry {entry!r} is not a node{did_you_mean(entry, names)}"
+    for entry_node in workflow.entries:
+        if entry_node not in names:
+            yield f"the entry {entry_node!r} is not a node{did_you_mean(entry_node, names)}"
     for source, target in _arrows(workflow):
         if source not in names:
             yield f"an edge leaves {source!r}, which is not a node{did_you_mean(source, names)}"
@@ -274,7 +287,7 @@ def _name_problems(workflow: Structure) -> Iterator[str]:
     yield from _edge_problems(workflow)
 
 
-def _branch_problems(workflow: Structure) -> Iterator[str]:
+def _branch_problems(workflow: WorkflowFacts) -> Iterator[str]:
     for branch in workflow.branches:
         if not branch.targets:
             yield f"the branch after {branch.source!r} has no keys"
@@ -284,7 +297,7 @@ def _branch_problems(workflow: Structure) -> Iterator[str]:
                 yield f"the branch after {branch.source!r} has the key {key!r}; expected text"
 
 
-def _edge_problems(workflow: Structure) -> Iterator[str]:
+def _edge_problems(workflow: WorkflowFacts) -> Iterator[str]:
     for edge in workflow.edges:
         if len(set(edge.sources)) < len(edge.sources):
             yield f"the edge from {list(edge.sources)} names a node twice"
@@ -292,8 +305,8 @@ def _edge_problems(workflow: Structure) -> Iterator[str]:
             yield f"the default edge {edge.sources[0]!r} -> {edge.target!r} has no conditional edge beside it"
 
 
-def _endless(workflow: Structure) -> list[str]:
-    """Loops made of unconditional edges alone, which run for ever whatever the state is."""
+def _endless(workflow: WorkflowFacts) -> list[str]:
+    """Return the problem of a loop of unconditional edges only, which would run for ever."""
     always: dict[str, set[str]] = defaultdict(set)
     for edge in workflow.edges:
         if len(edge.sources) == 1 and edge.when is None and not edge.default:
@@ -302,3 +315,107 @@ def _endless(workflow: Structure) -> list[str]:
         if node in reachable(always, always[node]):
             return [f"the loop through {node!r} has no way out: its edges are all unconditional"]
     return []
+
+
+class _Metadata(TypedDict, total=False):
+    metadata: dict[str, Json]
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
+
+
+def outline_digest(workflow: WorkflowFacts) -> str:
+    """Return the SHA-256 of all facts about a workflow that are neither code nor parameters of the sweep."""
+    # Without the name: a node process imports it by path, and it may be registered under another name.
+    graph = {**graph_snapshot(workflow), "name": None}
+    described = [graph, workflow.max_steps, _callable_name(workflow.resources)]
+    return hashlib.sha256(orjson.dumps(described, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def graph_snapshot(workflow: WorkflowFacts) -> WorkflowDocument:
+    """Make the graph as data, for display and comparison, with functions by name."""
+    return {
+        "name": workflow.name,
+        "version": workflow.version,
+        "description": workflow.description,
+        **_metadata(workflow),
+        "state": {
+            key.name: {"type": key.type_name or type_name(key.annotation), "reducer": _callable_name(key.reducer)}
+            for key in workflow.schema.keys.values()
+        },
+        "entries": list(workflow.entries),
+        "nodes": [_node_snapshot(node) for node in workflow.nodes.values()],
+        "edges": [
+            {
+                "from": list(edge.sources),
+                "to": "END" if edge.target == END else edge.target,
+                "when": _callable_name(edge.when),
+                "priority": edge.priority,
+                "default": edge.default,
+            }
+            for edge in workflow.edges
+        ],
+        "branches": [
+            {
+                "from": branch.source,
+                "by": _callable_name(branch.by),
+                "to": {key: "END" if t == END else t for key, t in branch.targets.items()},
+                "default": "END" if branch.default == END else branch.default,
+            }
+            for branch in workflow.branches
+        ],
+    }
+
+
+def variant_parameters(workflow: WorkflowFacts) -> dict[str, dict[str, Params]]:
+    """Return the parameters of each variant's callable, by node: its defaults, and the values of the variant."""
+    return {
+        node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
+        for node in workflow.nodes.values()
+    }
+
+
+def _parameters(variant: Variant) -> Params:
+    signature = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
+    defaults = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+    return {**defaults, **variant.params}
+
+
+def _metadata(workflow: WorkflowFacts) -> _Metadata:
+    """Return its metadata. Without any there is no key, so that ids of such workflows stay the same."""
+    return {"metadata": dict(workflow.metadata)} if workflow.metadata else {}
+
+
+def _node_snapshot(node: Node) -> NodeDocument:
+    rules = node.rules
+    return {
+        "name": node.name,
+        "default": node.default,
+        "retries": rules.retries,
+        "timeout": rules.timeout,
+        "on_error": rules.on_error,
+        "durable": rules.durable,
+        "variants": [
+            {
+                "name": variant.name,
+                "description": variant.description,
+                "params": {name: _param(argument) for name, argument in variant.params.items()},
+                "active": variant.active,
+            }
+            for variant in node.variants.values()
+        ],
+    }
+
+
+def _param(argument: Any) -> Any:
+    plain = isinstance(argument, str | int | float | bool | type(None)) and unstorable(argument) is None
+    return argument if plain else storable(repr(argument))
+
+
+def type_name(annotation: Any) -> str:
+    """Return the name of a type for people."""
+    return annotation.__name__ if isinstance(annotation, type) else _ADDRESS.sub("", str(annotation))
+
+
+def _callable_name(fn: Any) -> str | None:
+    return None if fn is None else getattr(fn, "__name__", type(fn).__name__)

@@ -1,4 +1,4 @@
-"""Nodes and their variants: what one step of a workflow is, and the ways to do it."""
+"""Nodes, which are the steps of a workflow, and their variants."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, overload
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean, nearest_names
+from wtb.core.frozen import frozen
+from wtb.core.values import Params
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 @frozen
 class Backoff:
-    """How long to wait before a node is tried again: `initial * factor ** (n - 1)` before attempt n + 1.
+    """The wait before a node is retried: `initial * factor ** (n - 1)` seconds before attempt n + 1.
 
     Args:
         initial: Seconds before the second attempt.
-        factor: What each further wait is multiplied by.
-        maximum: Seconds that a wait never exceeds.
+        factor: The factor of each further wait.
+        maximum: The longest wait in seconds.
 
     Example:
         >>> from wtb import Backoff
@@ -43,14 +44,17 @@ class Backoff:
         Returns:
             Seconds to wait before the next one.
         """
-        return min(self.maximum, self.initial * self.factor ** (attempt - 1))
+        try:
+            return min(self.maximum, self.initial * self.factor ** (attempt - 1))
+        except OverflowError:  # after about a thousand attempts
+            return self.maximum if self.initial else 0.0
 
 
 @frozen
 class Rules:
-    """How a node is run. `timeout` in seconds, `rate` in starts a second, `limit` in runs at a time.
+    """The rules by which a node runs. `timeout` is in seconds, `rate` in starts a second, `limit` in runs at a time.
 
-    max_usd, max_tokens: what one attempt may spend. threads: so many runs of it share a node process, if it is sync.
+    `max_usd` and `max_tokens` limit one attempt. `threads` runs of a sync node share a node process.
     """
 
     retries: int = 0
@@ -67,15 +71,15 @@ class Rules:
     threads: int = 1
 
     def problems(self, node: str) -> Iterable[str]:
-        """What is wrong with the rules of a node, in words."""
+        """Yield the problems of the rules of a node, as messages."""
         if self.retries < 0:
             yield f"node {node!r}: retries is {self.retries}; expected 0 or more"
         if self.threads < 1:
             yield f"node {node!r}: threads is {self.threads}; expected 1 or more"
         for rule in ("timeout", "limit", "rate", "max_usd", "max_tokens"):
-            value = getattr(self, rule)
-            if value is not None and not value > 0:
-                yield f"node {node!r}: {rule} is {value}; expected more than 0"
+            limit = getattr(self, rule)
+            if limit is not None and not limit > 0:
+                yield f"node {node!r}: {rule} is {limit}; expected more than 0"
         if self.on_error not in ("fail", "skip"):
             yield f"node {node!r}: on_error is {self.on_error!r}; expected 'fail' or 'skip'"
 
@@ -88,7 +92,7 @@ class Variant:
         node: The node's name.
         name: The variant's name.
         fn: The function.
-        params: Values of its parameters by name, where they are not its defaults.
+        params: Values of its parameters by name, unless they have their defaults.
         description: One line for people.
         active: Whether `all` in a sweep includes it.
 
@@ -105,7 +109,7 @@ class Variant:
     node: str
     name: str
     fn: Callable[..., Any]
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     description: str = ""
     active: bool = True
 
@@ -118,7 +122,7 @@ class Variant:
 
     @property
     def parameters(self) -> tuple[Mapping[str, inspect.Parameter], bool]:
-        """The parameters that it can be given by name, and whether it takes any others.
+        """Its parameters by name, and whether it takes any others.
 
         Raises InputError if it cannot have parameters.
         """
@@ -129,23 +133,25 @@ class Variant:
         """Check values of one of its parameters.
 
         Args:
-            where: What messages begin with.
+            where: The beginning of messages.
             name: The parameter's name.
-            values: Values that it is to have.
+            values: The values to check.
 
         Returns:
-            What is wrong: the position of the value, None for all of them, and a line.
+            The problems: the position of the value (None for all values), and a message.
         """
         try:
-            known, takes_any = self.parameters
+            parameters, takes_any = self.parameters
         except InputError as error:
             return [(None, f"{where}: {text}") for text in error.problems]
-        if name not in known:
-            takes = ", ".join(known) or "none"
-            text = f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})"
+        if name not in parameters:
+            takes = ", ".join(parameters) or "none"
+            text = f"{where}: takes no parameter {name!r}{did_you_mean(name, parameters)} (it takes: {takes})"
             return [] if takes_any else [(None, text)]
         return [
-            (number, text) for number, value in enumerate(values) for text in _type_problem(where, self.fn, name, value)
+            (number, text)
+            for number, argument in enumerate(values)
+            for text in _type_problem(where, self.fn, name, argument)
         ]
 
     def problems(self) -> list[str]:
@@ -156,7 +162,7 @@ class Variant:
         """
         where = f"node {self.node!r}, variant {self.name!r}"
         signature = inspect.signature(self.fn)
-        known = self.parameters[0]
+        parameters = self.parameters[0]
         problems_found = []
         if not any(
             p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
@@ -168,44 +174,54 @@ class Variant:
         ]
         misplaced = positional[2:]
         if len(positional) > 1 and positional[1].default not in (inspect.Parameter.empty, None):
-            misplaced.insert(0, positional[1])  # it would be given the context
+            # A second positional parameter gets the context, although this one has a default of its own.
+            misplaced.insert(0, positional[1])
         for parameter in misplaced:
             problems_found.append(f"{where}: {parameter.name!r} must be keyword-only: put a * before the parameters")
-        for name, parameter in known.items():
+        for name, parameter in parameters.items():
             if parameter.default is parameter.empty and name not in self.params:
                 problems_found.append(f"{where}: parameter {name!r} has neither a default nor a value")
-        for name, value in self.params.items():
-            problems_found += [text for _, text in self.parameter_problems(where, name, [value])]
+        for name, argument in self.params.items():
+            problems_found += [text for _, text in self.parameter_problems(where, name, [argument])]
         return problems_found
 
 
-def _type_problem(where: str, fn: Callable[..., Any], name: str, value: Any) -> list[str]:
+def _type_problem(where: str, fn: Callable[..., Any], name: str, argument: Any) -> list[str]:
     import typing
 
+    # Imported late, because node processes run code that was checked before, and would wait for pydantic.
     import pydantic
 
     try:
         annotation = typing.get_type_hints(fn).get(name, Any)
-        pydantic.TypeAdapter(annotation).validate_python(value, strict=True)
+        pydantic.TypeAdapter(annotation).validate_python(argument, strict=True)
     except pydantic.ValidationError as error:
         expected = getattr(annotation, "__name__", None) or str(annotation)
-        return [f"{where}: parameter {name!r} is {value!r}; expected {expected} ({error.errors()[0]['msg']})"]
+        return [f"{where}: parameter {name!r} is {argument!r}; expected {expected} ({error.errors()[0]['msg']})"]
     except (NameError, TypeError, pydantic.PydanticSchemaGenerationError, pydantic.PydanticUserError):
-        return []  # an annotation that cannot be resolved or checked says nothing
+        return []  # an annotation that cannot be resolved or checked excludes no value
     return []
 
 
 class NodeOptions(TypedDict, total=False):
-    """What `Workflow.node` takes.
+    """The options of `Workflow.node`.
 
-    name: default is the function's `__name__`. variant: name of the node's own callable among its variants.
-    retries: further attempts after a failed one; `final` errors are not tried again.
-    timeout: seconds that one attempt may take. backoff: a Backoff, or its initial seconds.
-    on_error: `skip` goes on without the node's writes when its last attempt has failed.
-    durable: commit before it starts and right after it ends. queue: which workers run it.
-    limit, rate: at most so many runs at a time, or starts a second.
-    max_usd, max_tokens: what one attempt may spend; budgets reserve it before it starts, and `ctx.cost` raises beyond.
-    threads: so many runs of a sync node share a node process, each on a thread; for nodes that wait.
+    Attributes:
+        name: The name of the node; by default the function's `__name__`.
+        variant: The name of the node's own callable among its variants.
+        description: One line for people.
+        retries: The number of further attempts after a failed one.
+        timeout: Seconds that one attempt may take.
+        backoff: A Backoff, or its initial seconds.
+        final: Errors that are not retried.
+        on_error: `skip` continues without the node's writes when its last attempt has failed.
+        durable: Whether to commit before it starts and right after it ends.
+        queue: The queue of the workers that run it.
+        limit: The maximum number of runs at a time.
+        rate: The maximum number of starts a second.
+        max_usd: US dollars that one attempt may spend. Budgets reserve them before it starts, and `ctx.cost` raises.
+        max_tokens: Model tokens that one attempt may spend, likewise.
+        threads: The number of runs of a sync node that share a node process, each on a thread; for nodes that wait.
     """
 
     name: str | None
@@ -232,10 +248,10 @@ class Node:
 
     Attributes:
         name: Its name in the workflow.
-        rules: How it is run: retries, deadline, limits.
+        rules: The rules by which it runs: retries, deadline, limits.
         default: The name of its default variant.
         variants: Its variants by name.
-        problems: What is wrong with its variants, one line each; `Workflow.validate` raises them.
+        problems: The problems of its variants, one line each; `Workflow.validate` raises them.
 
     Example:
         >>> from wtb import Workflow
@@ -333,6 +349,7 @@ class Node:
 
             return register
         parent = self[of or self.default]
+        # Another function need not have the parameters of the parent's.
         merged = dict(params) if fn is not None and of is None else {**parent.params, **params}
         added = self.variant_type(self.name, name, fn or parent.fn, merged, description)
         self._add(added)
@@ -340,6 +357,7 @@ class Node:
 
     def _add(self, variant: Variant) -> None:
         if variant.name in self.variants:
+            # Not raised here, so that `Workflow.validate` reports all problems at once.
             self.problems.append(f"node {self.name!r} has two variants named {variant.name!r}")
             return
         self.variants[variant.name] = variant
@@ -355,7 +373,7 @@ class Node:
         return twin
 
     def code(self, variant: Variant) -> Any:
-        """Return what stands for a variant's code in fingerprints.
+        """Return the code of a variant for fingerprints.
 
         Args:
             variant: One of this node's variants.
@@ -372,7 +390,7 @@ class Node:
             names: Names of variants of this node.
 
         Returns:
-            Why they cannot run as chosen, one line each.
+            The reasons why they cannot run as chosen, one line each.
         """
         return []
 
@@ -399,7 +417,7 @@ class Node:
         self.variants[variant] = replace(self[variant], active=True)
 
     def active(self) -> list[str]:
-        """List what `all` means in a sweep.
+        """List the variants that `all` means in a sweep.
 
         Returns:
             Names of variants, in the order in which they were added.

@@ -1,4 +1,4 @@
-"""The shape of a workflow's state: its keys, their reducers, and what a node or a case may write to them."""
+"""The shape of a workflow's state: its keys, their reducers, and the checks of values for them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from wtb.authoring.boundary import check_key
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, describe, did_you_mean
+from wtb.core.frozen import frozen
 from wtb.core.tree.checkpoints import is_hidden
+from wtb.core.values import State
 
 Reducer = Callable[[Any, Any], Any]
 
@@ -22,7 +23,7 @@ _EMPTY: dict[Any, Callable[[], Any]] = {t: t for t in (list, dict, set, tuple, f
 
 
 class InputRead(NamedTuple):
-    """A case's input as values of the state, by key, and what is wrong with it, in words."""
+    """A case's input as values of the state, by key, and its problems, as messages."""
 
     values: dict[str, Any]
     problems: list[str]
@@ -32,21 +33,21 @@ class InputRead(NamedTuple):
 class Key:
     """One key of the state. `reducer(current, update)` joins writes; without one the last write replaces.
 
-    shown: what its type is called, where that is known by name only.
+    `type_name` is the name of its type, if only that is known.
     """
 
     name: str
     annotation: Any = Any
     reducer: Reducer | None = None
     required: bool = False
-    shown: str | None = None
+    type_name: str | None = None
 
     def reduce(self, current: Any, update: Any) -> Any:
         """Join `update` into `current`; a key never written starts from its type's empty value, as in LangGraph."""
         return update if self.reducer is None else self.reducer(current, update)
 
     def empty(self) -> Any:
-        """The value a reducer starts from, or `MISSING` where the type has no empty value."""
+        """Return the value that a reducer starts from, or `MISSING` if the type has no empty value."""
         make = _EMPTY.get(get_origin(self.annotation) or self.annotation)
         return make() if make else MISSING
 
@@ -69,7 +70,7 @@ class Schema:
 
     @classmethod
     def of(cls, shape: type | None) -> Schema:
-        """Read the shape of `shape`; `None` or `dict` make an open schema. Raises InputError for other types."""
+        """Read the keys of `shape`; `None` or `dict` make an open schema. Raises InputError for other types."""
         if shape is None or shape is dict:
             return cls(None, {}, open=True)
         if not (is_typed_dict(shape) or dataclasses.is_dataclass(shape) or _is_model(shape)):
@@ -85,7 +86,7 @@ class Schema:
         return self.cls is not None and _is_model(self.cls)
 
     def check_key(self, key: object, who: str) -> str:
-        """A key that a node wrote, as plain text. Raises StateError naming `who` and the key where it may not."""
+        """Return a key that a node wrote, as plain text. Raises StateError with `who` and a key that is not allowed."""
         if type(key) is str and key in self.keys:
             return key
         name = check_key(key, who)
@@ -95,16 +96,17 @@ class Schema:
             raise StateError(f"{who} wrote key {name!r}, which the state does not have{did_you_mean(name, self.keys)}")
         return name
 
-    def view(self, values: dict[str, Any]) -> Any:
-        """What a node is given: the dict itself, or an instance of the dataclass or model."""
+    def view(self, values: State) -> Any:
+        """Return the state as a node gets it: the dict itself, or an instance of the dataclass or model."""
         if self.cls is None or is_typed_dict(self.cls):
             return values
         if self.is_model:
+            # Without validation: values were checked when they were written, and required keys may not be written yet.
             return self.cls.model_construct(**values)  # type: ignore[attr-defined]
         return _dataclass_view(self.cls, values)
 
     def check_value(self, name: str, value: Any, who: str) -> None:
-        """Hold a write against the annotation of a pydantic state; other shapes declare, they do not check."""
+        """Check a write against the annotation of a pydantic state; other shapes are not checked."""
         if not self.is_model or name not in self.keys:
             return
         import pydantic
@@ -115,31 +117,31 @@ class Schema:
             first = error.errors()[0]
             raise StateError(f"{who} wrote key {name!r}: {first['msg']}, found {first['input']!r}") from error
 
-    def read_input(self, given: Mapping[str, Any]) -> InputRead:
-        """Convert a case's input to state values, or say what is wrong with it."""
-        unknown = [] if self.open else [name for name in given if name not in self.keys]
+    def read_input(self, case_input: State) -> InputRead:
+        """Convert a case's input to state values, or return its problems."""
+        unknown = [] if self.open else [name for name in case_input if name not in self.keys]
         problems = [f"key {describe(name)} is not in the state{did_you_mean(name, self.keys)}" for name in unknown[:10]]
         problems += [
-            f"key {describe(name)} begins with ~: those are the engine's own" for name in given if is_hidden(name)
+            f"key {describe(name)} begins with ~: those are the engine's own" for name in case_input if is_hidden(name)
         ]
         if problems:
             return InputRead({}, problems)
         if self.is_model:
-            return self._read_model(given)
-        return InputRead(dict(given), [])
+            return self._read_model(case_input)
+        return InputRead(dict(case_input), [])
 
-    def missing(self, given: Iterable[str]) -> list[str]:
-        """Names of the required keys that `given` lacks."""
-        have = set(given)
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Return the names of required keys that `names` lacks."""
+        have = set(names)
         return [key.name for key in self.keys.values() if key.required and key.name not in have]
 
-    def _read_model(self, given: Mapping[str, Any]) -> InputRead:
+    def _read_model(self, case_input: State) -> InputRead:
         import pydantic
 
         values, problems = InputRead({}, [])
-        for name, value in given.items():
+        for name, content in case_input.items():
             try:
-                values[name] = pydantic.TypeAdapter(self.keys[name].annotation).validate_python(value)
+                values[name] = pydantic.TypeAdapter(self.keys[name].annotation).validate_python(content)
             except pydantic.ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in (name, *first["loc"]))
@@ -149,12 +151,13 @@ class Schema:
 
 def is_typed_dict(kind: Any) -> bool:
     """Return whether it is a TypedDict: before Python 3.13, `typing` does not know those of `typing_extensions`."""
-    extensions = sys.modules.get("typing_extensions")  # which whoever has such a class has imported
+    # Anyone who has such a class has imported the module, so there is no need to import it here.
+    extensions = sys.modules.get("typing_extensions")
     return typing.is_typeddict(kind) or (extensions is not None and extensions.is_typeddict(kind))
 
 
 def unqualified(hint: Any) -> tuple[Any, set[str], list[Any]]:
-    """The type in an annotation of a key; which of Required, NotRequired and ReadOnly it is; and its metadata."""
+    """Split the annotation of a key into its type, its qualifiers (such as Required) and its metadata."""
     qualifiers: set[str] = set()
     metadata: list[Any] = []
     while True:
@@ -192,7 +195,7 @@ def _required(shape: type) -> frozenset[str]:
 def _key(name: str, hint: Any, required: bool) -> Key:
     annotation, qualifiers, metadata = unqualified(hint)
     reducers = [m for m in metadata if callable(m) and not isinstance(m, type) and _takes_two(m)]
-    # What is said of it by a name in quotes, or under `from __future__ import annotations`, no class knows by itself.
+    # A class does not know qualifiers in quotes, or under `from __future__ import annotations`, so hints are read, too.
     needed = "NotRequired" not in qualifiers and (required or "Required" in qualifiers)
     return Key(name, annotation, reducers[-1] if reducers else None, needed)
 
@@ -207,7 +210,7 @@ def _takes_two(fn: Callable[..., Any]) -> bool:
     return len(needed) <= 2 and (len(positional) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters))
 
 
-def _dataclass_view(shape: type, values: dict[str, Any]) -> Any:
+def _dataclass_view(shape: type, values: State) -> Any:
     try:
         return shape(**values)
     except TypeError as error:

@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Self, Unpack, overload
 
 import orjson
 
-from wtb.authoring.edges import END, Branch, Edge
 from wtb.authoring.nodes import Backoff, Node, NodeOptions, Rules, Variant
 from wtb.authoring.state_schema import Schema
 from wtb.authoring.tools import Tool
-from wtb.core.arguments.approval import Approval, approval_problems
+from wtb.authoring.workflow_facts import END, Branch, Edge, WorkflowFacts
 from wtb.core.errors import InputError, WorkflowError, did_you_mean
+from wtb.core.questions import Approval, approval_problems
+from wtb.core.values import Json, Params
 
 DEFAULT: Final = "default"
 
@@ -37,20 +38,20 @@ class Workflow:
     """A graph of nodes over a shared state.
 
     Args:
-        name: What commands, reports and messages call it.
+        name: Its name in commands, reports and messages.
         state: TypedDict, dataclass or pydantic model whose keys may carry reducers (`Annotated[list, operator.add]`);
             without one any key may be written.
         input: TypedDict, dataclass or pydantic model of the keys that a case must bring.
         description: One line for people.
         version: Text that counts as part of the code: with another one, nothing is reused.
-        metadata: What else is to be kept and shown with its runs, such as an owner or a ticket: anything that JSON can
+        metadata: Further facts to store and show with its runs, such as an owner or a ticket: anything that JSON can
             write.
-        params: What nodes find in `ctx.params`; a sweep may override them.
-        resources: Factory called once in each process; nodes find what it returns in `ctx.resources`.
-        max_steps: How many steps an execution may take before it fails (a guard for loops).
-        approval: When people are asked to let an execution go on: `manual` (only what nodes ask), `none` (nobody is
-            there), `before` (each step), `on_error`, `{"after": NODE}`, or a list of the last three; `run.approval` of
-            a sweep overrides it.
+        params: The values of `ctx.params`; a sweep may override them.
+        resources: Factory called once in each process; its result is `ctx.resources`.
+        max_steps: The number of steps after which an execution fails (a guard for loops).
+        approval: When an execution waits for a person: `manual` (only for questions of nodes), `none` (nobody can
+            answer), `before` (each step), `on_error`, `{"after": NODE}`, or a list of the last three; `run.approval`
+            of a sweep overrides it.
 
     Example:
         >>> from wtb import END, Workflow
@@ -66,14 +67,9 @@ class Workflow:
         <workflow greeting: greet>
     """
 
-    engine: ClassVar[str] = "wtb.execution.engine.native:NativeEngine"  # the import path of what runs it
+    engine: ClassVar[str] = "wtb.execution.engine.native:NativeEngine"  # the import path of its engine
     breakpoints: Sequence[str] = ()  # that it always has, as people write them
     picture: ClassVar[Callable[[Any], str] | None] = None  # draws it for notebooks; `wtb` names what does
-    closed_input: ClassVar[bool] = False  # whether a case may bring keys of `input` only
-    state_key: str | None = None  # where the state is a single value, the key that it stands under
-    sent_to: frozenset[str] = frozenset()  # nodes that one step may run several times, or not at all
-    is_limited: bool = True  # whether `max_steps` bounds loops to what somebody chose
-    is_open: bool = False  # whether the path depends on the state in more than `branches` and conditions
 
     def __init__(
         self,
@@ -84,7 +80,7 @@ class Workflow:
         description: str = "",
         version: str = "",
         metadata: Mapping[str, Any] | None = None,
-        params: Mapping[str, Any] | None = None,
+        params: Params | None = None,
         resources: Callable[[], Any] | None = None,
         max_steps: int = 100,
         approval: Approval = "manual",
@@ -104,7 +100,7 @@ class Workflow:
         self.edges: list[Edge] = []
         self.branches: list[Branch] = []
         self.tools: dict[str, Tool] = {}
-        # What else a sweep records of its environment, by whose it is: called when one is submitted, and refuses it.
+        # Further versions that a sweep records, by server. Called on submission, which fails if one of them raises.
         self.versions: dict[str, Callable[[], Mapping[str, str]]] = {}
         self.problems: list[str] = []
         self.original: Workflow | None = None
@@ -113,7 +109,7 @@ class Workflow:
         return f"<workflow {self.name}: {', '.join(self.nodes)}>"
 
     def _repr_html_(self) -> str | None:
-        """The graph, for notebooks."""
+        """Return the graph as HTML, for notebooks."""
         return None if self.picture is None else type(self).picture(self)  # type: ignore[misc]
 
     def __getitem__(self, node: str) -> Node:
@@ -122,17 +118,6 @@ class Workflow:
             return self.nodes[node]
         except KeyError:
             raise InputError(f"workflow {self.name!r} has no node {node!r}{did_you_mean(node, self.nodes)}") from None
-
-    def within(self, key: str) -> str | None:
-        """Translate a key of the state that belongs to a workflow within this one.
-
-        Args:
-            key: A key as the state has it.
-
-        Returns:
-            The key as the schema of that workflow has it, or None if it belongs to none.
-        """
-        return None
 
     @overload
     def node(self, fn: Callable[..., Any], /, **options: Unpack[NodeOptions]) -> Node: ...
@@ -180,14 +165,15 @@ class Workflow:
         called = str(name or getattr(fn, "__name__", type(fn).__name__))
         if not isinstance(backoff, Backoff):
             backoff = Backoff() if backoff is None else Backoff(initial=backoff)
-        kept = Rules(backoff=backoff, final=tuple(final), **rules)
+        node_rules = Rules(backoff=backoff, final=tuple(final), **rules)
         text = description or (inspect.getdoc(fn) or "").partition("\n")[0]
-        node = Node(called, kept, Variant(called, variant, fn, {}, text))
+        node = Node(called, node_rules, Variant(called, variant, fn, {}, text))
         if called in self.nodes:
+            # Not raised here, so that `validate` reports all problems at once.
             self.problems.append(f"two nodes are named {called!r}")
         if called == END:
             self.problems.append(f"a node cannot be named {END!r}")
-        self.problems += kept.problems(called)
+        self.problems += node_rules.problems(called)
         self.nodes[called] = node
         return node
 
@@ -211,8 +197,8 @@ class Workflow:
 
         Args:
             fn: The function, sync or async. Nodes call it with arguments by name, and each call is recorded.
-            name: What nodes call it; the default is the function's name.
-            reverse: Called as `reverse(result, **arguments)` when a rollback takes a call back.
+            name: The name for nodes; by default the function's name.
+            reverse: Called as `reverse(result, **arguments)` when a rollback reverses a call.
 
         Returns:
             The tool; as a decorator with options, a function that takes `fn` and returns the tool.
@@ -231,17 +217,17 @@ class Workflow:
 
         def add(function: Callable[..., Any]) -> Tool:
             called = str(name or getattr(function, "__name__", type(function).__name__))
-            made = Tool(called, function, reverse, (inspect.getdoc(function) or "").partition("\n")[0])
+            tool = Tool(called, function, reverse, (inspect.getdoc(function) or "").partition("\n")[0])
             if called in self.tools:
                 self.problems.append(f"two tools are named {called!r}")
-            self.problems += made.problems()
-            self.tools[called] = made
-            return made
+            self.problems += tool.problems()
+            self.tools[called] = tool
+            return tool
 
         return add if fn is None else add(fn)
 
     def entry(self, *nodes: NodeLike) -> None:
-        """Set where executions start.
+        """Set the nodes at which executions start.
 
         Args:
             *nodes: Nodes or their names; several start in the same step.
@@ -285,13 +271,13 @@ class Workflow:
         by: Callable[[Any], Any],
         default: NodeLike | None = None,
     ) -> None:
-        """Go on from a node to `targets[by(state)]`.
+        """Continue from a node at `targets[by(state)]`.
 
         Args:
             source: The node that decides.
             targets: Node, or `END`, by the keys that `by` may return.
             by: Called with the state; returns a key of `targets`.
-            default: Where to go for any other key; without one, another key fails the execution.
+            default: The target for any other key; without one, another key fails the execution.
         """
         named = {key: _name(target) for key, target in targets.items()}
         self.branches.append(Branch(_name(source), named, by, None if default is None else _name(default)))
@@ -309,14 +295,15 @@ class Workflow:
             InputError: For an unknown node or variant.
         """
         for name, variant in choices.items():
+            # The look-up raises for unknown names.
             self[name][variant]
         plain = self.copy()
         plain.original = self
         for node in self.nodes.values():
-            chosen = node.variants[choices.get(node.name, node.default)]
+            chosen_variant = node.variants[choices.get(node.name, node.default)]
             plain.nodes[node.name] = node.copy()
             plain.nodes[node.name].default = DEFAULT
-            plain.nodes[node.name].variants = {DEFAULT: replace(chosen, name=DEFAULT, active=True)}
+            plain.nodes[node.name].variants = {DEFAULT: replace(chosen_variant, name=DEFAULT, active=True)}
         return plain
 
     def copy(self) -> Self:
@@ -331,7 +318,7 @@ class Workflow:
         return twin
 
     def varied(self, node: str) -> Node | None:
-        """Look up a node that a sweep wants to vary. What was no node by itself may become one.
+        """Look up a node that a sweep varies. A composite may become a node by this.
 
         Args:
             node: Its name.
@@ -348,39 +335,62 @@ class Workflow:
             names: Names of nodes.
 
         Returns:
-            The same names, in the order in which variants are to be added.
+            The same names, in the order in which their variants must be added.
         """
         return list(names)
 
     def add_variant(self, variant: Variant) -> list[str]:
-        """Add a variant that a sweep defines, unless something is wrong with it.
+        """Add a variant that a sweep defines, unless it has problems.
 
         Args:
             variant: The variant; its `node` names a node of this workflow.
 
         Returns:
-            What is wrong with it, one line each; empty if it was added.
+            Its problems, one line each; empty if it was added.
         """
-        found = variant.problems()
-        if not found:
+        problems = variant.problems()
+        if not problems:
             self.nodes[variant.node].variants[variant.name] = variant
-        return found
+        return problems
 
-    def param_problems(self, params: Mapping[str, Any]) -> list[str]:
-        """Check the params that a sweep gives.
+    def param_problems(self, params: Params) -> list[str]:
+        """Check the params of a sweep.
 
         Args:
             params: Values by name.
 
         Returns:
-            What is wrong with them, one line each.
+            Their problems, one line each.
         """
         return []
 
-    @property
-    def starts(self) -> Collection[str]:
-        """Names of the nodes that an execution can start from."""
-        return self.nodes
+    def facts(self) -> WorkflowFacts:
+        """Gather the facts that planning, display and runners read.
+
+        Returns:
+            The facts as they are now: nodes, edges, tools and servers that are added later are not among them.
+        """
+        return WorkflowFacts(
+            name=self.name,
+            source=self,
+            version=self.version,
+            description=self.description,
+            metadata=self.metadata,
+            params=self.params,
+            resources=self.resources,
+            max_steps=self.max_steps,
+            approval=self.approval,
+            schema=self.schema,
+            input=self.input,
+            nodes=dict(self.nodes),
+            entries=tuple(self.entries),
+            starts=tuple(self.nodes),
+            edges=tuple(self.edges),
+            branches=tuple(self.branches),
+            breakpoints=tuple(self.breakpoints),
+            tools=dict(self.tools),
+            versions=dict(self.versions),
+        )
 
     def validate(self) -> None:
         """Check the whole graph.
@@ -390,11 +400,12 @@ class Workflow:
         """
         from wtb.authoring.graph import odd_names, problems
 
-        found = [*self.problems, *odd_names(self), *(p for node in self.nodes.values() for p in node.problems)]
-        found += [p for node in self.nodes.values() for v in node.variants.values() for p in v.problems()]
-        found += problems(self) + approval_problems(self.approval, self.name, self.nodes)
-        if found:
-            raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in found))
+        facts = self.facts()
+        all_problems = [*self.problems, *odd_names(facts), *(p for node in self.nodes.values() for p in node.problems)]
+        all_problems += [p for node in self.nodes.values() for v in node.variants.values() for p in v.problems()]
+        all_problems += problems(facts) + approval_problems(self.approval, self.name, self.nodes)
+        if all_problems:
+            raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in all_problems))
 
 
 def _name(node: NodeLike) -> str:
@@ -404,7 +415,7 @@ def _name(node: NodeLike) -> str:
 def _checked_metadata(workflow: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the metadata of a workflow. Raises InputError if JSON cannot write it."""
     try:
-        copied: dict[str, Any] = orjson.loads(orjson.dumps(dict(metadata)))
+        copied: dict[str, Json] = orjson.loads(orjson.dumps(dict(metadata)))
     except (TypeError, ValueError) as error:
         raise InputError(f"workflow {workflow!r}: metadata: {error}; expected what JSON can write") from None
     return copied

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import atexit
 import gc
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -19,123 +22,191 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from wtb.cli.console import note_command
-from wtb.config.garbage import start_collecting
-from wtb.core.errors import WTBError
-from wtb.operations.registry import OPERATIONS
+from wtb.config.distribution import start_collecting
+from wtb.core.errors import InputError, WTBError
+from wtb.operations.registry import ADMIN, OPERATIONS, REMOVED_COMMANDS, id_of_command, in_admin
 
 
 class Entry(NamedTuple):
-    """A command: the module under `wtb.cli` that has it, and the first sentence of its help if it is no operation.
+    """A command: the module under `wtb` that has it, and the first sentence of its help if it is no operation.
 
-    The module has a function of the command's name (with `_` behind it where Python uses the name), whose parameters
-    are the command's, and whose docstring is its help and ends with examples; or a mapping of the commands in it by
-    name, called as the command in capitals.
+    The module has a function of the command's name (with `_` for `-`, and behind it where Python uses the name), whose
+    parameters are the command's, and whose docstring is its help and ends with examples; or a mapping of the commands
+    in it by name, called as the command in capitals.
 
-    ahead: what is called with the command's options before what the command needs is imported.
+    Attributes:
+        module: The module; empty for `wtb admin`, whose commands are in `ADMIN_GROUPS`.
+        summary: The first sentence of its help, if it calls no operation.
+        row: The text of its row in `wtb --help`; empty for the first sentence of its help.
+        beside: The command in whose row `wtb --help` lists it; empty for a row of its own.
+        ahead: What is called with the command's options before what the command needs is imported.
     """
 
     module: str
     summary: str = ""
+    row: str = ""
+    beside: str = ""
     ahead: str = ""
 
 
-# Groups and commands in the order in which people meet them.
-GROUPS: Mapping[str, Mapping[str, Entry]] = {
+Groups = Mapping[str, Mapping[str, Entry]]
+
+# Groups and commands in the order in which a new user needs them, which is that of `wtb --help`. The help has to fit
+# in 60 lines at 80 columns, so commands of one kind share a row, and `wtb admin` has the nouns of administrators.
+GROUPS: Groups = {
     "Write: a workflow and its sweep file": {
-        "init": Entry("admin.project", "Write a small workflow, cases and a sweep file to start from."),
-        "workflow": Entry("admin.project", "List registered workflows, or draw one."),
-        "cases": Entry("run.case_file"),
-        "try": Entry("run.trying"),
-        "plan": Entry("run.sweeps"),
+        "init": Entry(
+            "cli.admin.project",
+            "Write a small workflow, cases and a sweep file to start from.",
+            "Write a small example, or list and draw workflows.",
+        ),
+        "workflow": Entry("cli.admin.project", "List registered workflows, or draw one.", beside="init"),
+        "cases": Entry("cli.run.case_file", row="Read a file of cases, or try an evaluator on an output."),
+        "try": Entry("cli.run.case_file", beside="cases"),
+        "plan": Entry("cli.run.sweeps", row="Show what a sweep would run, or run a few of its cases."),
+        "pilot": Entry("cli.run.sweeps", beside="plan"),
     },
     "Run: sweeps and single inputs": {
-        "run": Entry("run.sweeps", ahead="operations.running.ahead:start_node_process"),
-        "start": Entry("run.start"),
-        "submit": Entry("run.submit"),
-        "resume": Entry("run.resume"),
-        "retry": Entry("run.resume"),
-        "extend": Entry("run.extend"),
-        "schedule": Entry("admin.schedules", "Run sweeps by the clock, each compared with a baseline."),
+        "run": Entry("cli.run.sweeps", ahead="operations.running.ahead:start_node_process"),
+        "start": Entry("cli.run.start", row="Run one input through a workflow, now or later."),
+        "execution": Entry("cli.run.start", "Store an input for a workflow, to run later.", beside="start"),
+        "submit": Entry("cli.run.submit"),
+        "resume": Entry("cli.run.resume", row="Continue a stopped sweep, or run failed cells again."),
+        "retry": Entry("cli.run.resume", beside="resume"),
+        "extend": Entry("cli.run.extend"),
+        "schedule": Entry(
+            "features.schedules.commands",
+            "Run sweeps on a schedule, and compare each with a baseline.",
+            "Run sweeps on a schedule, compared with a baseline.",
+        ),
     },
-    "Steer: what runs, and what waits for you": {
-        "pause": Entry("control.pause_cancel"),
-        "cancel": Entry("control.pause_cancel"),
-        "break": Entry("control.pause_cancel"),
-        "approvals": Entry("control.approvals"),
-        "answer": Entry("control.approvals"),
-        "checkpoint": Entry("control.checkpoints"),
-        "rollback": Entry("control.rollback"),
-        "fork": Entry("control.rollback"),
+    "Steer: control runs, and answer questions": {
+        "pause": Entry("cli.run.pause_cancel", row="Pause a sweep or execution, now or at a breakpoint."),
+        "breakpoint": Entry(
+            "cli.run.pause_cancel", "Set and list breakpoints, at which executions pause.", beside="pause"
+        ),
+        "cancel": Entry("cli.run.pause_cancel", row="Cancel a sweep or execution, or delete a sweep."),
+        "delete": Entry("cli.admin.gc", beside="cancel"),
+        "combination": Entry("cli.run.pause_cancel", "Stop some combinations of a sweep."),
+        "approvals": Entry("cli.run.approvals"),
+        "answer": Entry("cli.run.approvals", row="Answer a question of a workflow, or several at once."),
+        "answer-all": Entry("cli.run.approvals", beside="answer"),
+        "checkpoint": Entry("cli.run.pause_cancel"),
+        "rollback": Entry("cli.run.rollback", row="Go back to a checkpoint, or fork there with changes."),
+        "fork": Entry("cli.run.rollback", beside="rollback"),
     },
-    "Look: how far it is, and what happened": {
-        "list": Entry("inspect.overview"),
-        "status": Entry("inspect.overview"),
-        "watch": Entry("inspect.watch"),
-        "show": Entry("inspect.show"),
-        "log": Entry("inspect.log"),
-        "history": Entry("inspect.history"),
-        "tree": Entry("inspect.history"),
-        "diff": Entry("inspect.history"),
-        "files": Entry("inspect.files"),
-        "series": Entry("results.series"),
-        "telemetry": Entry("inspect.telemetry", "Send traces to a collector of OpenTelemetry."),
-        "costs": Entry("results.costs"),
+    "Look: progress and history": {
+        "list": Entry("cli.results.overview"),
+        "status": Entry("cli.results.overview", row="Show the progress of sweeps once, or live."),
+        "watch": Entry("cli.results.watch", beside="status"),
+        "show": Entry("cli.results.show", row="Show a sweep, its cells or executions, or its events."),
+        "log": Entry("cli.results.log", beside="show"),
+        "history": Entry("cli.results.history", row="Show checkpoints, and how executions fork."),
+        "tree": Entry("cli.results.history", beside="history"),
+        "diff": Entry("cli.results.history"),
+        "files": Entry("cli.results.files"),
+        "series": Entry("cli.results.series", row="Show series over time, or the cost of sweeps."),
+        "costs": Entry("cli.results.costs", beside="series"),
     },
-    "Compare: what is best, and what changed": {
-        "matrix": Entry("results.matrix"),
-        "report": Entry("results.report"),
-        "score": Entry("results.matrix"),
-        "label": Entry("results.label"),
-        "comment": Entry("results.comment"),
-        "judge": Entry("results.judge", "Hold judges against labels of people."),
-        "compare": Entry("results.compare"),
-        "pool": Entry("results.pool"),
-        "baseline": Entry("results.baselines", "Name the sweeps that later ones are compared with."),
-        "regress": Entry("results.compare"),
+    "Compare: results and regressions": {
+        "matrix": Entry("cli.results.matrix", row="Show the figures of combinations, or write a report."),
+        "report": Entry("cli.results.report", beside="matrix"),
+        "score": Entry("cli.results.matrix"),
+        "label": Entry(
+            "features.judging.commands",
+            "Label answers, drawn at random and shown without their rows.",
+            "Label answers, and compare judges with human labels.",
+        ),
+        "judge": Entry("features.judging.commands", "Compare judges with human labels.", beside="label"),
+        "comment": Entry("cli.results.comment", "Comment on cells, for everyone who may read the sweep."),
+        "compare": Entry("cli.results.compare", row="Compare two sweeps, or pool several into one."),
+        "pool": Entry("cli.results.compare", beside="compare"),
+        "baseline": Entry(
+            "cli.results.baselines",
+            "Name the sweeps that later ones are compared with.",
+            "Name baselines, or compare a new run with one.",
+        ),
+        "regress": Entry("cli.results.compare", beside="baseline"),
     },
-    "Keep: what stays, what goes, what travels": {
-        "pin": Entry("admin.gc"),
-        "unpin": Entry("admin.gc"),
-        "gc": Entry("admin.gc"),
-        "delete": Entry("admin.gc"),
-        "erase": Entry("data.erase"),
-        "export": Entry("admin.archive"),
-        "import": Entry("admin.archive"),
-        "copy": Entry("admin.archive"),
-        "backup": Entry("data.backups"),
-        "restore": Entry("data.backups"),
-    },
-    "Host: servers, workers, and who may use how much": {
-        "doctor": Entry("admin.project", "Check what WTB needs here, and say how to fix what is wrong."),
-        "db": Entry("data.databases", "Show the version of the database, upgrade it, or go back."),
-        "project": Entry("admin.projects", "Say what sessions, sweeps and tokens belong to."),
-        "session": Entry("admin.sessions", "Keep sweeps of people or purposes apart, with quotas."),
-        "budget": Entry("admin.budgets", "Limit what projects, sessions and tokens may spend."),
-        "policy": Entry("data.policies", "Check the policies of this folder, and say what they decide."),
-        "token": Entry("admin.tokens", "Say who may ask `wtb serve`, and for what."),
-        "user": Entry("admin.access", "Say who there is, to be given roles."),
-        "team": Entry("admin.access", "Give roles to several users at once."),
-        "access": Entry("admin.access", "Say who may do what in which project."),
-        "audit": Entry("access.audit", "Read and check the log of who changed what."),
-        "up": Entry("admin.stack", "Start servers, a worker and the scheduler, all in this folder."),
-        "down": Entry("admin.stack", "Stop what `wtb up` started in this folder."),
-        "worker": Entry("admin.workers", "Run executions of submitted sweeps, until it is stopped."),
-        "scheduler": Entry("admin.workers", "Run the scheduler: recover lost work, and start schedules."),
-        "serve": Entry("admin.server", "Answer operations over HTTP: the REST API, and web pages."),
-        "mcp": Entry("admin.server", "Serve an agent on this machine, by the Model Context Protocol."),
-        "flower": Entry("admin.stack", "Run Flower, a read-only page on the broker's workers."),
+    "Host: servers and workers": {
+        "doctor": Entry(
+            "cli.admin.project",
+            "Check that WTB can run here, and show how to fix problems.",
+            "Check that WTB can run here, and show fixes.",
+        ),
+        "up": Entry(
+            "cli.admin.stack",
+            "Start servers, a worker and the scheduler, all in this folder.",
+            "Start or stop all servers in this folder.",
+        ),
+        "down": Entry("cli.admin.stack", "Stop what `wtb up` started in this folder.", beside="up"),
+        "worker": Entry(
+            "cli.admin.workers",
+            "Run executions of submitted sweeps until you stop it.",
+            "Run a worker, or the scheduler that recovers lost work.",
+        ),
+        "scheduler": Entry(
+            "cli.admin.workers", "Run the scheduler: recover lost work, and start schedules.", beside="worker"
+        ),
+        "serve": Entry(
+            "cli.admin.server",
+            "Start the server: REST API and web pages.",
+            "Serve the REST API and web pages, or a local agent.",
+        ),
+        "mcp": Entry("cli.admin.server", "Serve a local agent over the Model Context Protocol.", beside="serve"),
+        "admin": Entry("", "Administer data, access, budgets and the database."),
     },
 }
 
-ENTRIES = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+# The commands of `wtb admin`, in the order of `wtb admin --help`.
+ADMIN_GROUPS: Groups = {
+    "Keep: retention, deletion, export and backup": {
+        "pin": Entry("cli.admin.gc"),
+        "unpin": Entry("cli.admin.gc"),
+        "gc": Entry("cli.admin.gc"),
+        "erase": Entry("cli.admin.gc"),
+        "export": Entry("features.archive.commands"),
+        "import": Entry("features.archive.commands"),
+        "copy": Entry("features.archive.commands"),
+        "backup": Entry("features.backup.commands"),
+        "restore": Entry("features.backup.commands"),
+    },
+    "Share: projects, sessions and budgets": {
+        "project": Entry("cli.admin.projects", "Group sessions, sweeps and tokens into projects."),
+        "session": Entry("cli.admin.sessions", "Separate sweeps into sessions, with quotas."),
+        "budget": Entry("cli.admin.budgets", "Limit what projects, sessions and tokens may spend."),
+    },
+    "Access: tokens, users, policies and the audit log": {
+        "token": Entry("features.access.commands", "Create and revoke access tokens for `wtb serve`."),
+        "user": Entry("features.access.commands", "List and remove users, to whom you can grant roles."),
+        "team": Entry("features.access.commands", "Give roles to several users at once."),
+        "access": Entry("features.access.commands", "Grant and revoke roles in projects."),
+        "policy": Entry("cli.admin.policies", "Check the policies of this folder, and explain decisions."),
+        "audit": Entry("features.access.commands", "Read and check the log of who changed what."),
+    },
+    "Operate: the database, scorings and traces": {
+        "db": Entry("cli.admin.databases", "Show the version of the database, upgrade it, or go back."),
+        "scoring": Entry("cli.results.matrix", "Follow or cancel scorings on workers."),
+        "telemetry": Entry("features.telemetry.commands", "Send traces to a collector of OpenTelemetry."),
+        "flower": Entry("cli.admin.stack", "Run Flower, a read-only page on the broker's workers."),
+    },
+}
+
+_ALL = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+_ALL |= {in_admin(name): entry for group in ADMIN_GROUPS.values() for name, entry in group.items()}
+
+# By the words of the command, such as `run` and `admin token`.
+ENTRIES = {words: entry for words, entry in _ALL.items() if entry.module}
+_MODULES = {entry.module for entry in ENTRIES.values()}
 
 
-def summary(name: str) -> str:
-    """Return the first sentence of a command's help: that of its operation, where it calls one of its name."""
-    return OPERATIONS[name].summary if name in OPERATIONS else ENTRIES[name].summary
+def summary(words: str) -> str:
+    """Return the first sentence of a command's help: that of its operation, if it calls one."""
+    id = id_of_command(words)
+    return _ALL[words].summary if id is None else OPERATIONS[id].summary
 
 
-# Commands of promptfoo and Inspect, and what they are here.
+# Commands of promptfoo and Inspect, and their counterparts in WTB.
 _ELSEWHERE: Mapping[str, str] = {
     "eval": "run",
     "evaluate": "run",
@@ -145,19 +216,54 @@ _ELSEWHERE: Mapping[str, str] = {
 }
 
 
+def _check_spelling(arguments: Sequence[str]) -> None:
+    """Raise InputError with the commands that replaced a removed spelling, if somebody typed one."""
+    if (present := in_admin(arguments[0])) in ENTRIES:
+        moved = f"`wtb {arguments[0]}` is now `wtb {present}`"
+        raise InputError(f"{moved}: run `wtb {in_admin(shlex.join(arguments))}`" if arguments[1:] else moved)
+    replacements: dict[str, list[str]] = {}
+    for removed, id in REMOVED_COMMANDS.items():
+        spelling = " ".join(word for word in removed.split() if word.islower())
+        if _is_spelled(arguments, spelling):
+            replacements.setdefault(spelling, []).append(f"`wtb {OPERATIONS[id].command}`")
+    if replacements:
+        # The longest has an option, and is the most specific.
+        spelling = max(replacements, key=len)
+        raise InputError(f"`wtb {spelling}` is now {' or '.join(replacements[spelling])}")
+
+
+def _is_spelled(arguments: Sequence[str], spelling: str) -> bool:
+    words, _, option = spelling.partition(" --")
+    typed, rest = list(arguments[: len(words.split())]), arguments[len(words.split()) :]
+    if typed != words.split():
+        return False
+    if option:
+        return any(argument.partition("=")[0] == f"--{option}" for argument in rest)
+    names = [
+        operation.command.split()[1] for operation in OPERATIONS.values() if operation.command.startswith(f"{words} ")
+    ]
+    if not names:
+        return True
+    # A close match is a typing error, and click suggests the right name for it.
+    return bool(rest) and rest[0] != "--help" and not get_close_matches(rest[0], names)
+
+
 class CommandGroup(TyperGroup):
     """All commands of `wtb`. Help lists them from the table; one is imported when it or its own help is asked for.
 
     This is click's pattern of a lazy group. `get_command` cannot import, as Typer's help asks it for every command.
     """
 
+    groups = GROUPS
+    prefix = ""
+
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = cast(Any, _Commands())
+        self.commands = cast(Any, _Commands(self.prefix, [name for group in self.groups.values() for name in group]))
         self._listed = {
-            name: TyperCommand(name, help=summary(name), rich_help_panel=heading)
-            for heading, group in GROUPS.items()
-            for name, entry in group.items()
+            name: TyperCommand(name, help=summary(f"{self.prefix}{name}"), rich_help_panel=heading)
+            for heading, group in self.groups.items()
+            for name in group
         }
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -166,64 +272,114 @@ class CommandGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return self._listed.get(cmd_name)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        # Typer's help lists the commands of a group: here those of a copy that has a command for each row.
+        rows = copy(self)
+        rows._listed = dict(self._rows())
+        super(CommandGroup, rows).format_help(ctx, formatter)
+
+    def _rows(self) -> Iterator[tuple[str, TyperCommand]]:
+        for heading, group in self.groups.items():
+            for name, entry in group.items():
+                if not entry.beside:
+                    row = ", ".join([name, *(other for other, its in group.items() if its.beside == name)])
+                    text = entry.row or summary(f"{self.prefix}{name}")
+                    yield row, TyperCommand(row, help=text, rich_help_panel=heading)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] in _ELSEWHERE:
-            ctx.fail(f"No such command '{args[0]}'; use `wtb {_ELSEWHERE[args[0]]}`")
+        # Completion in a shell resolves commands, too, and shows no errors.
+        if args and not ctx.resilient_parsing:
+            self._check(ctx, args)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and self.commands[str(name)], rest
 
+    def _check(self, ctx: Any, args: list[str]) -> None:
+        if args[0] in _ELSEWHERE:
+            ctx.fail(f"No such command '{args[0]}'; use `wtb {_ELSEWHERE[args[0]]}`")
+        _check_spelling(args)
+
+
+class _AdminGroup(CommandGroup):
+    """The commands of `wtb admin`, of which none had another spelling there."""
+
+    groups = ADMIN_GROUPS
+    prefix = in_admin("")
+
+    def _check(self, ctx: Any, args: list[str]) -> None:
+        pass
+
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name; each is imported when it is taken out."""
+    """The commands of a group by name; each is imported when it is taken out."""
+
+    def __init__(self, prefix: str, names: Sequence[str]) -> None:
+        self._prefix = prefix
+        self._names = names
 
     def __getitem__(self, name: str) -> Any:
-        return _commands_of(ENTRIES[name].module)[name]
+        words = f"{self._prefix}{name}"
+        module = _ALL[words].module
+        return _commands_of(module)[words] if module else _admin()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(ENTRIES)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(ENTRIES)
+        return len(self._names)
+
+
+@cache
+def _admin() -> _AdminGroup:
+    return _AdminGroup(
+        name=ADMIN,
+        help=summary(ADMIN),
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        epilog="Example: wtb admin token create ann --scope read,submit",
+    )
 
 
 @cache
 def _commands_of(module: str) -> Mapping[str, Any]:
-    """Return the commands that a module has, by name."""
+    """Return the commands that a module has, by their words."""
     part = typer.Typer(rich_markup_mode="rich")
-    part.callback()(lambda: None)  # a group, even of a single command
+    # A callback makes Typer build a group even for a single command.
+    part.callback()(lambda: None)
+    names = {words: words.split()[-1] for words, entry in ENTRIES.items() if entry.module == module}
     with _Deferred().installed() as deferred:
-        code = import_module(f"wtb.cli.{module}")
-        for name, entry in ENTRIES.items():
-            if entry.module == module:
-                _add(part, name, entry, code)
+        code = import_module(f"wtb.{module}")
+        for words, name in names.items():
+            _add(part, name, summary(words), code)
         group = typer.main.get_group(part)
-    for name, command in group.commands.items():
-        _prepare(command, deferred, "wtb", ENTRIES[name].ahead)
-    return group.commands
+    commands = {words: group.commands[name] for words, name in names.items()}
+    for words, command in commands.items():
+        _prepare(command, deferred, f"wtb {words}", ENTRIES[words].ahead)
+    return commands
 
 
-def _add(part: typer.Typer, name: str, entry: Entry, code: ModuleType) -> None:
+def _add(part: typer.Typer, name: str, help: str, code: ModuleType) -> None:
     inner = getattr(code, name.upper(), None)
     if inner is None:
-        part.command(name)(getattr(code, f"{name}_", None) or getattr(code, name))
+        function = name.replace("-", "_")
+        part.command(name)(getattr(code, f"{function}_", None) or getattr(code, function))
         return
-    group = typer.Typer(no_args_is_help=True, help=summary(name))
+    group = typer.Typer(no_args_is_help=True, help=help)
     for inner_name, function in inner.items():
-        group.command(inner_name, hidden=inner_name == "fire")(function)  # which the scheduler starts, not people
+        # Help leaves out `fire`, which only the scheduler starts.
+        group.command(inner_name, hidden=inner_name == "fire")(function)
     part.add_typer(group, name=name)
 
 
-def _prepare(command: Any, deferred: _Deferred, parent: str, ahead: str = "") -> None:
+def _prepare(command: Any, deferred: _Deferred, words: str, ahead: str = "") -> None:
     """Take examples from the end of the help, wrap it at the width of the terminal, and load modules before a run."""
     paragraphs = [paragraph.replace("\n", " ") for paragraph in (command.help or "").split("\n\n")]
     if paragraphs[-1].startswith("Example"):
         command.epilog = paragraphs.pop()
     command.help = "\n\n".join(paragraphs)
-    words = f"{parent} {command.name}"
     if command.callback is not None:
         command.callback = _with_option_names(command, deferred.loaded_before(command.callback, ahead), words)
     for inner in getattr(command, "commands", {}).values():
-        _prepare(inner, deferred, words)
+        _prepare(inner, deferred, f"{words} {inner.name}")
 
 
 def _with_option_names(command: Any, callback: Callable[..., Any], words: str) -> Callable[..., Any]:
@@ -275,7 +431,10 @@ class _Deferred(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(("wtb.", "wtb_workers.")) or fullname.startswith("wtb.cli."):
+        # Modules of commands, and those of wtb.cli, declare options: help needs them executed.
+        if not fullname.startswith(("wtb.", "wtb_workers.")):
+            return None
+        if fullname.startswith("wtb.cli.") or fullname.removeprefix("wtb.") in _MODULES:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
@@ -288,18 +447,22 @@ class _Deferred(MetaPathFinder):
 
         def run(**options: Any) -> Any:
             if ahead:
+                # Before the imports, which take long: the node process of `wtb run` starts meanwhile.
                 module, _, function = ahead.partition(":")
                 getattr(import_module(f"wtb.{module}"), function)(**options)
             for name in self._names:
-                vars(sys.modules[name])  # any use of a lazy module executes it
+                # Any use of a lazy module executes it.
+                vars(sys.modules[name])
             _start_collecting()
-            gc.enable()  # of several commands in a process only the first one starts it
+            # If a process runs several commands, only the first one starts the collection above.
+            gc.enable()
             return callback(**options)
 
         return run
 
 
-@cache  # once a process: asking Python whether anything is frozen counts all that is
+# Once a process: asking Python whether anything is frozen counts all frozen objects.
+@cache
 def _start_collecting() -> None:
     """Collect garbage while a command runs, and spare everything from the collection at the end."""
     start_collecting()

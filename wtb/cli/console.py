@@ -1,4 +1,4 @@
-"""What commands share: the database they open, where their output goes, and options that many have."""
+"""Code that commands share: opening a database or server, reading common options, and writing output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from wtb.cli import options
-from wtb.cli.refusals import needs_code, not_through
+from wtb.cli.options import needs_code, not_through
 from wtb.core.errors import InputError, WTBError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import Limits
     from wtb.operations.context import Backend, Context
     from wtb.store.database import Database
+
 
 SERVER = "WTB_SERVER"
 
@@ -63,37 +64,44 @@ def server_url(db: str | None) -> str | None:
         InputError: If the command line names a database, too.
     """
     root = _root.get()
-    given = None if root is None else root.params["server"]
-    if given is not None and db is not None:
-        raise InputError("--server and --db both say where; give one of them")
-    return given or (os.environ.get(SERVER) or None if db is None else None)
+    named_server = None if root is None else root.params["server"]
+    if named_server is not None and db is not None:
+        raise InputError("--server and --db are both given; expected one of them")
+    return named_server or (os.environ.get(SERVER) or None if db is None else None)
 
 
 def open_backend(db: str | None, broker: str | None = None, *, create: bool = False) -> Backend:
-    """What carries operations out: a server if one is named, else the database, as `open_context` opens it."""
+    """Return a client of the server if one is named, else the context of the database, as `open_context` opens it."""
     server = server_url(db)
     if server is None:
         return open_context(db, broker, create=create)
     if broker is not None:
-        raise InputError(f"--broker goes with a database; the server {server} has a broker of its own, if any")
+        raise InputError(f"--broker needs a database, and {server} is a server with its own broker; leave out --broker")
     return _server(server)
 
 
 def backend_elsewhere(published: bool, db: str | None, broker: str | None = None, **of_code: object) -> Backend | None:
-    """What carries out what needs no code here: a server, or with --published the database. None where code is here.
+    """Return the backend of a command that does not use the code on this machine; None if it does.
 
-    of_code: options that need the code, by name. Raises InputError for one of these.
+    Args:
+        published: Use what workers publish, even if no server is named.
+        db: The database that the command line names.
+        broker: The broker that the command line names.
+        of_code: Options that need the code, by name.
+
+    Raises:
+        InputError: If one of these options is given although the code is not used.
     """
     if not published and server_url(db) is None:
         return None
-    for name, value in of_code.items():
-        if value:
+    for name, option in of_code.items():
+        if option:
             raise needs_code(name)
     return open_backend(db, broker)
 
 
 def existing_backend(db: str | None) -> Backend | None:
-    """The same; None if there is no database yet."""
+    """Return the backend as `open_backend` does; None if there is no database yet."""
     from wtb.operations.context import Context
 
     server = server_url(db)
@@ -113,6 +121,7 @@ def _server(url: str) -> Backend:
     server = Server(url, report=say, warn=say)
     root = _root.get()
     if root is not None:
+        # click calls this at the end of the command, even if it fails.
         root.call_on_close(server.close)
     return server
 
@@ -138,9 +147,13 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
 
 
 def open_context(url: str | None, broker: str | None = None, *, create: bool = False, prepare: bool = True) -> Context:
-    """What operations are given, as `open_database` opens it; they report to stderr.
+    """Return the context of operations on a database; they report to stderr.
 
-    prepare: else the database may be missing.
+    Args:
+        url: The database; None for the default.
+        broker: The broker that the command line names.
+        create: Make the database if it is missing.
+        prepare: Check the version of the database. Without it, the database may be missing.
     """
     from wtb.operations.context import Context, Origin
     from wtb.store import database as databases
@@ -151,10 +164,11 @@ def open_context(url: str | None, broker: str | None = None, *, create: bool = F
 
 
 def shared_context(url: str | None, broker: str | None) -> Context:
-    """The same, of a database that workers share. Raises InputError where it is none that machines can share."""
+    """Return the context of a database that workers share. Raises InputError if machines cannot share it."""
     from wtb.store import database as databases
 
     _check_no_server(url)
+    # Before open_context, which would make a database that workers cannot share.
     databases.check_shared(databases.open_database(url))
     return open_context(url, broker, create=True)
 
@@ -165,20 +179,21 @@ def existing_database(url: str | None) -> Database | None:
     from wtb.store import database as databases
 
     database = databases.open_database(url)
+    # If the stack is down, open_database raises an error that says so, instead of showing an empty list.
     return open_database(url) if database.exists() or is_down(database.path) else None
 
 
 def missing_database(database: Database) -> InputError:
-    """There is no database: it is still to be made, or that of a stack that is down."""
+    """Return the error for a missing database: it has not been made yet, or its stack is down."""
     from wtb.config.stack_file import is_down
 
     if is_down(database.path):
-        return InputError("the stack of this folder is down, and its database with it: `wtb up` starts it")
-    return InputError(f"there is no database at {database.shown_url} yet; `wtb run` makes one")
+        return InputError("the stack of this folder is down, so its database is, too; start it with `wtb up`")
+    return InputError(f"there is no database at {database.shown_url} yet; `wtb run` creates one")
 
 
 def read_choices(texts: Iterable[str] | None) -> dict[str, str]:
-    """What `--combination NODE=VARIANT,...`, given any number of times, chooses. Raises InputError."""
+    """Return the variants by node that `--combination NODE=VARIANT,...` options name. Raises InputError."""
     return read_pairs("--combination", texts)
 
 
@@ -190,39 +205,41 @@ def read_limits(texts: list[str] | None) -> Limits:
     nodes: dict[str, list[str]] = {}
     judging: list[str] = []
     for part in texts or []:
-        key, equals, value = part.partition("=")
+        key, equals, limit = part.partition("=")
         if not equals:
             raise InputError(f"--limits {part!r}: expected KEY=VALUE, such as usd=5 or nodes.answer.usd=1")
-        value = "null" if value.strip().lower() == "none" else value
+        limit = "null" if limit.strip().lower() == "none" else limit
         scope, _, rest = key.partition(".")
         node, _, kind = rest.rpartition(".")
         if scope == "nodes" and node:
-            nodes.setdefault(node, []).append(f"      {kind}: {value}\n")
+            nodes.setdefault(node, []).append(f"      {kind}: {limit}\n")
         elif scope == "judging" and rest:
-            judging.append(f"    {rest}: {value}\n")
+            judging.append(f"    {rest}: {limit}\n")
         else:
-            lines.append(f"  {key}: {value}\n")
+            lines.append(f"  {key}: {limit}\n")
     if judging:
         lines += ["  judging:\n", *judging]
     if nodes:
         lines.append("  nodes:\n")
+        # In quotes, because a node may be called `no` or `1`, which YAML reads as something else.
         lines += [f"    {json.dumps(node)}:\n{''.join(of)}" for node, of in nodes.items()]
     if not lines:
         return {}
+    # Parsed as YAML, so that the option accepts exactly what a sweep file does.
     limits: Limits = yaml_reader.parse(f"limits:\n{''.join(lines)}".encode(), "--limits").data["limits"]
     return limits
 
 
 def read_pairs(option: str, texts: Iterable[str] | None) -> dict[str, str]:
-    """What an option NODE=VARIANT,..., given any number of times, chooses. Raises InputError.
+    """Return the variants by node that options of the form NODE=VARIANT,... name. Raises InputError.
 
     The name of a variant may have commas: what follows one without `=` belongs to the variant before it.
     """
     pairs: list[str] = []
     for text in texts or ():
-        first, *others = text.split(",")
+        first, *following = text.split(",")
         pairs.append(first.strip())
-        for part in others:
+        for part in following:
             if "=" in part:
                 pairs.append(part.strip())
             else:
@@ -251,17 +268,18 @@ def read_pair(option: str, text: str) -> tuple[str, str]:
 def confirm(question: str) -> bool:
     """Ask the person at the terminal. Returns True for yes. Raises InputError if there is no terminal."""
     try:
-        with prints_to_stderr():  # a blank of the prompt would go to stdout
+        # Even with err=True a blank of the prompt would go to stdout.
+        with prints_to_stderr():
             return typer.confirm(question, err=True)
     except typer.Abort:
-        raise InputError("nobody is there to confirm it; give --yes") from None
+        raise InputError("this needs confirmation, and there is no terminal; give --yes") from None
 
 
 _logs = False  # whether what is said is logged, since nobody reads it in a terminal
 
 
 def log_what_is_said() -> None:
-    """Have `say` log from now on."""
+    """Make it write log lines from now on."""
     global _logs
     _logs = True
 
@@ -271,26 +289,31 @@ def say(text: str) -> None:
     if _logs:
         logging.getLogger("wtb").info("%s", text)
         return
-    sys.stdout.flush()  # what was put before comes before
+    # Keeps the order of results and messages if both streams go to one file.
+    sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
-    """While user code runs, what it or a program of its prints goes to stderr: stdout is for the result alone."""
+    """Send to stderr what user code and its programs print: stdout is for the result alone."""
+    # The buffer still has text for the real stdout.
     sys.stdout.flush()
-    kept = os.dup(1)
+    # The descriptor is replaced, because programs that user code starts do not write to sys.stdout.
+    saved_stdout = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
+        # User code wrote this into the buffer, so it belongs to stderr, too.
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved_stdout, 1)
+        os.close(saved_stdout)
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError), "only what is written is escaped"
+    # As in JSON: a character beyond U+FFFF is a pair of surrogates.
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)), error.end
 
@@ -317,13 +340,14 @@ class _Output(io.FileIO):
     _has_failed = False
 
     def write(self, data: Buffer) -> int:
+        # The interpreter flushes stdout again when it exits, and would report the same error twice.
         if self._has_failed:
             return memoryview(data).nbytes
         try:
             return super().write(data) or 0
         except BrokenPipeError:
             self._has_failed = True
-            raise ReaderGone("nobody reads stdout any more") from None
+            raise ReaderGone("stdout was closed by its reader") from None
         except OSError as error:
             self._has_failed = True
             raise OutputError(f"the result cannot be written to stdout: {error.strerror}") from None
@@ -358,7 +382,8 @@ def open_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest descriptor that is free, so this one
+            # os.open returns the lowest descriptor that is free, which is this one.
+            os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None:
         sys.stdout = _ClosedOutput()
     elif (stdout := sys.__stdout__) is not None and stdout is sys.stdout:  # and no stream of a test
@@ -418,13 +443,13 @@ def render_matrix(
             f"--format {format.value} shows the whole matrix; for a view of it expected table, json, csv or md"
         )
     if "pivot" in document.get("view", {}):
-        from wtb.display.pivot import pivot_text
+        from wtb.display import pivot_text
 
         if format is options.MatrixFormat.table:
             return pivot_text.render(document, width())
         return pivot_text.as_csv(document) if format is options.MatrixFormat.csv else pivot_text.as_markdown(document)
     if format is options.MatrixFormat.table:
-        from wtb.display.matrix.table import render
+        from wtb.display.matrix_table import render
 
         return render(document, width(), output is None and sys.stdout.isatty(), warnings=warnings)
 
@@ -432,10 +457,10 @@ def render_matrix(
     return str(getattr(import_module(module), function)(document))
 
 
-# Only what is asked for is imported: a table needs no templates.
+# Modules by name, because only one of them is imported: a table needs no templates.
 _RENDERERS = {
-    "csv": ("wtb.display.matrix.csv", "render"),
+    "csv": ("wtb.display.csv", "render"),
     "md": ("wtb.display.markdown", "matrix"),
-    "html": ("wtb.display.report.html.page", "render_matrix"),
-    "svg": ("wtb.display.matrix.svg", "render"),
+    "html": ("wtb.display.report.report_files", "render_matrix"),
+    "svg": ("wtb.display.matrix_table", "as_svg"),
 }

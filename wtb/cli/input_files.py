@@ -1,4 +1,4 @@
-"""What is given to an option in a file, or on stdin where the file is `-`."""
+"""Values of options that are read from a file, or from stdin if the file is `-`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from wtb.planning import case_files
 
 
 def read_text(option: str, file: str | Path, max_bytes: int) -> str:
-    """The text of a file of at most `most` bytes. Raises InputError that names the option and the file."""
+    """Return the text of a file of at most `max_bytes`. Raises InputError that names the option and the file."""
     where = f"{option} {'stdin' if str(file) == '-' else file}"
     try:
         if str(file) == "-":
+            # One byte more than allowed shows that the input is too long, without reading all of it.
             content = sys.stdin.buffer.read(max_bytes + 1)
         else:
             with Path(file).open("rb") as opened:
@@ -25,6 +26,7 @@ def read_text(option: str, file: str | Path, max_bytes: int) -> str:
     if len(content) > max_bytes:
         raise InputError(f"{where}: more than {max_bytes:,} bytes; expected at most that many")
     try:
+        # Some editors begin a file with a byte order mark, which is no part of the text.
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: byte 0x{content[error.start]:02x} is not UTF-8; expected text in UTF-8") from None
@@ -36,8 +38,8 @@ def read_json(option: str, file: str | Path, max_bytes: int) -> Any:
 
 
 def parse_json(where: str, text: str) -> Any:
-    """What a JSON text says. Raises InputError with what was found, and where in it."""
-    found = case_files.loads(text)
-    if isinstance(found, case_files.Wrong):
-        raise InputError(f"{where}: {found}")
-    return found
+    """Return the value of a JSON text. Raises InputError with the place of the mistake."""
+    parsed = case_files.loads(text)
+    if isinstance(parsed, case_files.Wrong):
+        raise InputError(f"{where}: {parsed}")
+    return parsed

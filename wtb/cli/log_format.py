@@ -1,9 +1,9 @@
-"""How processes that stay say what happens: words in a terminal, or JSON for what collects it."""
+"""The log format of processes that keep running: text for a terminal, or JSON for a log collector."""
 
 from __future__ import annotations
 
 from wtb.cli.console import log_what_is_said
-from wtb.hosting.telemetry import logs
+from wtb.hosting import json_logs
 
 
 def log_as_json(part: str) -> None:
@@ -12,6 +12,6 @@ def log_as_json(part: str) -> None:
     Args:
         part: What it is, such as `worker`.
     """
-    if logs.wants_json():
-        logs.write_json_logs(part)
+    if json_logs.wants_json():
+        json_logs.write_json_logs(part)
         log_what_is_said()

@@ -1,4 +1,4 @@
-"""How commands that look show what they found: as a document for scripts, or as text for people."""
+"""Output of commands that read: a JSON document for scripts, or text for people."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def present(
 
 def present_all(
     key: str,
-    found: Sequence[Any],
+    rows: Sequence[Any],
     render: Callable[[Any, int, bool], str],
     format: options.Format,
     output: Path | None,
     nothing: str,
 ) -> None:
     """Present a list under `key` of a document; to people, the sentence `nothing` if it is empty."""
-    if found or format is options.Format.json:
-        present({key: found}, render, format, output)
+    if rows or format is options.Format.json:
+        present({key: rows}, render, format, output)
     else:
         say(nothing)
 
@@ -52,6 +52,7 @@ def put_as(document: Any, text: str, format: options.Format, output: Path | None
 
 def in_color(output: Path | None) -> bool:
     """Return whether the result goes to a terminal that shows colours."""
+    # NO_COLOR counts if it is not empty, as no-color.org defines it.
     return output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 

@@ -1,4 +1,4 @@
-"""Where a browser shows what a command is about: at the server that is asked, else at that of this folder's stack."""
+"""Addresses of pages in a browser: at the named server, else at that of this folder's stack."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def address(path: str, db: str | None) -> str | None:
     from wtb.store.database_url import database_url
 
     server = server_url(db)
+    # The server of a stack shows the stack's own database only.
     if server is None and (stack := find_stack()) is not None and database_url(db) == stack.database_url:
         server = None if stack.api is None else "{0.scheme}://{0.netloc}".format(urlsplit(stack.api))
     return None if server is None else server.rstrip("/") + path
 
 
 def open_page(path: str, db: str | None) -> None:
-    """Say the address of a page, and open it in a browser.
+    """Print the address of a page, and open it in a browser.
 
     Args:
         path: Of the page, with its query.
@@ -42,8 +43,9 @@ def open_page(path: str, db: str | None) -> None:
     """
     url = address(path, db)
     if url is None:
-        raise InputError("--open: no server is known that shows this; `wtb serve` starts one, and --server names one")
+        raise InputError("--open: no server is configured; start one with `wtb serve`, or name one with --server")
     import webbrowser  # which takes as long as a query
 
     say(url)
-    webbrowser.open(url)  # where there is none, somebody else may follow what was said
+    # Without a browser on this machine, you can open the printed address elsewhere.
+    webbrowser.open(url)

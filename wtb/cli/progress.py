@@ -18,7 +18,7 @@ Show = Callable[["Progress"], None]
 
 EVERY_S = 10.0  # between lines where stderr is not a terminal
 CALM_S = 1.0  # after which nodes run, and the command itself has little to do
-_OF_MATRIX = ("wtb.analysis.matrix.build", "wtb.display.matrix.table")
+_OF_MATRIX = ("wtb.analysis.matrix.build", "wtb.display.matrix_table")
 
 
 @contextmanager
@@ -28,13 +28,14 @@ def progress_display(quiet: bool, *, matrix: bool = False) -> Iterator[Show]:
     matrix: a matrix is shown at the end. Its modules are imported meanwhile, so that nobody waits for them then.
     """
     later = _OF_MATRIX if matrix else ()
-    begun = time.monotonic()
+    started_at = time.monotonic()
     with nullcontext() if quiet else _bar() if sys.stderr.isatty() else nullcontext(_lines()) as show:
 
         def look(now: Progress) -> None:
             if show is not None:
                 show(now)
-            if time.monotonic() - begun > CALM_S:
+            if time.monotonic() - started_at > CALM_S:
+                # An import is done once; later calls only find the module in sys.modules.
                 for module in later:
                     import_module(module)
 

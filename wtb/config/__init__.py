@@ -1,1 +1,1 @@
-"""What a process is configured by: settings, addresses, credentials, and how YAML is read and refused."""
+"""Configuration of a process: settings, run options, addresses, credentials, and strict reading of YAML."""

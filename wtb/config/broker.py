@@ -1,4 +1,4 @@
-"""The broker, asked directly: whether it answers, and how much waits in its queues. Messages go through Celery."""
+"""Direct access to the broker: whether it responds, and how many messages wait in its queues. Celery sends messages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
+from wtb.config.credentials import shown_url
 from wtb.config.distribution import pip_install
-from wtb.config.urls import shown_url
 from wtb.core.errors import BrokerAway, BrokerError, InputError, one_line
 
 PREFIX = "wtb"
@@ -30,7 +30,7 @@ def queue_key(queue: str | None, cluster: str) -> str:
 
 
 def _problem(url: str) -> str | None:
-    """Describe what is wrong with a URL without quoting it: there may be a password in it."""
+    """Return the problem of a URL, without quoting the URL, because it may contain a password."""
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss"):
@@ -38,7 +38,7 @@ def _problem(url: str) -> str | None:
         if "@" in parts.netloc.rpartition("@")[0]:
             return "has more than one @; write %40 for one in the password"
         return "has the port 0" if parts.port == 0 else None
-    except ValueError:  # of `port`, too, which is read only now
+    except ValueError:  # also from `port`, which is parsed when it is read
         return "has a host or port that cannot be read"
 
 
@@ -48,9 +48,14 @@ def has_client() -> bool:
 
 
 class Broker:
-    """A Redis or Valkey. answer_s: how long it may take for one answer, or to be connected to.
+    """A Redis or Valkey.
 
-    Raises InputError where the client's package is not installed, and for a URL that is none of Redis.
+    Args:
+        url: Its URL.
+        answer_s: Seconds to wait for an answer or a connection.
+
+    Raises:
+        InputError: If the client's package is not installed, or the URL is not that of a Redis.
     """
 
     def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
@@ -66,9 +71,10 @@ class Broker:
         options = {"socket_timeout": answer_s, "socket_connect_timeout": answer_s}
         problem = _problem(url)
         try:
+            # Without retries of the client, no call takes longer than `answer_s`.
             self._client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
             pool = self._client.connection_pool
-            pool.connection_class(**pool.connection_kwargs)  # connects nowhere, but says what it does not know
+            pool.connection_class(**pool.connection_kwargs)  # does not connect, but rejects unknown options
         except (ValueError, TypeError, redis.exceptions.RedisError) as error:
             unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
             problem = problem or (f"has the unknown option {unknown[1]!r}" if unknown else "cannot be read")
@@ -76,8 +82,9 @@ class Broker:
             raise InputError(f"broker URL {self.url!r} {problem}; {_EXPECTED}")
 
     def ping(self) -> float:
-        """Milliseconds until it answers, once connected. Raises BrokerError that says what is wrong."""
-        with self._asked():
+        """Return the milliseconds until it responds, once connected. Raises BrokerError that names the problem."""
+        with self._translate_errors():
+            # The first ping includes connecting, so only the second one is timed.
             self._client.ping()
             began = time.perf_counter()
             self._client.ping()
@@ -86,7 +93,7 @@ class Broker:
     def depths(self, queues: Iterable[str], cluster: str) -> dict[str, int]:
         """Return how many messages wait, by queue of a cluster. Raises BrokerError."""
         names = list(queues)
-        with self._asked():
+        with self._translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.llen(queue_key(name, cluster))
@@ -96,24 +103,24 @@ class Broker:
         self._client.close()
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         wrong = self._errors
         try:
             yield
         except wrong.AuthenticationError as error:
             raise BrokerError(
-                f"broker {self.url} refuses the password ({one_line(error)}): correct it in WTB_BROKER_URL"
+                f"broker {self.url} rejected the password ({one_line(error)}); correct it in WTB_BROKER_URL"
             ) from error
         except wrong.TimeoutError as error:
             raise BrokerAway(
-                f"broker {self.url} does not answer within {self._answer_s:g} s: is it stopped or overloaded, or is a "
-                f"firewall in between?"
+                f"broker {self.url} did not respond within {self._answer_s:g} s; check that it runs, and that no "
+                f"firewall blocks it"
             ) from error
         except (wrong.ConnectionError, OSError) as error:
             raise BrokerAway(
-                f"broker {self.url}: {one_line(error)}; is it running, and is WTB_BROKER_URL right?"
+                f"broker {self.url}: {one_line(error)}; check that it runs, and check WTB_BROKER_URL"
             ) from error
         except wrong.RedisError as error:
             raise BrokerError(
-                f"broker {self.url}: {one_line(error)}; is it running, and is WTB_BROKER_URL right?"
+                f"broker {self.url}: {one_line(error)}; check that it runs, and check WTB_BROKER_URL"
             ) from error

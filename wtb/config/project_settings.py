@@ -9,75 +9,84 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, meant_or_known
+from wtb.core.frozen import frozen
 
 WRITABLE = "WTB_WRITABLE"
 WALLS = "WTB_WALLS"
 _NODES = ("writable", "walls")  # keys of [nodes]
 
-# What stands between nodes and an SQLite database: its file is hidden; that, and all that walls are; or nothing.
+# Protection of an SQLite database from nodes: its file is hidden; all walls are up; or none.
 Walls = Literal["database", "all", "none"]
 _NAMED_WALLS: dict[str, Walls] = {"database": "database", "1": "all", "0": "none"}
 
 
 @frozen
 class Setting:
-    """What stands under a name: `found`, and the file and title for messages."""
+    """The content of a setting, with the file and the title for messages."""
 
     file: Path
     title: str
-    found: Any
+    content: Any
 
 
 def find_setting(name: str, start: Path | None = None) -> Setting | None:
-    """`[name]` of the nearest wtb.toml, or `[tool.wtb.name]` of pyproject.toml, upwards. Raises InputError."""
+    """Find `[name]` in the nearest wtb.toml, or `[tool.wtb.name]` in pyproject.toml, upwards. Raises InputError."""
     folder = (start or Path.cwd()).resolve()
+    # Both files of a folder are read before its parent, so that the nearest project decides.
     for place in (folder, *folder.parents):
         for file, keys in ((place / "wtb.toml", (name,)), (place / "pyproject.toml", ("tool", "wtb", name))):
-            found = _at(file, keys) if file.is_file() else None
-            if found is not None:
-                return Setting(file, f"[{'.'.join(keys)}]", found)
+            content = _at(file, keys) if file.is_file() else None
+            if content is not None:
+                return Setting(file, f"[{'.'.join(keys)}]", content)
     return None
 
 
 def shadowed_setting(name: str, setting: Setting) -> Setting | None:
-    """`[tool.wtb.name]` of the pyproject.toml beside a wtb.toml that has the setting, and so goes before it."""
+    """Return `[tool.wtb.name]` of a pyproject.toml beside a wtb.toml whose setting takes precedence."""
     file, keys = setting.file.with_name("pyproject.toml"), ("tool", "wtb", name)
     content = _at(file, keys) if setting.file.name == "wtb.toml" and file.is_file() else None
     return None if content is None else Setting(file, f"[{'.'.join(keys)}]", content)
 
 
-def table_of(setting: Setting, known: Collection[str]) -> Mapping[str, Any]:
-    """A setting that must be a table with some of the `known` keys. Raises InputError."""
+def table_of(setting: Setting, keys: Collection[str]) -> Mapping[str, Any]:
+    """Return a setting that must be a table with some of these keys. Raises InputError."""
     where = f"{setting.file}: {setting.title}"
-    if not isinstance(setting.found, dict):
-        raise InputError(f"{where} must be a table with some of: {', '.join(known)}")
-    for key in setting.found:
-        if key not in known:
-            raise InputError(f"{where} has no setting {key!r}{meant_or_known(key, known)}")
-    return setting.found
+    if not isinstance(setting.content, dict):
+        raise InputError(f"{where} must be a table with some of: {', '.join(keys)}")
+    for key in setting.content:
+        if key not in keys:
+            raise InputError(f"{where} has no setting {key!r}{meant_or_known(key, keys)}")
+    return setting.content
 
 
 def writable_folders() -> list[str]:
     """Return the folders that nodes may write although the project contains them: `writable` of `[nodes]`.
 
-    WTB_WRITABLE, with the separator of PATH, overrides the setting. Raises InputError.
+    WTB_WRITABLE, with the separator of PATH, overrides the setting.
+
+    Raises:
+        InputError: For a wrong setting.
     """
     named = os.environ.get(WRITABLE)
     if named is not None:
         return [os.path.abspath(os.path.expanduser(folder)) for folder in named.split(os.pathsep) if folder]
     setting = find_setting("nodes")
     folders = [] if setting is None else table_of(setting, _NODES).get("writable", [])
-    if setting is not None and not (isinstance(folders, list) and all(isinstance(one, str) for one in folders)):
+    if setting is not None and not (isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)):
         raise InputError(f"{setting.file}: 'writable' of {setting.title} must be a list of folders")
-    return [] if setting is None else [os.path.join(setting.file.parent, os.path.expanduser(one)) for one in folders]
+    return (
+        [] if setting is None else [os.path.join(setting.file.parent, os.path.expanduser(folder)) for folder in folders]
+    )
 
 
 def node_walls() -> Walls:
-    """Return what nodes cannot read or change, although the database is a file: `walls` of `[nodes]`.
+    """Return the walls between nodes and a database that is a file: `walls` of `[nodes]`.
 
-    WTB_WALLS, which is 1, 0 or database, overrides the setting. Raises InputError.
+    WTB_WALLS, which is 1, 0 or database, overrides the setting.
+
+    Raises:
+        InputError: For a wrong setting.
     """
     named = os.environ.get(WALLS)
     if named is not None:
@@ -93,15 +102,15 @@ def node_walls() -> Walls:
 
 def _at(file: Path, keys: tuple[str, ...]) -> Any:
     state = file.stat()
-    data: Any = _parse(file, state.st_mtime_ns, state.st_size)
+    section: Any = _parse(file, state.st_mtime_ns, state.st_size)
     for key in keys:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
+        section = section.get(key) if isinstance(section, dict) else None
+    return section
 
 
-@lru_cache(maxsize=16)  # a sweep asks for several settings, and a pyproject.toml takes milliseconds to parse
+@lru_cache(maxsize=16)  # a sweep reads several settings, and a pyproject.toml takes milliseconds to parse
 def _parse(file: Path, modified_ns: int, size: int) -> dict[str, Any]:
-    """Parse a file, which is parsed anew once its time or size has changed."""
+    """Parse a file; a file with another time or size is parsed again."""
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
-"""The stack of a folder: what `wtb up` started there, and where commands find it.
+"""The stack of a folder: the servers that `wtb up` started there, and their addresses.
 
-`.wtb/stack/stack.json` (0600) says it, passwords included; it counts as long as the `wtb up` that wrote it lives.
+`.wtb/stack/stack.json` (0600) has them, including passwords; it is valid as long as the `wtb up` that wrote it lives.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from wtb.config.credentials import BROKER_URL, credential
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 
 HOME = ".wtb"
 FILE = os.path.join("stack", "stack.json")  # in a directory of its own, which can be hidden while the file is replaced
-SECRET = ("stack", "postgres", "valkey", "logs")  # in HOME, what tells passwords
-OPEN = ("files", "sessions", "cache")  # and what nodes use
+SECRET = ("stack", "postgres", "valkey", "logs")  # directories of HOME that contain passwords
+OPEN = ("files", "sessions", "cache")  # directories of HOME that nodes use
 
 
 @frozen
 class Part:
-    """A server or process of the stack. started_at: seconds since the epoch. address: host and port, if it has one."""
+    """A server or process of the stack.
+
+    Attributes:
+        started_at: Seconds since the epoch.
+        address: Host and port, if it has one.
+    """
 
     name: str
     pid: int
@@ -31,7 +36,13 @@ class Part:
 
 @frozen
 class Restart:
-    """How often a part was started again. at: when it was the last time, in seconds since the epoch. reason: why."""
+    """The restarts of a part.
+
+    Attributes:
+        count: How often it was restarted.
+        at: When that was the last time, in seconds since the epoch.
+        reason: Why.
+    """
 
     name: str
     count: int
@@ -41,7 +52,7 @@ class Restart:
 
 @frozen
 class Flower:
-    """Where Flower is, and who may look."""
+    """The address of Flower, with its user and password."""
 
     url: str
     user: str
@@ -50,7 +61,13 @@ class Flower:
 
 @frozen
 class Stack:
-    """A stack that is up, or about to be. pid: of `wtb up`. ready: whether all its parts were, once. api: its URL."""
+    """A stack that is up, or about to be.
+
+    Attributes:
+        pid: The process of `wtb up`.
+        ready: Whether all its parts were ready once.
+        api: The URL of its server.
+    """
 
     folder: Path
     pid: int
@@ -88,21 +105,24 @@ class StackDocument(TypedDict):
 
 
 def find_stack(folder: Path | None = None) -> Stack | None:
-    """The stack of a folder, by default of this one; None where none is up. Raises InputError for a file of no use."""
+    """Return the stack of a folder, by default of this one; None if none is up. Raises InputError for an unreadable
+    file.
+    """
     home = os.path.join(folder or "", HOME)
     path = os.path.join(home, FILE)
     try:
         with open(path, "rb") as file:
             text = file.read()
-    except OSError:  # none, or somebody else's
+    except OSError:  # there is none, or it belongs to another user
         return None
     import json
 
     try:
-        found = json.loads(text)
-        if process_mark(found["pid"]) != found["mark"]:
+        facts = json.loads(text)
+        # A file that a killed `wtb up` left is ignored, even if another process has its id by now.
+        if process_mark(facts["pid"]) != facts["mark"]:
             return None
-        return _stack(Path(folder or "").absolute(), found)
+        return _stack(Path(folder or "").absolute(), facts)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read ({error!r}): remove it, then run `wtb up`") from error
 
@@ -123,16 +143,16 @@ def _stack(folder: Path, document: StackDocument) -> Stack:
 
 
 def is_down(database: Path | None) -> bool:
-    """Return whether this folder has a stack that is not up, so that its own SQLite file is what would be opened.
+    """Return whether this folder has a stack that is not up, so that its own SQLite file would be opened.
 
-    database: the file that is to be opened.
+    `database` is the file that would be opened.
     """
-    here = Path(HOME).absolute()
-    return database is not None and database.absolute().parent == here and (here / "postgres").is_dir()
+    home = Path(HOME).absolute()
+    return database is not None and database.absolute().parent == home and (home / "postgres").is_dir()
 
 
 def write_stack(stack: Stack) -> None:
-    """Record that a stack is there, in place of an earlier record. Raises OSError."""
+    """Write the record of a stack, instead of an earlier one. Raises OSError."""
     import json
     from dataclasses import asdict
 
@@ -140,6 +160,7 @@ def write_stack(stack: Stack) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     document = {**asdict(stack), "mark": process_mark(stack.pid)}
+    # Readers see either the old record or the new one, never a part.
     del document["folder"]
     new.unlink(missing_ok=True)
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -148,24 +169,25 @@ def write_stack(stack: Stack) -> None:
 
 
 def forget_stack(folder: Path) -> None:
-    """Say that no stack is there any more."""
+    """Remove the record of a stack."""
     (folder / HOME / FILE).unlink(missing_ok=True)
 
 
-def broker_url(given: str | None = None) -> str | None:
-    """The broker to use: the one given, else `WTB_BROKER_URL`, else that of the stack of this folder, else None."""
-    if found := given or credential(BROKER_URL):
-        return found
+def broker_url(explicit: str | None = None) -> str | None:
+    """Return the broker to use: the given one, else `WTB_BROKER_URL`, else that of this folder's stack, else None."""
+    if url := explicit or credential(BROKER_URL):
+        return url
     stack = find_stack()
     return stack.broker_url if stack else None
 
 
 def process_mark(pid: int) -> str | None:
-    """What distinguishes a process from a later one of the same id; None if it has ended."""
+    """Return a mark that distinguishes a process from a later one of the same id; None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
         with open("/proc/sys/kernel/random/boot_id", "rb") as boot:
+            # The start time since the boot and the id of the boot identify a process; a zombie has ended.
             return None if fields[0] in b"ZX" else f"{fields[19].decode()} {boot.read().decode().strip()}"
     except (FileNotFoundError, ProcessLookupError):
         if os.path.isdir("/proc/self"):

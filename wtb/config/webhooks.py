@@ -1,7 +1,7 @@
-"""Sending notifications to a webhook, or to a command of the user.
+"""Notifications to a webhook, or to a command of the user.
 
 The name of a webhook is resolved once, and the connection goes to the address that was checked. Addresses that are not
-public are refused unless allowed, redirects and proxies are not followed, and only the status of the answer counts.
+public are rejected unless allowed, redirects and proxies are not followed, and only the status of the response counts.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import orjson
 
 from wtb.core.errors import InputError, one_line
 
-ANSWER_S = 10.0  # of a webhook, all of it but looking up its name
+ANSWER_S = 10.0  # for a webhook, without the resolution of its name
 COMMAND_S = 60.0
-_BODY = 1024  # bytes that are read of an answer
-_SHOWN = 300
+_BODY = 1024  # bytes that are read of a response
+_MAX_TEXT = 300
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Payload = Literal["json", "slack", "teams"]
-_HOSTS: Mapping[str, Payload] = {  # by the end of a host's name, where nobody names a payload
+_HOSTS: Mapping[str, Payload] = {  # by the end of a host's name, if no payload is named
     "hooks.slack.com": "slack",
     ".webhook.office.com": "teams",
     ".logic.azure.com": "teams",
@@ -42,15 +42,19 @@ _HOSTS: Mapping[str, Payload] = {  # by the end of a host's name, where nobody n
 }
 _MOST_TEXT = 3_000  # characters of a text; Slack cuts at 4,000
 _OPEN = "Open in WTB"
-_MARKDOWN = str.maketrans({char: f"\\{char}" for char in "\\*_[]"})  # of which a text of a card is not to have any
-PAGES_URL = "WTB_PAGES_URL"  # of an environment: where people open the pages of `wtb serve`
+_MARKDOWN = str.maketrans(
+    {char: f"\\{char}" for char in "\\*_[]"}
+)  # escaped, because the text of a card must not be formatted by them
+PAGES_URL = "WTB_PAGES_URL"  # the variable with the address of the pages of `wtb serve`
 
 
 class Target(TypedDict, total=False):
-    """Where notifications go: to a webhook (url), or to a command with its arguments; nowhere, if neither is there.
+    """A target of notifications: a webhook (url), or a command with its arguments; none, if neither is set.
 
-    allow_private: the URL may lead to an address that is not public. on: the occasions, of a target of a sweep.
-    payload: the form of what is sent to a URL; without it, the host decides.
+    Attributes:
+        allow_private: Allow a URL with a non-public address.
+        on: The occasions, for a target of a sweep.
+        payload: The form of the body for a URL; without it, the host decides.
     """
 
     command: list[str]
@@ -61,7 +65,7 @@ class Target(TypedDict, total=False):
 
 
 class NotificationError(Exception):
-    """A notification could not be sent; the message says why, without credentials."""
+    """A notification could not be sent, for the reason in the message, which has no credentials."""
 
 
 def read_target(
@@ -76,10 +80,10 @@ def read_target(
 
     Args:
         text: A URL, or a command with its arguments.
-        allow_private: The URL may lead to an address that is not public.
-        option: What errors name.
-        folder: Where a program with a relative path is, unless it is the working directory.
-        payload: The form of what a URL is sent; without it, the host decides.
+        allow_private: Allow a URL with a non-public address.
+        option: The name of the option for errors.
+        folder: The folder of a program with a relative path, if it is not the working directory.
+        payload: The form of the body for a URL; without it, the host decides.
 
     Returns:
         The target.
@@ -128,8 +132,10 @@ def _command(text: str, option: str, name: str, folder: Path | None) -> list[str
     return command
 
 
-def shown(target: Target) -> str | None:
-    """A notification target for people. Of a URL only the server is shown, since the rest may be a secret."""
+def describe_target(target: Target) -> str | None:
+    """Return a notification target for messages. Only the server of a URL is shown, because the rest may be a
+    secret.
+    """
     if "command" in target:
         return shlex.join(target["command"])
     if "url" not in target:
@@ -141,7 +147,7 @@ def shown(target: Target) -> str | None:
 def send(target: Target, message: Mapping[str, object], key: str) -> None:
     """Send a message once; a command starts in this folder. Raises NotificationError.
 
-    key: the same for each try, so that a receiver can recognize duplicates.
+    `key` is the same for each try, so that a receiver can recognize duplicates.
     """
     if "command" in target:
         _run(target["command"], orjson.dumps({**message, "key": key}))
@@ -156,17 +162,17 @@ def page_url(*path: str) -> str | None:
 
 
 def payload_of(target: Target) -> Payload:
-    """Return the form of what a URL is sent: the one that was named, else that of its host."""
+    """Return the form of the body for a URL: the named one, else that of its host."""
     host = urlsplit(target["url"]).hostname or ""
     of_host: Payload = next((payload for end, payload in _HOSTS.items() if host.endswith(end)), "json")
     return target.get("payload", of_host)
 
 
-def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[str, Any]:
-    """Return a message as its receiver reads it: as it is, or its text and a link.
+def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[str, object]:
+    """Return the body for a receiver: the message itself, or its text and a link.
 
-    Sources: Slack, "Sending messages using incoming webhooks" and "Formatting text for app surfaces";
-    Microsoft Teams, "Create incoming webhooks with Workflows"; Adaptive Cards 1.4.
+    Sources: Slack, "Sending messages using incoming webhooks" and "Formatting text for app surfaces"; Microsoft Teams,
+    "Create incoming webhooks with Workflows"; Adaptive Cards 1.4.
     """
     text, url = str(message["text"])[:_MOST_TEXT], message.get("url")
     if payload == "slack":
@@ -190,8 +196,10 @@ def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[st
 def _run(command: list[str], body: bytes) -> None:
     try:
         process = subprocess.Popen(
+            # A command of the user gets none of WTB's credentials, and a session of
+            # its own, so that it is killed with its children.
             command,
-            env={name: value for name, value in os.environ.items() if not name.startswith("WTB_")},
+            env={name: text for name, text in os.environ.items() if not name.startswith("WTB_")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -209,12 +217,15 @@ def _run(command: list[str], body: bytes) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         last = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise NotificationError(f"{command[0]} ended with exit code {process.returncode}: {last[:_SHOWN]}".rstrip(": "))
+        raise NotificationError(
+            f"{command[0]} ended with exit code {process.returncode}: {last[:_MAX_TEXT]}".rstrip(": ")
+        )
 
 
 def _post(target: Target, body: bytes, key: str) -> None:
     url = urlsplit(target["url"])
-    where = shown(target)
+    where = describe_target(target)
+    # A timeout of a socket counts each read by itself; the timer bounds the whole exchange with a slow server.
     connection = _Pinned(url, addresses(target))
     watchdog = threading.Timer(ANSWER_S, connection.abort)
     watchdog.daemon = True
@@ -226,7 +237,7 @@ def _post(target: Target, body: bytes, key: str) -> None:
         answer.read(_BODY)
     except (OSError, http.client.HTTPException) as error:
         if connection.late or isinstance(error, TimeoutError):
-            raise NotificationError(f"{where} did not answer within {ANSWER_S:g} s") from error
+            raise NotificationError(f"{where} did not respond within {ANSWER_S:g} s") from error
         raise NotificationError(f"{where}: {_reason(error)}") from error
     finally:
         watchdog.cancel()
@@ -236,7 +247,7 @@ def _post(target: Target, body: bytes, key: str) -> None:
             f"{where} answered {answer.status}, and redirects are not followed: give the URL it leads to"
         )
     if not 200 <= answer.status < 300:
-        raise NotificationError(f"{where} answered {answer.status} {answer.reason[:_SHOWN]}".rstrip())
+        raise NotificationError(f"{where} answered {answer.status} {answer.reason[:_MAX_TEXT]}".rstrip())
 
 
 def _headers(url: SplitResult, key: str) -> dict[str, str]:
@@ -250,30 +261,30 @@ def _headers(url: SplitResult, key: str) -> dict[str, str]:
 class _Pinned(http.client.HTTPConnection):
     """A connection to one of the addresses that were checked, whatever its name resolves to now."""
 
-    def __init__(self, url: SplitResult, found: list[str]) -> None:
+    def __init__(self, url: SplitResult, addresses: list[str]) -> None:
         self._secure = url.scheme == "https"
         super().__init__(url.hostname or "", _port(url), timeout=ANSWER_S)
         self.default_port = 443 if self._secure else 80  # the header `Host` leaves it out
-        self._found = found
+        self._addresses = addresses
         self.late = False
 
     def connect(self) -> None:
-        for number, address in enumerate(self._found, 1):
+        for number, address in enumerate(self._addresses, 1):
             try:
-                self.sock = socket.create_connection((address, self.port), ANSWER_S / len(self._found))
+                self.sock = socket.create_connection((address, self.port), ANSWER_S / len(self._addresses))
                 break
             except OSError:
-                if number == len(self._found):
+                if number == len(self._addresses):
                     raise
         self.sock.settimeout(ANSWER_S)
         if self._secure:
             context = ssl.create_default_context()
-            # By itself, so that what waits for it can be ended.
+            # The handshake is separate, so that `abort` can end it: the socket is already assigned.
             self.sock = context.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
             self.sock.do_handshake()
 
     def abort(self) -> None:
-        """End it from another thread, however slowly it goes on."""
+        """End the exchange from another thread, however slow it is."""
         self.late = True
         if self.sock is not None:
             with suppress(OSError):  # it has ended by itself
@@ -281,14 +292,17 @@ class _Pinned(http.client.HTTPConnection):
 
 
 def addresses(target: Target) -> list[str]:
-    """The addresses of a webhook. Raises NotificationError if there are none, or if one of them is not allowed."""
+    """Return the addresses of a webhook. Raises NotificationError if there are none, or if one of them is not
+    allowed.
+    """
     url = urlsplit(target["url"])
     host = url.hostname or ""
     try:
-        found = socket.getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise NotificationError(f"{host} has no address ({_reason(error)})") from error
-    every = list(dict.fromkeys(str(one[4][0]) for one in found))
+    every = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    # All of them: the connection tries one after the other, and a private one among them is enough for an attack.
     for address in every:
         if not (target["allow_private"] or is_public(address)):
             raise NotificationError(
@@ -306,6 +320,7 @@ def is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
     ways: list[ipaddress.IPv4Address | ipaddress.IPv6Address | None] = [ip]
     if isinstance(ip, ipaddress.IPv6Address):
+        # An IPv6 address may embed an IPv4 address, to which the system or a gateway would connect.
         if ip.ipv4_mapped is not None:
             ways = [ip.ipv4_mapped]
         ways += [ip.sixtofour, *(ip.teredo or ())]
@@ -315,4 +330,4 @@ def is_public(address: str) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    return str(getattr(error, "strerror", None) or one_line(error))[:_SHOWN]
+    return str(getattr(error, "strerror", None) or one_line(error))[:_MAX_TEXT]

@@ -1,12 +1,12 @@
 """Strict reading of one YAML mapping, with the line of every key.
 
-The file is untrusted: it is read up to a cap, and only strings, numbers, booleans, nulls, lists and mappings come out.
-A first pass over the parser's events refuses aliases, anchors, tags and deep nesting, so nothing can expand, and what
-follows may recurse. Duplicate keys are refused because one of the two would silently win.
+The file is untrusted: it is read up to a limit, and results in strings, numbers, booleans, nulls, lists and mappings
+only. A first pass over the parser's events rejects aliases, anchors, tags and deep nesting, so that nothing can expand,
+and later code may recurse. Duplicate keys are rejected because one of the two would silently win.
 
-A plain scalar is a number only if JSON calls it one, so that no value changes: `01234`, `0x10`, `1_000`, `12:30` and
-`2024-01-01` are text, and so are `on` and `no`. What YAML calls a number and JSON does not, without it being clear that
-it is text, is refused (`.5`, `+1`, `.inf`, `.nan`), and so are numbers that would be rounded or cut (integers over 64
+A plain scalar is a number only if it is one in JSON, so that no value changes: `01234`, `0x10`, `1_000`, `12:30` and
+`2024-01-01` are text, and so are `on` and `no`. Numbers of YAML that are none in JSON, but do not look like text
+either, are rejected (`.5`, `+1`, `.inf`, `.nan`), and so are numbers that would be rounded or cut (integers over 64
 bits, floats beyond the range). In quotes all of them are text. JSON is a subset.
 """
 
@@ -21,12 +21,13 @@ from typing import Any, NoReturn
 
 import yaml
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.frozen import frozen
+from wtb.core.values import Json
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 50
-MAX_VALUES = 200_000  # of a file with aliases, which can expand
+MAX_VALUES = 200_000  # limit for a file with aliases, which can expand
 
 Loc = tuple[str | int, ...]
 
@@ -47,7 +48,7 @@ _BITS = 63  # of integers, besides the sign
 
 
 def key_text(loc: Loc) -> str:
-    """How messages write a key path: `("vary", "answer", 2, "name")` is `vary.answer[2].name`."""
+    """Return a key path as messages write it: `("vary", "answer", 2, "name")` is `vary.answer[2].name`."""
     text = ""
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -63,7 +64,7 @@ class Document:
     _lines: dict[Loc, int] = field(repr=False, compare=False)
 
     def line(self, loc: Loc) -> int:
-        """The line, from 1, of a key path, or of its nearest ancestor in the file."""
+        """Return the line, from 1, of a key path, or of its nearest ancestor in the file."""
         while loc not in self._lines:
             loc = loc[:-1]
         return self._lines[loc]
@@ -80,22 +81,27 @@ class Located:
     where: str = field(default="", compare=False)
 
     def place(self, loc: Loc) -> str:
-        """`FILE:LINE` if the source is a file, else `WHERE: KEY`."""
+        """Return `FILE:LINE` if the source is a file, else `WHERE: KEY`."""
         if self.document is not None:
             return f"{self.document.file}:{self.document.line(loc)}"
         return ": ".join(part for part in (self.where, key_text(loc)) if part)
 
     def problem(self, loc: Loc, text: str) -> str:
-        """One line for an InputError: the place, then `text`."""
+        """Return one line for an InputError: the place, then `text`."""
         # A text that names the key itself does not need it a second time.
         place = self.place(() if self.document is None and f"'{key_text(loc)}'" in text else loc)
         return f"{place}: {text}" if place else text
 
 
 def read(path: Path, *, aliases: bool = False) -> Document:
-    """Read one YAML (or JSON) mapping from a file of at most 1 MiB; InputError says what is wrong where.
+    """Read one YAML (or JSON) mapping from a file of at most 1 MiB.
 
-    aliases: of files of other tools, accept anchors, aliases and merge keys.
+    Args:
+        path: The file.
+        aliases: For files of other tools, accept anchors, aliases and merge keys.
+
+    Raises:
+        InputError: With the place of the problem.
     """
     try:
         status = path.stat()
@@ -106,6 +112,7 @@ def read(path: Path, *, aliases: bool = False) -> Document:
         if status.st_size > MAX_BYTES:
             _refuse(str(path), 1, f"the file has {status.st_size:,} bytes", f"at most {MAX_BYTES:,}")
         with path.open("rb") as file:
+            # The size may have changed since `stat`, so the read is limited, too.
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         near = did_you_mean(path.name, _neighbours(path))
@@ -118,7 +125,7 @@ def read(path: Path, *, aliases: bool = False) -> Document:
 
 
 def parse(content: bytes, file: str, *, aliases: bool = False) -> Document:
-    """Read one mapping from the bytes of a YAML document; `file` is what messages call it. aliases: as for `read`."""
+    """Read one mapping from the bytes of a YAML document; messages call it `file`. `aliases` is as for `read`."""
     if len(content) > MAX_BYTES:
         _refuse(file, 1, f"more than {MAX_BYTES:,} bytes", f"at most {MAX_BYTES:,}")
     try:
@@ -131,41 +138,43 @@ def parse(content: bytes, file: str, *, aliases: bool = False) -> Document:
         root: Any = yaml.compose(text, Loader=_Loader)
         line = root.start_mark.line + 1
         reader = _Reader(file, aliases=aliases)
-        data = reader.value(root, (), line)
+        document = reader.value(root, (), line)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        if "maximum nesting depth" in (error.problem or ""):  # of libyaml's own, before it gives its first event
+        if "maximum nesting depth" in (
+            error.problem or ""
+        ):  # libyaml's own limit, which applies before its first event
             _refuse_depth(file, line)
         if _has_tab(text.split("\n"), line - 1, mark.column if mark else 0):
             _refuse(file, line, "a tab in the indentation", "spaces: YAML takes no tabs there")
-        found = " ".join(f"{error.context or ''} {error.problem or ''}".split())
-        _refuse(file, line, f"not YAML: {found}", "one YAML mapping")
+        actual = " ".join(f"{error.context or ''} {error.problem or ''}".split())
+        _refuse(file, line, f"not YAML: {actual}", "one YAML mapping")
     except yaml.reader.ReaderError as error:
         bad = re.search(f"[^{_PRINTABLE}]", text)
         line = text.count("\n", 0, bad.start()) + 1 if bad else 1
-        found = f"character U+{ord(bad.group()):04X}" if bad else error.reason
-        _refuse(file, line, f"not YAML: {found}", "printable text")
-    if not isinstance(data, dict):
-        found = "a list" if isinstance(data, list) else describe(data)
-        _refuse(file, line, found, "a mapping of keys to values at the top")
-    return Document(file, data, reader.lines)
+        actual = f"character U+{ord(bad.group()):04X}" if bad else error.reason
+        _refuse(file, line, f"not YAML: {actual}", "printable text")
+    if not isinstance(document, dict):
+        actual = "a list" if isinstance(document, list) else describe(document)
+        _refuse(file, line, actual, "a mapping of keys to values at the top")
+    return Document(file, document, reader.lines)
 
 
 def _has_tab(lines: list[str], line: int, column: int) -> bool:
-    """Return whether a tab stands where YAML stopped, or before the text of that line."""
+    """Return whether a tab is at the position where YAML stopped, or before the text of that line."""
     text = lines[line] if line < len(lines) else ""
     return "\t" in text[: len(text) - len(text.lstrip())] or text[column : column + 1] == "\t"
 
 
-# What YAML lets stand in a file, as PyYAML has it.
+# The characters that YAML allows in a file, according to PyYAML.
 _PRINTABLE = "\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff"
 
 
 def _check(file: str, text: str, *, aliases: bool) -> None:
-    """Refuse what could expand, recurse too deep or become an object, before any of it is built.
+    """Reject everything that could expand, recurse too deep or become an object, before any of it is built.
 
-    aliases: they are counted when they are expanded.
+    Accepted aliases are counted when they are expanded.
     """
     depth = documents = 0
     event: Any
@@ -194,7 +203,11 @@ def _refuse_unplain(file: str, line: int, event: yaml.NodeEvent, *, aliases: boo
 
 
 class _Reader:
-    """Turns nodes into plain values. lines: of each value by its path, for a value of a mapping that of its key."""
+    """Converts nodes into plain values.
+
+    Attributes:
+        lines: The line of each value by its path; for a value of a mapping, the line of its key.
+    """
 
     def __init__(self, file: str, *, aliases: bool = False) -> None:
         self._file, self._aliases = file, aliases
@@ -202,7 +215,7 @@ class _Reader:
         self.lines: dict[Loc, int] = {}
 
     def value(self, node: Any, loc: Loc, line: int) -> Any:
-        """Read the value of a node. line: where messages find it."""
+        """Read the value of a node, whose line is given for messages."""
         self.lines[loc] = line
         self._values += 1
         if self._aliases and self._values > MAX_VALUES:
@@ -210,39 +223,39 @@ class _Reader:
         if len(loc) > MAX_DEPTH:  # only an alias within its own anchor gets there
             _refuse_depth(self._file, line)
         if isinstance(node, yaml.MappingNode):
-            mapping: dict[str, Any] = {}
+            mapping: dict[str, Json] = {}
             for key_node, value_node in self._merged(node) if self._aliases else node.value:
                 key = self._key(key_node, loc)
                 mapping[key] = self.value(value_node, (*loc, key), key_node.start_mark.line + 1)
             return mapping
         if isinstance(node, yaml.SequenceNode):
-            items = enumerate(node.value)
-            return [self.value(item, (*loc, number), item.start_mark.line + 1) for number, item in items]
+            members = enumerate(node.value)
+            return [self.value(member, (*loc, number), member.start_mark.line + 1) for number, member in members]
         return self._scalar(node)
 
     def _merged(self, node: Any, depth: int = 0) -> list[tuple[Any, Any]]:
-        """The keys and values of a mapping with those that merge keys name, which its own ones override."""
+        """Return the keys and values of a mapping with those of its merge keys, which its own keys override."""
         own, merged = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
-        for key, value in node.value:
+        for key, content in node.value:
             if key.value != "<<" or key.style:
-                own.append((key, value))
+                own.append((key, content))
                 continue
-            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            for source in content.value if isinstance(content, yaml.SequenceNode) else [content]:
                 if not isinstance(source, yaml.MappingNode) or depth > MAX_DEPTH:
                     _refuse(self._file, key.start_mark.line + 1, "a merge key of no mapping", "an alias of one")
                 merged += self._merged(source, depth + 1)
         names = {key.value for key, _ in own}
-        kept: dict[str, tuple[Any, Any]] = {}
-        for key, value in merged:
+        by_name: dict[str, tuple[Any, Any]] = {}
+        for key, content in merged:
             if key.value not in names:
-                kept.setdefault(key.value, (key, value))
-        return [*kept.values(), *own]
+                by_name.setdefault(key.value, (key, content))
+        return [*by_name.values(), *own]
 
     def _key(self, node: Any, loc: Loc) -> str:
         line = node.start_mark.line + 1
         if not isinstance(node, yaml.ScalarNode):
-            found = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
-            _refuse(self._file, line, f"{found} as a key", "text; put it in quotes")
+            kind = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+            _refuse(self._file, line, f"{kind} as a key", "text; put it in quotes")
         if node.value == "<<" and not node.style:
             _refuse(self._file, line, "merge key '<<'", "the keys written out")
         key = self._scalar(node)
@@ -286,12 +299,12 @@ def _refuse_depth(file: str, line: int) -> NoReturn:
     _refuse(file, line, f"nesting deeper than {MAX_DEPTH} levels", "a flatter file")
 
 
-def _refuse(file: str, line: int, found: str, expected: str) -> NoReturn:
-    raise InputError(f"{file}:{line}: {found}; expected {expected}")
+def _refuse(file: str, line: int, actual: str, expected: str) -> NoReturn:
+    raise InputError(f"{file}:{line}: {actual}; expected {expected}")
 
 
 def _neighbours(path: Path) -> list[str]:
     try:
-        return [entry.name for entry in path.parent.iterdir()]
+        return [file.name for file in path.parent.iterdir()]
     except OSError:
         return []

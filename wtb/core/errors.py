@@ -83,7 +83,7 @@ class InputError(WTBError):
 
 
 class WorkflowError(InputError):
-    """The workflow's graph is not valid; all problems at once."""
+    """An invalid graph of a workflow; the error has all problems at once."""
 
 
 class NotFound(InputError):
@@ -133,11 +133,11 @@ class NodeError(WTBError):
 
 
 class NodeTimeout(NodeError):
-    """A node run, or its cell, was still running at its deadline."""
+    """A node run, or its cell, that was still running at its deadline."""
 
 
 class Unanswered(NodeTimeout):
-    """Nobody answered what a node asked, and the question has no default."""
+    """A question of a node that nobody answered, and that has no default."""
 
 
 class Rejected(NodeError):
@@ -177,7 +177,7 @@ class FinalError(NodeError):
 
 
 class BudgetReached(FinalError):
-    """A node run has spent what it may: its own limit, or all that a budget has left."""
+    """A node run has spent its own limit, or all that a budget has left."""
 
 
 class ToolDenied(FinalError):
@@ -213,25 +213,25 @@ class StoreError(WTBError):
 
 
 class StoreAway(StoreError):
-    """The database does not answer just now. It may be back in a moment."""
+    """The database does not respond now. It may be back in a moment."""
 
 
 class DamagedError(StoreError):
-    """A stored value is missing, or not what it was when it was stored."""
+    """A stored value is missing, or differs from the value that was stored."""
 
 
 class OutOfReach(StoreError, OSError):
-    """The shared directory is not there, or refuses: no attempt is to blame."""
+    """The shared directory does not exist or cannot be used, which is no attempt's fault."""
 
 
 class BrokerError(WTBError):
-    """The broker is out of reach, or nobody takes from a queue."""
+    """The broker is out of reach, or no worker serves a queue."""
 
     exit_code = 4
 
 
 class BrokerAway(BrokerError):
-    """The broker does not answer just now. It may be back in a moment."""
+    """The broker does not respond now. It may be back in a moment."""
 
 
 class ServerError(WTBError):
@@ -241,49 +241,49 @@ class ServerError(WTBError):
 
 
 class AccessDenied(ServerError):
-    """The server knows no such token, or the token may not do what was asked."""
+    """The server does not know the token, or the token lacks the permission."""
 
 
 _LONGEST_NAME, _MOST_NAMES, _MOST_QUOTED = 200, 1000, 5
 
 
-def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` for the known name nearest to `found`, or an empty string."""
-    if len(found) > _LONGEST_NAME:  # it takes the square of the length, for each that is known
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Return `"; did you mean 'x'?"` for the known name nearest to `word`, or an empty string."""
+    if len(word) > _LONGEST_NAME:  # comparing takes the square of the length, for each known name
         return ""
-    names = [name for name in islice(known, _MOST_NAMES) if len(name) <= _LONGEST_NAME]
-    near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
+    names = [name for name in islice(choices, _MOST_NAMES) if len(name) <= _LONGEST_NAME]
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-def meant_or_known(found: str, known: Iterable[str]) -> str:
-    """The near match as `did_you_mean` gives it, or what is known, where there is none near."""
-    names = list(known)
-    return did_you_mean(found, names) or f"; expected one of: {nearest_names(found, names)}"
+def meant_or_known(word: str, choices: Iterable[str]) -> str:
+    """Return the near match as `did_you_mean` does, or the known names if none is near."""
+    names = list(choices)
+    return did_you_mean(word, names) or f"; expected one of: {nearest_names(word, names)}"
 
 
-def nearest_names(found: str, known: Iterable[str]) -> str:
-    """The first of what is known, those that hold `found` before others; in quotes if names hold commas."""
-    names = list(known)
+def nearest_names(word: str, choices: Iterable[str]) -> str:
+    """Return the first known names, those that contain `word` before others; in quotes if names contain commas."""
+    names = list(choices)
     if not any("," in name for name in names):
         return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    folded = found.casefold()
+    folded = word.casefold()
     return quoted_names(sorted(names, key=lambda name: folded not in name.casefold()))
 
 
 def quoted_names(names: Sequence[str]) -> str:
-    """The first of some names, which may hold commas: `'a, b', 'c' and 3 more`."""
+    """Return the first of some names, which may contain commas: `'a, b', 'c' and 3 more`."""
     more = len(names) - _MOST_QUOTED
     return ", ".join(map(repr, names[:_MOST_QUOTED])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def one_line(error: BaseException | None) -> str:
-    """The first line of an error's message without its full stop, or the name of its type if there is none."""
+    """Return the first line of an error's message without its full stop, or the name of its type if there is none."""
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def describe(value: object) -> str:
-    """A value as messages name what was found; never long."""
+    """Return a short description of a value for the part of a message that names it."""
     match value:
         case None:
             return "nothing"

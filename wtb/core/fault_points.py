@@ -1,7 +1,9 @@
-"""Named fault points: where tests end this process, or a thread of it, as a crash would. They cost nothing unarmed.
+"""Named fault points, at which tests end this process, or a thread of it, as a crash would. Unarmed they cost nothing.
 
-`WTB_FAULT=journal.committed:3` kills the process at the third passing of that point; `WTB_FAULT=heartbeat:1:raise`
-raises there instead, which ends the thread. `WTB_NODE_FAULT` arms a point in node processes, in each of them anew.
+`WTB_FAULT=journal.committed:3` kills the process when it passes that point for the third time;
+`WTB_FAULT=heartbeat:1:raise` raises an error there instead, which ends the thread. `WTB_FAULT=heartbeat:/path/to/file`
+kills the process when it passes that point after the file has been created. `WTB_NODE_FAULT` arms a point in node
+processes, separately in each of them.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from pathlib import Path
 
 POINTS = (
     "submit.batch",
@@ -22,7 +25,7 @@ POINTS = (
     "files.publishing",
     "heartbeat",
     "task.done",
-    "finish.given_back",
+    "finish.released",
     "copy.batch",
     "delete.hidden",
     "delete.part",
@@ -30,17 +33,25 @@ POINTS = (
 )
 
 _armed, _, _rest = os.environ.get("WTB_FAULT", "").partition(":")
-_count, _, _how = _rest.partition(":")
+_when, _, _how = _rest.partition(":")
 _passing = itertools.count(1)
 
 
 class Fault(BaseException):
-    """What an armed point raises; nothing in WTB catches it by name."""
+    """The error of an armed point; nothing in WTB catches it by name."""
 
 
 def point(name: str) -> None:
     """Pass a named point."""
-    if _armed == name and next(_passing) == int(_count or 1):
+    if _armed == name and _is_due():
         if _how == "raise":
             raise Fault(name)
+        # No cleanup of any kind may run, as in a crash.
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_due() -> bool:
+    """Return whether the armed point strikes in this passing."""
+    if _when.startswith("/"):
+        return Path(_when).exists()
+    return next(_passing) == int(_when or 1)

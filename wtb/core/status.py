@@ -44,12 +44,12 @@ CELL: Final = _table(
 )
 NODE_RUN: Final = _table(
     running="succeeded failed skipped",
-    succeeded="failed",  # where what it wrote was damaged in the store
+    succeeded="failed",  # if one of its stored values is damaged
     failed="running succeeded skipped",  # by `retry`: the same identity, further attempts
     skipped="running succeeded failed",
 )
 
-HIDDEN_SWEEPS: Final = ("submitting", "deleting")  # not there, for all who ask
+HIDDEN_SWEEPS: Final = ("submitting", "deleting")  # invisible to all queries for sweeps
 FINAL_CELLS: Final = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
 FAILED_CELLS: Final = ("failed", "set_aside")
 ENDED_SWEEPS: Final = ("completed", "failed", "cancelled")
@@ -58,5 +58,5 @@ OPEN_EXECUTIONS: Final = ("pending", "running", "waiting", "paused")
 
 
 def sources(table: Transitions, target: str) -> tuple[str, ...]:
-    """The statuses from which `target` can be reached: what an update's WHERE must ask for."""
+    """Return the statuses from which `target` can be reached, for the WHERE of an update."""
     return tuple(status for status, following in table.items() if target in following)

@@ -1,4 +1,4 @@
-"""What holds work back: stopping, and the disk of a session."""
+"""Flags and quotas that hold work back: stopping, and the disk of a session."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from collections.abc import Callable, Iterable, Sequence
 from wtb.core.errors import StateError, WTBError
 
 PROCESS_DIED = "its process died"  # why a sweep waits for somebody to resume it
-WALL = "limit reached: wall"  # so begins the reason
-KNOWN = "known"  # so begins the reason of a sweep that stopped by itself since enough was known
-INTERRUPTED = "interrupted"  # the reason of a stop that a person asked for
+WALL = "limit reached: wall"  # the beginning of the reason
+ENOUGH_KNOWN = "known"  # the beginning of the reason of a sweep that stopped because enough was known
+INTERRUPTED = "interrupted"  # the reason of a stop that a person requested
 
 
 class Stopped(WTBError):
-    """No new work is started; what was committed stays and the sweep can be resumed."""
+    """No new work is started; committed work stays, and the sweep can be resumed."""
 
 
 class Stop:
     """A flag that is raised once, with a reason.
 
-    limit: the limit that was reached, where it was one: `usd`, `nodes.answer.usd`, or, of a scope, `project usd`.
-    decided: the status that somebody else gave the sweep. full: a disk is, and what was given back can be done later.
+    Attributes:
+        limit: The reached limit, if it was one: `usd`, `nodes.answer.usd`, or, with a scope, `project usd`.
+        decided: The status that somebody else gave the sweep.
+        full: Whether a disk is full, so that released work can be done later.
     """
 
     def __init__(self) -> None:
@@ -44,11 +46,12 @@ class Stop:
         return self._raised.is_set()
 
     def is_late(self, grace: float) -> bool:
-        """Return whether the time that the run may take was over so many seconds ago: what still runs is ended then."""
+        """Return whether the run's time was over more than `grace` seconds ago, so that running work is ended."""
+        # Other stops let running nodes end: only the time of a run is a promise about when it ends.
         return self._raised.is_set() and self.limit == "wall" and time.monotonic() - self._raised_at > grace
 
     def check(self) -> None:
-        """Raises Stopped once a stop was requested."""
+        """Raise Stopped once a stop was requested."""
         if self._raised.is_set():
             raise Stopped(self.reason or "stopped")
 
@@ -59,36 +62,36 @@ class Stop:
 
 
 class Disk:
-    """Bytes of files that a session may keep, each content once. `missing`: asks which of some are new to it."""
+    """Bytes of files that a session may keep, each content once. `missing` returns the digests that are new to it."""
 
     def __init__(self, quota: int | None, used: int, missing: Callable[[Iterable[str]], set[str]]) -> None:
         self._quota = quota
         self._used = used
         self._missing = missing
-        self._taken: set[str] = set()
+        self._counted: set[str] = set()
         self._lock = threading.Lock()
 
     @property
-    def left(self) -> int | None:
+    def free(self) -> int | None:
         return None if self._quota is None else max(0, self._quota - self._used)
 
     def seen(self, used: int) -> None:
-        """What the session is known to use, its other runs included."""
+        """Update the usage of the session, which includes its other runs."""
         with self._lock:
             self._used = max(self._used, used)
 
     def take(self, files: Sequence[tuple[str, int]]) -> None:
-        """Count files that a node left. Raises StateError where that would exceed the quota; then none counts."""
+        """Count files that a node left. Raises StateError if they would exceed the quota; then none counts."""
         if self._quota is None or not files:
             return
         with self._lock:
-            new = self._missing(digest for digest, _ in files) - self._taken
+            new = self._missing(digest for digest, _ in files) - self._counted
             added = sum(size for digest, size in files if digest in new)
             if self._used + added > self._quota:
                 raise StateError(
                     f"its files add {added:,} bytes, and the quota of its session ({self._quota:,} bytes) leaves "
-                    f"{self.left:,}: remove what is not needed from ctx.workspace, free space with `wtb gc`, or raise "
-                    f"the quota with `wtb session change`"
+                    f"{self.free:,}: remove what is not needed from ctx.workspace, free space with `wtb admin gc`, or "
+                    f"raise the quota with `wtb admin session change`"
                 )
             self._used += added
-            self._taken |= new
+            self._counted |= new

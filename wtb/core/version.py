@@ -1,3 +1,3 @@
-"""The version of WTB: from here it goes into the distribution, too."""
+"""The version of WTB, from which the distribution takes its own."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""How it is shown. Everything here is given documents, and decides nothing."""
+"""Display of results. Everything here is given documents, and decides nothing."""

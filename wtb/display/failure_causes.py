@@ -1,4 +1,4 @@
-"""Why cells failed, in a few lines: each cause with its count, and the command that shows one of them."""
+"""The causes of failed cells in a few lines, each with its count and the command that shows an example."""
 
 from __future__ import annotations
 
@@ -7,44 +7,53 @@ from typing import TYPE_CHECKING
 from wtb.core.texts import plural, printable
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import FailureCause, FailureCauses
+    from wtb.core.documents.shared_types import FailureCause, FailureCauses
 
 
-SHOWN = 3
+MAX_CAUSES = 3
 _LONGEST = 160  # characters of a cause
-AGAIN = "Trying again gives the same errors: correct their cause first."
+SAME_ERRORS = "Trying again gives the same errors: correct their cause first."
 
 
-def lines(found: FailureCauses, sweep_id: str, *, apart: bool = False) -> list[str]:
+def lines(document: FailureCauses, sweep_id: str, *, apart: bool = False) -> list[str]:
     """Return the causes of failures of a sweep, none where no cell failed. apart: commands on lines of their own."""
-    shown = found["causes"] if apart and any("cases" in one for one in found["causes"]) else found["causes"][:SHOWN]
+    # With `wtb status --cases` every cause is shown, because its cases were requested.
+    listed_causes = (
+        document["causes"]
+        if apart and any("cases" in failure for failure in document["causes"])
+        else document["causes"][:MAX_CAUSES]
+    )
     causes = [
-        (f"{plural(one['cells'], 'cell')} failed: {cause(one)}{_cases_of(one)}", one["example"]["command"])
-        for one in shown
+        (
+            f"{plural(failure['cells'], 'cell')} failed: {cause(failure)}{_cases_of(failure)}",
+            failure["example"]["command"],
+        )
+        for failure in listed_causes
     ]
-    if more := len(found["causes"]) - len(shown) + found["more"]:
+    if more := len(document["causes"]) - len(listed_causes) + document["more"]:
         causes.append((f"{plural(more, 'more cause')}", f"wtb report {printable(sweep_id)}"))
     text = [
         line for what, command in causes for line in ([what, f"  {command}"] if apart else [f"{what}; see {command}"])
     ]
-    if shown and not any(one["retry"] for one in found["causes"]) and not found["more"]:
-        text.append(AGAIN)
+    # Causes that are not listed may be worth a retry.
+    if listed_causes and not any(failure["retry"] for failure in document["causes"]) and not document["more"]:
+        text.append(SAME_ERRORS)
     return text
 
 
-def _cases_of(one: FailureCause) -> str:
+def _cases_of(failure: FailureCause) -> str:
     """`; cases q1, q7 (2 cells) and 3 more cells`, if they are listed."""
-    listed = one.get("cases")
+    listed = failure.get("cases")
     if not listed:
         return ""
     counts = (f" ({plural(case['cells'], 'cell')})" if case["cells"] > 1 else "" for case in listed)
     names = ", ".join(printable(case["case"]) + count for case, count in zip(listed, counts, strict=True))
-    more = one["cells"] - sum(case["cells"] for case in listed)
+    more = failure["cells"] - sum(case["cells"] for case in listed)
     return f"; cases {names}" + (f" and {plural(more, 'more cell')}" if more else "")
 
 
-def cause(one: FailureCause, longest: int = _LONGEST) -> str:
+def cause(failure: FailureCause, longest: int = _LONGEST) -> str:
     """`answer: ValueError: no answer`, of at most `longest` characters."""
-    what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
-    text = printable(f"{one['node']}: {what}" if one["node"] else what)
+    what = ": ".join(filter(None, [failure["type"], failure["message"]])) or "no error was recorded"
+    text = printable(f"{failure['node']}: {what}" if failure["node"] else what)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -16,7 +16,8 @@ def as_json(document: Any, *, compact: bool = False) -> str:
 
     try:
         return orjson.dumps(document, option=0 if compact else orjson.OPT_INDENT_2, default=str).decode() + "\n"
-    except TypeError:  # values nest as deep as orjson goes, and here they stand in something
+    except TypeError:
+        # Values may be nested as deeply as orjson allows, and the document adds a few levels.
         return json.dumps(document, indent=None if compact else 2, ensure_ascii=False, default=str) + "\n"
 
 
@@ -36,7 +37,8 @@ def _one_line(cell: CellDocument) -> str:
     options = orjson.OPT_SERIALIZE_NUMPY
     try:
         return orjson.dumps(cell, default=_plain, option=options).decode()
-    except orjson.JSONEncodeError:  # integers of more than 64 bits, keys that are not text, deep nesting
+    except orjson.JSONEncodeError:
+        # orjson rejects integers of more than 64 bits, keys that are not text, and deep nesting.
         state = {key: _plain(value) for key, value in cell["state"].items()}
         plain = {**cell, "state": state, "expected": _plain(cell["expected"])}
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), default=str)

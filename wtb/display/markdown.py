@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from wtb.core import texts
-from wtb.display import failure_causes
-from wtb.display.matrix import gates, recommendation, sentences, short_table, summary
-from wtb.display.pivot import row_view
-from wtb.display.report.html import layout
+from wtb.display import failure_causes, recommendation, row_view, sentences, short_table, summary
+from wtb.display import figures as matrix_figures
+from wtb.display.report import matrix_tables
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, MatrixDocument, RowDocument
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 ROWS, METRICS, CAUSES = 10, 4, 5  # of a report
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
-# No HTML; and the comment keeps GitHub from notifying somebody that they were mentioned.
+# No HTML. The comment after `@` keeps GitHub from notifying a user of that name.
 _REPLACED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->"})
 
 
@@ -49,11 +48,12 @@ def fenced(lines: Iterable[str], language: str) -> str:
     return "\n".join([f"````{language}", *(texts.printable(line).replace("````", "```") for line in lines), "````"])
 
 
-def gate_list(found: Iterable[GateDocument]) -> str:
+def gate_list(gates: Iterable[GateDocument]) -> str:
     """Gates as a list; those that do not hold stand out."""
+    marks = [(gate, matrix_figures.mark(gate)) for gate in gates]
     return "\n".join(
-        f"- {gates.mark(gate) if gate['holds'] else f'**{gates.mark(gate)}**'}: {escape(gates.gate_text(gate))}"
-        for gate in found
+        f"- {mark if gate['holds'] else f'**{mark}**'}: {escape(matrix_figures.gate_text(gate))}"
+        for gate, mark in marks
     )
 
 
@@ -63,13 +63,14 @@ def _title(document: MatrixDocument) -> str:
 
 def _decision(lines: Sequence[str]) -> list[str]:
     """The decision: what to ship in bold, what it rests on as a paragraph."""
+    # The verdict of gates, if there are any, comes before the recommendation, and both are bold.
     bold = [f"**{escape(line)}**" for line in lines[:2]] if lines[:1] and "gate" in lines[0] else []
     bold = bold or [f"**{escape(line)}**" for line in lines[:1]]
     return [*bold, escape(" ".join(lines[len(bold) :]))]
 
 
-def _warnings(found: Sequence[str]) -> list[str]:
-    return [f"> **Warning:** {escape(warning)}" for warning in found]
+def _warnings(warnings: Sequence[str]) -> list[str]:
+    return [f"> **Warning:** {escape(warning)}" for warning in warnings]
 
 
 def _figures(
@@ -89,7 +90,7 @@ def _figures(
 
 def matrix(document: MatrixDocument) -> str:
     """The answers, one table for each metric with the best first, and what it took."""
-    parts = [_title(document), *_decision(recommendation.lines(document)), gate_list(gates.found_in(document))]
+    parts = [_title(document), *_decision(recommendation.lines(document)), gate_list(matrix_figures.found_in(document))]
     answers = [escape(answer) for answer in sentences.answers(document)]
     parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
     parts += _warnings(document["warnings"])
@@ -100,6 +101,7 @@ def matrix(document: MatrixDocument) -> str:
         rows = viewed if "view" in document else summary.shortened(document, viewed)
         parts += [_figures(document, rows, [] if metric is None else [metric])]
         parts += [escape(sentences.left_out(document, len(every) - len(rows)))]
+    # Two blanks end a line in Markdown.
     parts.append("\n".join(f"{escape(sentence)}  " for sentence in sentences.closing(document)).rstrip())
     parts.append(bullets(failure_causes.lines(document["failures"], document["sweep"]["id"])))
     if summary.metric_names(document):
@@ -109,21 +111,26 @@ def matrix(document: MatrixDocument) -> str:
 
 def report(document: EvidenceDocument) -> str:
     """The answer, the gates, what to beware of, the best combinations; the rest folds."""
-    found, names = document["matrix"], layout.metrics(document["matrix"])
-    answers = [sentences.answer(found, metric) for metric in names[:METRICS]]
-    answers += [noise for metric in names[:1] if (noise := sentences.noise(found, metric))]
+    matrix, names = document["matrix"], matrix_tables.metrics(document["matrix"])
+    answers = [sentences.answer(matrix, metric) for metric in names[:METRICS]]
+    answers += [noise for metric in names[:1] if (noise := sentences.noise(matrix, metric))]
     first = names[0] if names else None
-    viewed = row_view.viewed_rows(found, first)
-    rows = viewed[:ROWS] if "view" in found else [row for _, row in layout.ranked(found, first, ROWS - 1)]
+    viewed = row_view.viewed_rows(matrix, first)
+    # One less than ROWS, because the baseline is added if it is not among the best.
+    rows = viewed[:ROWS] if "view" in matrix else [row for _, row in matrix_tables.ranked(matrix, first, ROWS - 1)]
     left_out = len(viewed) - len(rows)
     parts = [
-        _title(found),
-        *(_decision(recommendation.lines(found, document["gates"])) if names else [escape(sentences.unscored(found))]),
+        _title(matrix),
+        *(
+            _decision(recommendation.lines(matrix, document["gates"]))
+            if names
+            else [escape(sentences.unscored(matrix))]
+        ),
         bullets(answers),
         gate_list(document["gates"]),
-        *_warnings(found["warnings"][:ROWS]),
-        escape(" ".join(row_view.words(found))),
-        _figures(found, rows, names[:METRICS], brief=True) if rows else "",
+        *_warnings(matrix["warnings"][:ROWS]),
+        escape(" ".join(row_view.words(matrix))),
+        _figures(matrix, rows, names[:METRICS], brief=True) if rows else "",
         f"{texts.plural(left_out, 'more combination')}." if left_out else "",
         bullets(_failures(document)),
         _details(document, names),
@@ -132,22 +139,26 @@ def report(document: EvidenceDocument) -> str:
 
 
 def _failures(document: EvidenceDocument) -> list[str]:
-    found, failures = document["matrix"], document["failures"]
+    matrix, failures = document["matrix"], document["failures"]
     lines = [
-        (texts.plural(one["cells"], "cell"), failure_causes.cause(one, 200), one["combinations"])
-        for one in failures["cells"][:CAUSES]
+        (texts.plural(failure["cells"], "cell"), failure_causes.cause(failure, 200), failure["combinations"])
+        for failure in failures["cells"][:CAUSES]
     ]
     lines += [
-        (f"{texts.plural(one['scores'], 'score')} of {one['metric']}", one["message"][:200], one["combinations"])
-        for one in failures["scores"][:CAUSES]
+        (
+            f"{texts.plural(failure['scores'], 'score')} of {failure['metric']}",
+            failure["message"][:200],
+            failure["combinations"],
+        )
+        for failure in failures["scores"][:CAUSES]
     ]
-    return [f"{count} failed: {why} ({layout.concerned(found, rows)[:200]})" for count, why, rows in lines]
+    return [f"{count} failed: {why} ({matrix_tables.concerned(matrix, rows)[:200]})" for count, why, rows in lines]
 
 
 def _details(document: EvidenceDocument, names: Sequence[str]) -> str:
-    """What is of interest once the answer is known: what makes the difference, what it took, where to read on."""
-    found, workflow = document["matrix"], document["provenance"]["workflow"]
-    details = [one for metric in names for one in document["attribution"][metric]["sentences"]]
-    details += sentences.closing(found)
-    details.append(f"Sweep {found['sweep']['id']} of {workflow}; intervals are 95%.")
+    """Yield what is of interest once the answer is known: what makes the difference, what it took, where to read on."""
+    matrix, workflow = document["matrix"], document["provenance"]["workflow"]
+    details = [sentence for metric in names for sentence in document["attribution"][metric]["sentences"]]
+    details += sentences.closing(matrix)
+    details.append(f"Sweep {matrix['sweep']['id']} of {workflow}; intervals are 95%.")
     return f"<details><summary>Details</summary>\n\n{bullets(details)}\n\n</details>"

@@ -1,1 +1,1 @@
-"""How an execution lives: claimed, advanced node by node, forked, joined, recorded, ended."""
+"""The life of an execution: claimed, advanced node by node, forked, joined, recorded, ended."""

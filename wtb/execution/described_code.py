@@ -1,4 +1,4 @@
-"""The code of a sweep as a runner knows it that imports none: a node process has described it."""
+"""The code of a sweep as described by a node process, for runners that import no user code."""
 
 from __future__ import annotations
 
@@ -9,35 +9,32 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from wtb.authoring.boundary import Malformed, optional, shaped, text
-from wtb.authoring.code.described import evaluator_function_of, workflow_of
+from wtb.authoring.code.described import DescribedWorkflow, evaluator_function_of, facts_of
 from wtb.authoring.code.describing import DescribedName, RegisteredName
-from wtb.authoring.code.drafts import Draft
 from wtb.authoring.code.import_paths import load
-from wtb.authoring.code.recipe import Recipe
+from wtb.authoring.code.recipe import Draft, Recipe
 from wtb.authoring.evaluation.declarations import BY_PATH, make_evaluator
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Backoff
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.config.run_options import Run
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, WTBError
+from wtb.core.frozen import frozen
 from wtb.core.tree.stored_code import RecordedCode, check_stored
 from wtb.core.tree.stored_spec import read_evaluators
-from wtb.execution.engine.described_engine import DescribedEngine
-from wtb.execution.engine.description import CodeDescription, NamesDescription
+from wtb.execution.engine.description import CodeDescription, DescribedEngine, NamesDescription, have_changed
 from wtb.execution.engine.executor import CodeExecutor
-from wtb.execution.engine.imports import have_changed
 from wtb.execution.engine.redacting import redacting
-from wtb.execution.sandbox.heads import NO_CODE, CodeHead
+from wtb.execution.sandbox.framing import NO_CODE, CodeHead
 from wtb.execution.sandbox.node_process import NO_MESSAGE, NodeProcess, ProcessDied, Setup
 from wtb.execution.sandbox.pool import InProcesses, UserCode, setup_of
 from wtb.planning.binding import Bound
-from wtb.planning.factors.expansion import expand_factors
+from wtb.planning.expansion import expand_factors
 from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
-MOST = 10_000_000  # characters of a description
+LONGEST_DESCRIPTION = 10_000_000  # characters of a description
 
 
 @frozen
@@ -45,7 +42,7 @@ class DescribedCode:
     """The description of code, and the node process that made it, which has the code and is ready to run it.
 
     Attributes:
-        description: It, of the shape that it must have; what it claims is the word of user code.
+        description: The description, checked for its shape. Its contents come from user code and are not trusted.
         process: The node process.
     """
 
@@ -74,7 +71,7 @@ def describe_code(draft: Draft, run: Run, workspaces: Workspaces, owner: str) ->
     """Have a node process import code and describe it.
 
     Args:
-        draft: What names the code.
+        draft: The names of the code.
         run: How node processes of the sweep are started.
         workspaces: Below whose root it works.
         owner: The runner whose process it is.
@@ -87,7 +84,8 @@ def describe_code(draft: Draft, run: Run, workspaces: Workspaces, owner: str) ->
     setup = replace(setup, head={**setup.head, "draft": draft.text()})
     try:
         return _describe(setup)
-    except ProcessDied:  # which something else may have done, such as a lack of memory: code that does it does it again
+    except ProcessDied:
+        # A lack of memory may have ended it. Code that ends its process does so again.
         return _describe(setup)
 
 
@@ -104,12 +102,12 @@ def describe_evaluators(draft: Draft, run: Run, workspaces: Workspaces, owner: s
 
 
 def describe_registered(names: Sequence[RegisteredName], workspaces: Workspaces, owner: str) -> NamesDescription:
-    """Have a node process import and describe what is registered.
+    """Have a node process import and describe registered names.
 
-    If one ends over it, each name gets a process of its own, and the guilty ones are described as what they did.
+    If the process ends, each name gets a process of its own, and the names that end theirs are described by the error.
 
     Args:
-        names: What is registered.
+        names: The registered names.
         workspaces: Below whose root it works.
         owner: Whose processes they are.
     """
@@ -121,14 +119,14 @@ def describe_registered(names: Sequence[RegisteredName], workspaces: Workspaces,
             return {"names": [{**name, "description": None, "error": str(error)}], "files": []}
         parts = [describe_registered([name], workspaces, owner) for name in names]
         return {
-            "names": [one for part in parts for one in part["names"]],
-            "files": [one for part in parts for one in part["files"]],
+            "names": [described for part in parts for described in part["names"]],
+            "files": [file for part in parts for file in part["files"]],
         }
 
 
 def _describe_names(names: Sequence[RegisteredName], workspaces: Workspaces, owner: str) -> NamesDescription:
     setup = setup_of(Recipe(None).text(), NO_CODE, Run(), workspaces, owner)
-    sent = [{"kind": one["kind"], "name": one["name"], "path": one["path"]} for one in names]
+    sent = [{"kind": name["kind"], "name": name["name"], "path": name["path"]} for name in names]
     process = start_process(replace(setup, head={**setup.head, "names": sent}))
     description = read_description(process, partial(_checked_names, names))
     process.close()
@@ -144,7 +142,7 @@ def start_process(setup: Setup) -> NodeProcess:
 
 
 def read_description(process: NodeProcess, check: Callable[[Any], T]) -> T:
-    """Wait for what a process describes; it is ended if that is none. Raises WTBError."""
+    """Wait for the description of a process. A process that sends anything else is ended. Raises WTBError."""
     try:
         head = process.ready()
         try:
@@ -157,10 +155,10 @@ def read_description(process: NodeProcess, check: Callable[[Any], T]) -> T:
 
 
 def _checked_names(names: Sequence[RegisteredName], head: Any) -> NamesDescription:
-    """Read descriptions of names, which are those of the project whatever a process claims."""
+    """Read descriptions of names. The names themselves are those of the project, whatever a process claims."""
     described: list[DescribedName] = []
-    for name, one in zip(names, head["names"], strict=True):
-        description, error = optional(_text, one["description"]), optional(_text, one["error"])
+    for name, reported in zip(names, head["names"], strict=True):
+        description, error = optional(_text, reported["description"]), optional(_text, reported["error"])
         if description is not None:
             json.loads(description)
         described.append({**name, "description": description, "error": error})
@@ -168,11 +166,11 @@ def _checked_names(names: Sequence[RegisteredName], head: Any) -> NamesDescripti
 
 
 def _text(value: Any) -> str:
-    return text(value, MOST)
+    return text(value, LONGEST_DESCRIPTION)
 
 
 def checked_description(head: Any) -> CodeDescription:
-    """Read a description as whoever uses it does. Raises what `shaped` turns into Malformed."""
+    """Check a description by reading it as its users do. Raises what `shaped` turns into Malformed."""
     description: CodeDescription = head
     Recipe.read(description["recipe"])
     if not isinstance(description["files"], list) or not isinstance(description["vary"], dict):
@@ -180,37 +178,40 @@ def checked_description(head: Any) -> CodeDescription:
     check_stored(description["code"])
     check_stored(description["evaluator_code"]["code"])
     if description["workflow"] is not None:
-        DescribedEngine(described_workflow(description), description)
-    for one in description["evaluators"].values():
-        evaluator_function_of(one)
+        # Made only to be checked: a description that cannot be used fails here, where its process can still be ended.
+        DescribedEngine(described_facts(description), description)
+    for evaluator in description["evaluators"].values():
+        evaluator_function_of(evaluator)
     return description
 
 
-def described_workflow(description: CodeDescription) -> Workflow:
-    """Make the workflow of a description, with what runners read of its nodes."""
+def described_facts(description: CodeDescription) -> WorkflowFacts:
+    """Read the facts of the described workflow, with those of nodes and tools that only runners need."""
     assert description["workflow"] is not None, "only evaluators were described"
-    workflow = workflow_of(description["workflow"])
-    for name, node in workflow.nodes.items():
+    facts = facts_of(description["workflow"])
+    for name, node in facts.nodes.items():
         node.rules = replace(node.rules, backoff=Backoff(*description["nodes"][name]["backoff"]))
-    reversible = workflow.tools.keys() - set(description["irreversible"])
-    for name in reversible:
-        workflow.tools[name] = replace(workflow.tools[name], reverse=_elsewhere)
-    return workflow
+    reversible = facts.tools.keys() - set(description["irreversible"])
+    tools = {**facts.tools, **{name: replace(facts.tools[name], reverse=_elsewhere) for name in reversible}}
+    return replace(facts, tools=tools)
 
 
 def described_evaluators(description: CodeDescription, recipe: Recipe) -> list[Evaluator]:
-    """Make what a runner reads of evaluators. Raises InputError."""
-    made = (make_evaluator(one.name, one.options, resolver(description)) for one in recipe.evaluators)
+    """Make the evaluators, without their functions, as a runner reads them. Raises InputError."""
+    evaluators = (
+        make_evaluator(declared.name, declared.options, resolver(description)) for declared in recipe.evaluators
+    )
     return [
-        replace(evaluator, name=one.shown or evaluator.name)
-        for evaluator, one in zip(made, recipe.evaluators, strict=True)
+        replace(evaluator, name=declared.shown or evaluator.name)
+        for evaluator, declared in zip(evaluators, recipe.evaluators, strict=True)
     ]
 
 
 def resolver(description: CodeDescription) -> Callable[[str], Any]:
-    """Return what finds evaluators by path: those of WTB itself, and those that were described."""
+    """Return a function that finds evaluators by path: those of WTB itself, and described ones."""
 
     def resolve(path: str) -> Any:
+        # WTB's own evaluators are safe to import in the runner; user code is not.
         if path in BY_PATH.values():
             return load(path)
         if path not in description["evaluators"]:
@@ -239,12 +240,13 @@ class DescribedBound(Bound):
 def bind_described(spec: SweepSpec, code: DescribedCode) -> DescribedBound:
     """Bind a sweep to code that was described. Raises InputError."""
     description, recipe = code.description, code.recipe
-    workflow = described_workflow(description)
+    facts = described_facts(description)
     if spec.has_factors:  # whoever described the code has checked them against it
-        spec, _ = expand_factors(spec, workflow)
+        spec, _ = expand_factors(spec, facts)
     return DescribedBound(
         spec,
-        workflow,
+        DescribedWorkflow(facts),
+        facts,
         description["vary"],
         described_evaluators(description, recipe),
         description["fingerprints"],
@@ -279,9 +281,9 @@ def run_described(
     engine = DescribedEngine(bound.workflow, code.description)
     user_code = UserCode(engine, bound.evaluators, code.recipe, code.head)
     first = code.process if is_ready else None
-    made = InProcesses(user_code, bound.spec.run, workspaces, owner, slots, first, unshared=unshared)
-    return redacting(made, bound.spec.redact.redactor)
+    executor = InProcesses(user_code, bound.spec.run, workspaces, owner, slots, first, unshared=unshared)
+    return redacting(executor, bound.spec.redact.redactor)
 
 
 def _elsewhere(*_: object, **__: object) -> None:
-    """Stand for a function that node processes have."""
+    """Stand in for a function that only node processes have."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from wtb.authoring.context.attempt_record import CaseView
-from wtb.core.classes.frozen import frozen
 from wtb.core.failures import Failure
+from wtb.core.frozen import frozen
 from wtb.core.questions import Dialogue
-from wtb.core.telemetry.task_record import TaskRecord
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
+from wtb.core.work_record import TaskRecord
 from wtb.execution.engine.protocol import Result
 from wtb.store.tables.executions import AskedRow
 from wtb.store.tables.node_runs import NodeRunRow
@@ -43,11 +42,14 @@ class Case:
 
 @frozen
 class Loaded:
-    """What an execution that was claimed found at its head. Where its own runner made the head, that is `NOTHING`.
+    """The state that a claimed execution found at its head; `NOTHING` if its own runner made the head.
 
-    earlier: node runs that started from the head before this claim, by (task, variant). values: those that they wrote,
-    by digest. saved: what the visit that goes on has saved, if the head was taken inside a node. wrote: the nodes of
-    the last step, if the head is one that a person made. dialogue: questions and answers at the head.
+    Attributes:
+        earlier: Node runs that started from the head before this claim, by (task, variant).
+        values: The values that they wrote, by digest.
+        saved: Values saved by the visit that continues, if the head was taken inside a node.
+        wrote: Nodes of the last step, if a person made the head.
+        dialogue: Questions and answers at the head.
     """
 
     earlier: Mapping[NodeRunKey, NodeRunRow] = field(default_factory=dict)
@@ -62,7 +64,7 @@ NOTHING = Loaded()
 
 @frozen
 class NodeRun:
-    """A node run that has ended: accepted or skipped, so that the execution goes on, or failed. task: its key."""
+    """A node run that has ended: accepted or skipped, so that the execution continues, or failed. `task` is its key."""
 
     id: str
     task: str
@@ -80,20 +82,21 @@ class NodeRun:
 class Execution:
     """A claimed execution: a head on the tree of checkpoints, with the cells that it stands for.
 
-    combinations: the cells, by number of their combination; empty for one that a person forked, which has `choices`.
-    state: the head's values by key.
-    path: nodes from the root to the head.
-    loaded: what was found at the head, until the first step of this claim.
-    kills: how often its node process died with it.
-    queue: the workers' queue from which it was claimed.
-    edited: whether a person changed its state.
-    asked: what a person requested of it before this claim.
-    ahead: node runs of its next step that were begun together with others, and how to end each.
-    suspect: whether it was lost with its worker, and no node of it has ended since.
-    passed: the checkpoint at which breakpoints no longer apply.
-    status: how it ended, once it has.
-    line: ids of this execution and of those that went on in its place.
-    record: of the task that it is a part of; what forks off it is, too.
+    Attributes:
+        combinations: Combination numbers of its cells; empty for a fork by a person, which has `choices`.
+        state: The values at the head, by key.
+        path: Nodes from the root to the head.
+        loaded: The state found at the head, until the first step of this claim.
+        kills: How often its node process died during one of its node runs.
+        queue: The workers' queue from which it was claimed.
+        edited: Whether a person changed its state.
+        prior_request: A person's request from before this claim.
+        ahead: Functions that end the node runs of its next step that were begun together with others.
+        suspect: Whether it was lost with its worker, and none of its nodes has ended since.
+        passed: The checkpoint at which breakpoints no longer apply.
+        status: Its final status, once it has one.
+        line: Ids of this execution and of those that continued in its place.
+        record: The record of the task that it is part of, shared with its forks.
     """
 
     id: str
@@ -109,7 +112,7 @@ class Execution:
     queue: str | None = None
     choices: Mapping[str, str] | None = None
     edited: bool = False
-    asked: AskedRow | None = None
+    prior_request: AskedRow | None = None
     suspect: bool = False
     passed: str | None = None
     ahead: dict[NodeRunKey, Callable[[], NodeRun]] = field(default_factory=dict)
@@ -118,9 +121,18 @@ class Execution:
     record: TaskRecord = field(default_factory=TaskRecord)
 
     def child(self, id: str, combinations: Sequence[int]) -> Execution:
-        """A fork of this execution with some of its cells: the same head, the same values."""
-        new: dict[str, Any] = {"id": id, "token": 1, "status": "running", "line": [], "ahead": {}}
-        return replace(self, combinations=combinations, kills=0, asked=None, **new)
+        """Make a fork of this execution with some of its cells: the same head, the same values."""
+        return replace(
+            self,
+            id=id,
+            token=1,
+            combinations=combinations,
+            kills=0,
+            prior_request=None,
+            status="running",
+            line=[],
+            ahead={},
+        )
 
     @property
     def at(self) -> Checkpoint:

@@ -1,13 +1,13 @@
-"""Joining a step: from what its nodes left to the checkpoint that it leads to, for one group of cells."""
+"""Joining a step: from the results of its nodes to the next checkpoint, for one group of cells."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError, StoreError
 from wtb.core.failures import Failure, is_disk_fault
+from wtb.core.frozen import frozen
 from wtb.core.ids import new_id
 from wtb.core.questions import Hold
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Totals, Writer
@@ -15,16 +15,17 @@ from wtb.core.values import Values
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.protocol import Joined
 from wtb.execution.execution import Execution, NodeRun
-from wtb.execution.pauses.approval_modes import distinct
+from wtb.execution.holds import distinct
 from wtb.execution.state import RunningSweep
 from wtb.store.files.workspaces import Workspaces
 
 
 @frozen
 class Step:
-    """A beginning, or a step joined for one group of cells: the checkpoint it leads to, and what is new in it.
+    """A beginning, or a step joined for one group of cells: its checkpoint, and the new values in it.
 
-    files: (digest, bytes) of what merging the files of its nodes has added.
+    Attributes:
+        files: (digest, bytes) of the files that merging has added.
     """
 
     checkpoint: Checkpoint
@@ -33,16 +34,16 @@ class Step:
 
 
 def begin_case(code: CodeExecutor, sweep: RunningSweep, execution: Execution) -> Step | Failure:
-    """The root of an execution: the input of its case, and what the engine makes of it."""
+    """Make the root checkpoint of an execution from the input of its case."""
     case = execution.case
     joined = code.begin(case.input, sweep.root(execution))
     if isinstance(joined, Failure):
         return joined
     state = joined.after(_digests(case.input), _digests(joined.changed))
-    made = Checkpoint(
+    checkpoint = Checkpoint(
         CheckpointId(new_id()), None, joined.position, state, workspace=case.workspace, created_at=time.time()
     )
-    return Step(made, joined)
+    return Step(checkpoint, joined)
 
 
 def join_step(
@@ -50,29 +51,32 @@ def join_step(
 ) -> Step | Failure | Hold:
     """Join the node runs that one group of cells uses. A failure of any of them is the failure of the group.
 
-    Where any of them asks a person, the group waits for the answers.
+    If any of them has a question for a person, the group waits for the answers.
     """
     head = execution.at
     questions, changed_files = [], False
     for run in ran:
+        # A failure comes before questions: nobody should answer one for a step that has failed.
         if run.failure is not None:
             return run.failure
         if run.result.question is not None:
             questions.append(run.result.question)
         changed_files |= run.result.workspace != head.workspace
     if questions:
-        return Hold("waiting", "; ".join(one.text for one in questions)[:1000], questions)
+        return Hold("waiting", "; ".join(question.text for question in questions)[:1000], questions)
     joined = ran[0].result.joined if len(ran) == 1 else None  # a node alone in its step was joined at once
     if joined is None:
         writes = [(run.task, run.result.writes or {}) for run in ran]
         joined = code.join(execution.state, head.position, writes, sweep.root(execution))
     if isinstance(joined, Failure):
         return joined
+    # Most steps change no files, and merging has to read the snapshots.
     if not changed_files:
         return Step(_checkpoint(head, ran, joined, head.workspace), joined)
     try:
         merged = workspaces.merge(head.workspace, {run.task: run.result.workspace for run in ran})
     except (StateError, StoreError) as error:
+        # The caller waits for room and joins again. Any other error is a conflict between the files of the nodes.
         if is_disk_fault(error):
             raise
         return Failure.of(error)
@@ -80,7 +84,7 @@ def join_step(
 
 
 def _checkpoint(head: Checkpoint, ran: Sequence[NodeRun], joined: Joined, workspace: str | None) -> Checkpoint:
-    """The checkpoint after a step."""
+    """Make the checkpoint after a step."""
     return Checkpoint(
         CheckpointId(new_id()),
         head.id,
@@ -94,7 +98,7 @@ def _checkpoint(head: Checkpoint, ran: Sequence[NodeRun], joined: Joined, worksp
 
 
 def _totals(before: Totals, ran: Sequence[NodeRun]) -> Totals:
-    """The totals after a step: accepted attempts count, and the time is that of the longest."""
+    """Sum up the totals after a step: accepted attempts count, and the time is that of the longest."""
     longest_s, usd, tokens_in, tokens_out, accepted = 0.0, 0.0, 0, 0, 0
     for run in ran:
         if not run.skipped:
@@ -118,8 +122,9 @@ def _digests(values: Values) -> dict[str, str]:
 def waiting_as_one(
     grouped: Mapping[tuple[str, ...], Sequence[int]], joined: Sequence[Step | Failure | Hold]
 ) -> list[tuple[Sequence[int], Step | Failure | Hold]]:
-    """The groups with what became of them, those that wait as one: what a node run that they share asked is answered
-    once, and then it runs once.
+    """Pair groups with their outcomes, with all groups that wait as one.
+
+    A question of a node run that several groups share is thus answered once, and the node run is repeated once.
     """
     outcomes = list(zip(grouped.values(), joined, strict=True))
     if len(outcomes) < 2:
@@ -128,6 +133,6 @@ def waiting_as_one(
     if len(waiting) < 2:
         return outcomes
     questions = distinct(question for _, hold in waiting for question in hold.questions)
-    hold = Hold("waiting", "; ".join(one.text for one in questions)[:1000], questions)
+    hold = Hold("waiting", "; ".join(question.text for question in questions)[:1000], questions)
     together = sorted(number for cells, _ in waiting for number in cells)
-    return [one for one in outcomes if not isinstance(one[1], Hold)] + [(together, hold)]
+    return [pair for pair in outcomes if not isinstance(pair[1], Hold)] + [(together, hold)]

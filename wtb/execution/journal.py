@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Unpack
 
 from wtb.core.errors import ConflictError, StoreError, WTBError
-from wtb.core.telemetry.latencies import FLUSHES
+from wtb.core.work_record import FLUSHES
 from wtb.store.runs.batch import Batch, Recorded
 
 log = logging.getLogger(__name__)
@@ -35,9 +35,10 @@ class Lost(ConflictError):
 class Journal:
     """Collects what runners did and writes it from a thread of its own.
 
-    durability: seconds from the first buffered record to the commit; 0 commits at every `flush`, which waits for it.
-    write: takes a batch, returns the executions that lost their lease.
-    waits: called with an error of the database; may wait until writing can succeed. Returns whether to write again.
+    Args:
+        write: Writes a batch, and returns the executions that lost their lease.
+        durability: Seconds from the first buffered record to the commit. With 0, each `flush` waits for a commit.
+        waits: Called with an error of the database; may wait until writing can succeed. Returns whether to write again.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Journal:
         self._hurry = threading.Event()
         self._open = threading.Event()
         self._open.set()
-        self._most = 2 * FULL  # records of the next commit
+        self._max_records = 2 * FULL  # records of the next commit
         # Slots, by thread, and the calls that end the waits of those that wait for a commit. Both change without a
         # lock: adding to a set and discarding from it are atomic.
         self._working: set[int] = set()
@@ -75,13 +76,15 @@ class Journal:
 
         Raises Lost if its lease is gone, and the error that broke the journal if it is broken.
         """
+        # All three are empty nearly always: the call is saved for every record of quick nodes.
         if self._broken is not None or self._lost or self._claimed:
             self._check(execution, token)
         if len(self._records) >= FULL:
-            self._hand_over()
+            self._pause_recording()
         if not self._open.is_set():
             self._wait_for(self._open, execution)
         self._records.append((execution, token, rows))
+        # Setting an event takes a lock, and most records find it set.
         if not self._some.is_set():
             self._some.set()
 
@@ -93,24 +96,25 @@ class Journal:
         try:
             yield
         finally:
-            self._leave(slot)
+            self._stop_counting(slot)
 
     @contextmanager
     def idle(self) -> Iterator[None]:
         """Do not count the calling thread, a slot, while it waits for others."""
         slot = threading.get_ident()
-        self._leave(slot)
+        self._stop_counting(slot)
         try:
             yield
         finally:
             self._working.add(slot)
 
-    def _leave(self, slot: int) -> None:
+    def _stop_counting(self, slot: int) -> None:
         self._working.discard(slot)
         self._end_gathering()
 
-    def adopt_claim(self, execution: str, token: int) -> None:
+    def accept_claim(self, execution: str, token: int) -> None:
         """Accept records of an execution under its new token; records under an older one are dropped."""
+        # Under a first claim, no record of an earlier one can be in the buffer.
         if token > 1:
             self._claimed[execution] = token
             self._lost.discard(execution)
@@ -120,6 +124,7 @@ class Journal:
         if not force and self.durability > 0:
             return
         written = threading.Event()
+        # Before the call is queued, because the journal's thread removes it from the set when it takes it.
         self._waiting.add(written.set)
         self.after_commit(written.set)
         self._end_gathering()
@@ -139,7 +144,7 @@ class Journal:
         self._some.set()
 
     def _gather(self) -> None:
-        """Let other slots join a commit that some wait for: until all wait, or for half the time of a commit."""
+        """Let other slots join a commit that some wait for: until all wait, or for half the duration of a commit."""
         self._all_wait.clear()
         if len(self._waiting) < len(self._working):
             self._all_wait.wait(min(self._commit_s / 2, GROUP_S))
@@ -149,17 +154,18 @@ class Journal:
         if len(self._waiting) >= len(self._working):
             self._all_wait.set()
 
-    def _hand_over(self) -> None:
-        """Take no more records until the journal's thread has what there is."""
+    def _pause_recording(self) -> None:
+        """Accept no more records until the journal's thread has taken the buffered ones."""
         self._open.clear()
-        self._hurry.set()  # after that: whatever it did meanwhile, it goes round once more, and opens
+        # Only now: whatever the journal's thread did meanwhile, it goes round once more, and opens again.
+        self._hurry.set()
         self._some.set()
 
     def _check(self, execution: str, token: int | None = None) -> None:
         if self._broken is not None:
             raise self._broken
         if execution in self._lost or (token is not None and token < self._claimed.get(execution, 0)):
-            raise Lost(f"execution {execution} was taken over by another runner")
+            raise Lost(f"execution {execution} was reclaimed by another runner")
 
     def close(self) -> None:
         """Write what is left and stop. Raises the error that broke the journal, if one did."""
@@ -186,10 +192,11 @@ class Journal:
             is_late = time.monotonic() - since > patience + LATE_S
             if self._waiting and not self.durability:
                 self._gather()
+            # Cleared before the records are taken, so that whatever is recorded meanwhile wakes the next round.
             self._some.clear()
             self._hurry.clear()
             # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they wait
-            # until it has handed over what there is. Where it is only the database that is slow, that wins nothing.
+            # until it has taken the buffered records. Where it is only the database that is slow, that wins nothing.
             if is_late and _is_starved():
                 self._open.clear()
             since = time.monotonic()  # records from now on belong to the next batch
@@ -207,8 +214,9 @@ class Journal:
         is_part = False
         try:
             count = len(self._records)
-            is_part = count > self._most
-            for _ in range(min(count, self._most)):
+            is_part = count > self._max_records
+            # Bounded by the count at the beginning: slots append meanwhile, and the commit would not come to an end.
+            for _ in range(min(count, self._max_records)):
                 record = self._records.popleft()
                 if isinstance(record, tuple):
                     execution, token, rows = record
@@ -220,16 +228,18 @@ class Journal:
                     callbacks.append(record)
                     self._waiting.discard(record)
             if batch.size and self._broken is None:
-                begun = time.monotonic()
-                gone = self._write_batch(batch)
-                took_s = time.monotonic() - begun
+                started = time.monotonic()
+                lost_ids = self._write_batch(batch)
+                took_s = time.monotonic() - started
                 self._commit_s += (took_s - self._commit_s) / 4
-                self._adapt(took_s, min(count, self._most), is_part)
+                self._adapt(took_s, min(count, self._max_records), is_part)
                 # Of those that were claimed again meanwhile, what was done under the new token is not lost.
-                self._lost |= {id for id in gone if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
+                self._lost |= {id for id in lost_ids if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
+        # Any error, because no other thread writes: slots that wait for this one have to find out.
         except Exception as error:
             log.log(logging.DEBUG if isinstance(error, StoreError) else logging.ERROR, "journal broken", exc_info=True)
             self._broken = error if isinstance(error, WTBError) else _unexpected(error)
+        # Called after a failure, too: whoever waits then raises the error that broke the journal.
         for call in callbacks:
             call()
         return is_part
@@ -237,9 +247,10 @@ class Journal:
     def _adapt(self, took_s: float, count: int, is_part: bool) -> None:
         """Take as many records in the next commit as are written in time, given how long so many have taken."""
         if took_s > COMMIT_S:
-            self._most = max(_LEAST, min(self._most, round(count * COMMIT_S / took_s)))
+            self._max_records = max(_LEAST, min(self._max_records, round(count * COMMIT_S / took_s)))
+        # Grows only if the limit cut this commit short; a quick commit of few records proves nothing.
         elif is_part:
-            self._most *= 2
+            self._max_records *= 2
 
     def _write_batch(self, batch: Batch) -> set[str]:
         """Write a batch, again as long as `waits` says so. Returns the executions that lost their lease."""

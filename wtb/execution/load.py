@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wtb.core.failures import BEGUN, Failure
+from wtb.core.failures import RUNNING, Failure
 from wtb.core.questions import Answer, Dialogue, Question
 from wtb.core.questions import place as place_of
 from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.tree.history import ExecutionHistory
 from wtb.execution.execution import Case, Execution, Loaded
-from wtb.store.control.questions import at_checkpoints
+from wtb.store.control.approvals import at_checkpoints
 from wtb.store.database import Database
 from wtb.store.read.queries import attempt_rows, case_rows, line, load_values, node_runs_from
 from wtb.store.tables.control import QuestionRow
@@ -20,7 +20,7 @@ from wtb.store.tables.node_runs import NodeRunRow
 
 
 def load_executions(database: Database, sweep_id: str, claimed: Sequence[ExecutionRow]) -> list[Execution]:
-    """The executions behind claimed rows, in their order. Raises StoreError for damaged values."""
+    """Load the executions of claimed rows, in their order. Raises StoreError for damaged values."""
     if not claimed:
         return []
     cases = load_cases(database, sweep_id, {row.case_number for row in claimed})
@@ -55,7 +55,7 @@ def _execution(database: Database, row: ExecutionRow, case: Case) -> Execution:
         queue=row.queue,
         choices=row.choices,
         edited=row.edited,
-        asked=row.asked,
+        prior_request=row.asked,
         passed=row.passed_id,
         suspect=row.losses > 0,
     )
@@ -65,17 +65,25 @@ def _execution(database: Database, row: ExecutionRow, case: Case) -> Execution:
     head = history.latest
     assert head is not None, "an execution's head is a checkpoint"
     earlier = node_runs_from(database, head.id)
-    wanted = [*head.state.values(), *(key for run in earlier for key in (run.writes or {}).values())]
+    keys = [*head.state.values(), *(key for run in earlier for key in (run.writes or {}).values())]
     saved = head.inside.saved if head.inside is not None else {}
-    wanted += saved.values()
-    stored = load_values(database, wanted)
+    keys += saved.values()
+    # One query for the state, the results of earlier node runs and the saved values.
+    stored = load_values(database, keys)
     execution.head, execution.path = head, history.path
     execution.state = {name: stored[key] for name, key in head.state.items()}
     execution.loaded = Loaded(
         {(run.task, run.variant): run for run in earlier},
         stored,
         {name: stored[key] for name, key in saved.items()},
-        next((tuple(w.node for w in one.writers) for one in history.checkpoints[::-1] if one.writers), ()),
+        next(
+            (
+                tuple(w.node for w in checkpoint.writers)
+                for checkpoint in history.checkpoints[::-1]
+                if checkpoint.writers
+            ),
+            (),
+        ),
         _dialogue(database, row, history.checkpoints, earlier),
     )
     return execution
@@ -84,78 +92,84 @@ def _execution(database: Database, row: ExecutionRow, case: Case) -> Execution:
 def _dialogue(
     database: Database, row: ExecutionRow, line: Sequence[Checkpoint], earlier: Sequence[NodeRunRow]
 ) -> Dialogue:
-    """Questions and answers at the head of an execution, and at its parent if an answer created the head.
+    """Load questions and answers at the head of an execution, and at its parent if an answer created the head.
 
-    A rejection counts for executions that existed then: a retry is asked again.
+    A rejection counts only for executions that existed then, so that a retry has the question again.
     """
-    made = [one.id for one in line[::-1]]
-    manual = next((place for place, one in enumerate(line[::-1]) if one.writers or one.trigger != "manual"), len(line))
-    rows = at_checkpoints(database, made[: manual + 1])
+    checkpoint_ids = [checkpoint.id for checkpoint in line[::-1]]
+    # Answers carry over along checkpoints that people made; the last one that a step made ends the line.
+    manual = next(
+        (place for place, checkpoint in enumerate(line[::-1]) if checkpoint.writers or checkpoint.trigger != "manual"),
+        len(line),
+    )
+    rows = at_checkpoints(database, checkpoint_ids[: manual + 1])
     if not rows:
         return Dialogue()
     by_checkpoint: dict[str, list[QuestionRow]] = {}
-    for one in rows:
-        by_checkpoint.setdefault(one.checkpoint_id, []).append(one)
+    for question_row in rows:
+        by_checkpoint.setdefault(question_row.checkpoint_id, []).append(question_row)
     answers: dict[str, Answer] = {}
-    again: dict[str, tuple[int, str, str | None]] = {}
-    for place, checkpoint in enumerate(made):
-        here = by_checkpoint.get(checkpoint, [])
-        below = made[place - 1] if place else None
-        if below is not None and not any(below in _heads(asked) for asked in here):
+    retries: dict[str, tuple[int, str, str | None]] = {}
+    for place, checkpoint in enumerate(checkpoint_ids):
+        questions = by_checkpoint.get(checkpoint, [])
+        child = checkpoint_ids[place - 1] if place else None
+        if child is not None and not any(child in _heads(question) for question in questions):
             break
-        for asked in here:
-            answer = _answer(asked)
-            if answer is None or (answer.action == "reject" and (asked.answered_at or 0.0) < row.created_at):
+        for question in questions:
+            answer = _answer(question)
+            if answer is None or (answer.action == "reject" and (question.answered_at or 0.0) < row.created_at):
                 continue
-            answers.setdefault(asked.key, answer)
-            if below is not None and below in _heads(asked):
-                answers.setdefault(place_of(asked.kind, asked.node, asked.number), answer)
-                if asked.kind == "error" and asked.context is not None:
-                    error = str(readable(asked.context.encode())["error"])
-                    again.setdefault(asked.node, (asked.number, error, answer.feedback))
-    here = by_checkpoint.get(made[0], [])
+            answers.setdefault(question.key, answer)
+            if child is not None and child in _heads(question):
+                answers.setdefault(place_of(question.kind, question.node, question.number), answer)
+                if question.kind == "error" and question.context is not None:
+                    error = str(readable(question.context.encode())["error"])
+                    retries.setdefault(question.node, (question.number, error, answer.feedback))
+    questions = by_checkpoint.get(checkpoint_ids[0], [])
     return Dialogue(
         answers,
-        {row.key: _question(row) for row in here if row.status == "open"},
-        {row.key: _question(row) for row in here},
+        {row.key: _question(row) for row in questions if row.status == "open"},
+        {row.key: _question(row) for row in questions},
         _failed_attempts(database, earlier),
-        again,
+        retries,
     )
 
 
 def _failed_attempts(
     database: Database, earlier: Sequence[NodeRunRow]
 ) -> dict[tuple[str, str], list[tuple[int, Failure]]]:
-    """The attempts that failed of node runs without a result, by node and variant, with their numbers."""
+    """Return the failed attempts of node runs without a result, by node and variant, with their numbers."""
     unfinished = {run.id: (run.task, run.variant) for run in earlier if run.status in ("running", "failed")}
     failed: dict[tuple[str, str], list[tuple[int, Failure]]] = {}
     for attempt in attempt_rows(database, list(unfinished)):
-        if attempt.failure is not None and attempt.failure["kind"] != BEGUN:  # one that was lost reported nothing
+        # RUNNING is the placeholder of an attempt that was lost with its runner, so it has nothing to tell the next
+        # one.
+        if attempt.failure is not None and attempt.failure["kind"] != RUNNING:
             failed.setdefault(unfinished[attempt.node_run_id], []).append((attempt.number, Failure(**attempt.failure)))
     return failed
 
 
-def _answer(asked: QuestionRow) -> Answer | None:
-    given = asked.answer
-    if given is None:
+def _answer(question: QuestionRow) -> Answer | None:
+    answer = question.answer
+    if answer is None:
         return None
-    return Answer(given["action"], given["choice"], given["feedback"], asked.answered_by, given.get("value"))
+    return Answer(answer["action"], answer["choice"], answer["feedback"], question.answered_by, answer.get("value"))
 
 
-def _question(asked: QuestionRow) -> Question:
+def _question(question: QuestionRow) -> Question:
     return Question(
-        asked.kind,
-        asked.node,
-        asked.question,
-        asked.number,
-        tuple(asked.options or ()),
-        None if asked.context is None else asked.context.encode(),
-        None if asked.expires_at is None else asked.expires_at - asked.asked_at,
-        None if asked.default is None else asked.default["choice"],
-        asked.key,
+        question.kind,
+        question.node,
+        question.question,
+        question.number,
+        tuple(question.options or ()),
+        None if question.context is None else question.context.encode(),
+        None if question.expires_at is None else question.expires_at - question.asked_at,
+        None if question.default is None else question.default["choice"],
+        question.key,
     )
 
 
-def _heads(asked: QuestionRow) -> Sequence[str]:
-    """The checkpoints that the answer to a question made."""
-    return () if asked.answer is None else asked.answer["heads"]
+def _heads(question: QuestionRow) -> Sequence[str]:
+    """Return the checkpoints that the answer to a question made."""
+    return () if question.answer is None else question.answer["heads"]

@@ -1,4 +1,4 @@
-"""What a runner did, as rows for the journal."""
+"""Rows for the journal: the work of a runner as the database stores it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from wtb.core.ids import new_id, short_id
 from wtb.core.questions import Question
 from wtb.core.scoring.measure import Score
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals, shown
+from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals, visible_state
 from wtb.core.values import Json
 from wtb.execution.engine.protocol import Result
 from wtb.execution.execution import Execution
-from wtb.execution.node_plan import NodePlan
-from wtb.execution.state import SweepIds
-from wtb.store.tables.checkpoints import NewCheckpoint, NewDecision, NewFile
+from wtb.execution.state import NodePlan, SweepIds
 from wtb.store.tables.control import NewQuestion
-from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.executions import NewCheckpoint, NewDecision, NewExecution, NewFile
 from wtb.store.tables.node_runs import Logged, NewAttempt, NewCall, NewNodeRun
 from wtb.store.tables.results import HeldCell, NewMetric, NewScore, Outcome
 from wtb.store.tables.sweeps import NewEvent
@@ -31,7 +29,7 @@ _UNFINISHED = UNFINISHED.stored()
 
 
 class Happened(NamedTuple):
-    """An event of an execution: its kind, and what it says."""
+    """An event of an execution: its kind and its data."""
 
     kind: str
     data: Mapping[str, Json]
@@ -50,46 +48,46 @@ def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info
 
 
 def checkpoint(
-    ids: SweepIds, execution: str, made: Checkpoint, decisions: Sequence[Decision] | None = None
+    ids: SweepIds, execution: str, new_checkpoint: Checkpoint, decisions: Sequence[Decision] | None = None
 ) -> NewCheckpoint:
     """Make the row of a checkpoint.
 
     Args:
         ids: Of the sweep.
         execution: The id of the execution.
-        made: The checkpoint.
+        new_checkpoint: The checkpoint.
         decisions: Those that led to its next nodes. The log derives them from their rows, and then from this row that
             the checkpoint was created, unless this is None.
     """
     return {
-        "id": made.id,
+        "id": new_checkpoint.id,
         "sweep_id": ids.id,
         "execution_id": execution,
-        "parent_id": made.parent,
-        "position": made.position.document(),
-        "state": made.state,
-        "writers": [[writer.node, writer.variant, writer.node_run] for writer in made.writers],
-        "workspace": made.workspace,
-        "totals": _totals(made.totals),
-        "trigger": made.trigger,
-        "name": made.name,
-        "inside": None if made.inside is None else _inside(made.inside),
-        "created_at": made.created_at,
+        "parent_id": new_checkpoint.parent,
+        "position": new_checkpoint.position.document(),
+        "state": new_checkpoint.state,
+        "writers": [[writer.node, writer.variant, writer.node_run] for writer in new_checkpoint.writers],
+        "workspace": new_checkpoint.workspace,
+        "totals": _totals(new_checkpoint.totals),
+        "trigger": new_checkpoint.trigger,
+        "name": new_checkpoint.name,
+        "inside": None if new_checkpoint.inside is None else _inside(new_checkpoint.inside),
+        "created_at": new_checkpoint.created_at,
         "created_transaction": None,
         "created_event": None if decisions is None else len(decisions),  # the flush replaces it
     }
 
 
 def _inside(inside: Inside) -> StoredInside:
-    made = StoredInside(node_run=inside.node_run, node=inside.node, variant=inside.variant, saved=inside.saved)
-    return made if inside.task is None else {**made, "task": inside.task}
+    stored = StoredInside(node_run=inside.node_run, node=inside.node, variant=inside.variant, saved=inside.saved)
+    return stored if inside.task is None else {**stored, "task": inside.task}
 
 
 def _totals(totals: Totals) -> list[float]:
     return [totals.elapsed_s, totals.usd, totals.tokens_in, totals.tokens_out, totals.node_runs]
 
 
-def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[NewDecision]:
+def decisions(checkpoint_id: str, new_decisions: Iterable[Decision]) -> list[NewDecision]:
     return [
         {
             "checkpoint_id": checkpoint_id,
@@ -100,15 +98,15 @@ def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[NewDecision]
             "why": decision.why,
             "tried": [[edge.to, edge.when, edge.is_taken] for edge in decision.tried],
         }
-        for number, decision in enumerate(made)
+        for number, decision in enumerate(new_decisions)
     ]
 
 
-def decided(checkpoint_id: str, made: Iterable[Decision]) -> list[Happened]:
+def decided(checkpoint_id: str, new_decisions: Iterable[Decision]) -> list[Happened]:
     """Return the events of decisions whose checkpoint the log does not derive from its row."""
     return [
         Happened("decision", {"checkpoint": checkpoint_id, **{name: row[name] for name in _OF_DECISION}})
-        for row in decisions(checkpoint_id, made)
+        for row in decisions(checkpoint_id, new_decisions)
     ]
 
 
@@ -119,7 +117,7 @@ def ending(execution: Execution, cell: Mapping[str, Json], failure: Failure | No
     count = len(execution.combinations)
     end = {"cells": count} if count else {**cell}
     if failure is None:
-        return {**end, "result": {**shown(execution.at.state)}}
+        return {**end, "result": {**visible_state(execution.at.state)}}
     return {**end, "error": str(failure), **({"node": failure.node} if failure.node else {})}
 
 
@@ -130,7 +128,7 @@ def about(task: NodeTask, variant: str) -> dict[str, str]:
 
 
 def born(ids: SweepIds, parent: Execution, child: Execution) -> NewExecution:
-    """An execution that a fork makes: claimed by its maker; the flush gives it its lease."""
+    """Make the row of a fork, which its maker has claimed already; the flush adds the lease."""
     return {
         "id": child.id,
         "session_id": ids.session_id,
@@ -166,9 +164,13 @@ def born(ids: SweepIds, parent: Execution, child: Execution) -> NewExecution:
 def ended(
     status: str, *, failure: Failure | None = None, reason: str | None = None, cells: int | None = None
 ) -> NewExecution:
-    """The change of an execution that is released or has ended.
+    """Make the change of an execution that is released or has ended.
 
-    cells: how many it has completed with, where the row says the events of that; see `wtb/store/log.py`.
+    Args:
+        status: Its new status.
+        failure: The failure that ended it, if any.
+        reason: The reason that people see, if any.
+        cells: The number of completed cells, if the log derives their events from this row; see `wtb/store/log.py`.
     """
     row: NewExecution = {"status": status, "owner_id": None, "lease_until": None, "reason": reason, "asked": None}
     if status not in OPEN_EXECUTIONS:
@@ -181,7 +183,7 @@ def ended(
 
 
 def forked(children: int) -> NewExecution:
-    """The change of an execution that forked into so many."""
+    """Make the change of an execution that forked into so many."""
     return {**ended("forked", cells=0), "children": children}
 
 
@@ -222,18 +224,18 @@ def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan:
     }
 
 
-def node_run_end(status: str, number: int, result: Result, cells: int, fingerprint: str) -> NewNodeRun:
-    """The change of a node run that ends. If its first attempt is accepted, that has no row but this."""
-    spent = result.record if status == "succeeded" else None
-    first = result if spent and number == 1 else None
+def node_run_end(status: str, number: int, outcome: Result, cells: int, fingerprint: str) -> NewNodeRun:
+    """Make the change of a node run that ends. An accepted first attempt has no other row."""
+    spent = outcome.record if status == "succeeded" else None
+    first = outcome if spent and number == 1 else None
     return {
         "status": status,
         "attempts": number,
         "cells": cells,
         "fingerprint": fingerprint,
-        "writes": {n: v.digest for n, v in result.writes.items()} if result.writes is not None else None,
-        "workspace": result.workspace,
-        "duration_s": result.duration_s if spent else 0.0,
+        "writes": {n: v.digest for n, v in outcome.writes.items()} if outcome.writes is not None else None,
+        "workspace": outcome.workspace,
+        "duration_s": outcome.duration_s if spent else 0.0,
         "usd": spent.usd if spent else 0.0,
         "tokens_in": spent.tokens_in if spent else 0,
         "tokens_out": spent.tokens_out if spent else 0,
@@ -243,18 +245,19 @@ def node_run_end(status: str, number: int, result: Result, cells: int, fingerpri
         "begun_at": None if first is None else first.started_at,
         "stdout": None if first is None else first.stdout,
         "stderr": None if first is None else first.stderr,
-        "lag_s": result.lag_s if spent else None,
+        "lag_s": outcome.lag_s if spent else None,
     }
 
 
 def begun_attempt(
     node_run_id: str, number: int, started_at: float, spent: Sequence[Any], fingerprint: str
 ) -> NewAttempt:
-    """An attempt after the first that has begun and has not ended: it stays like this where its runner dies."""
+    """Make the row of a running attempt after the first; it stays like this if its runner dies."""
     usd, tokens_in, tokens_out = spent
     return {
         "node_run_id": node_run_id,
         "number": number,
+        # As if it had failed: nobody could correct the row after the runner died.
         "status": "failed",
         "started_at": started_at,
         "duration_s": 0.0,
@@ -268,34 +271,35 @@ def begun_attempt(
     }
 
 
-def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> NewAttempt:
-    failure = result.failure
-    if result.question is not None:  # it ended so that it can start again with the answer
-        text, node = result.question.text[:MESSAGE], result.question.node
-        failure = Failure("waiting", "Asked", text, node=node, asked=result.asked)
+def attempt(node_run_id: str, number: int, outcome: Result, fingerprint: str) -> NewAttempt:
+    failure = outcome.failure
+    if outcome.question is not None:
+        # Stored as a failure of the kind "waiting": the node starts again with the answer.
+        text, node = outcome.question.text[:MESSAGE], outcome.question.node
+        failure = Failure("waiting", "Asked", text, node=node, asked=outcome.asked)
     return {
         "node_run_id": node_run_id,
         "number": number,
         "status": "succeeded" if failure is None else "failed",
-        "started_at": result.started_at,
-        "duration_s": result.duration_s,
-        "usd": result.record.usd,
-        "tokens_in": result.record.tokens_in,
-        "tokens_out": result.record.tokens_out,
+        "started_at": outcome.started_at,
+        "duration_s": outcome.duration_s,
+        "usd": outcome.record.usd,
+        "tokens_in": outcome.record.tokens_in,
+        "tokens_out": outcome.record.tokens_out,
         "failure": None if failure is None else failure.stored(),
         "fingerprint": fingerprint,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
+        "stdout": outcome.stdout,
+        "stderr": outcome.stderr,
     }
 
 
 def files(ids: SweepIds, new: Iterable[tuple[str, int]]) -> list[NewFile]:
-    """What snapshots of this sweep's session refer to."""
+    """Make the rows of files that snapshots of the session refer to."""
     return [{"session_id": ids.session_id, "digest": digest, "size": size} for digest, size in new]
 
 
-def calls(ids: SweepIds, node_run_id: str, number: int, made: Iterable[CallReport]) -> list[NewCall]:
-    return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number, **logged(ids)} for call in made]
+def calls(ids: SweepIds, node_run_id: str, number: int, reports: Iterable[CallReport]) -> list[NewCall]:
+    return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number, **logged(ids)} for call in reports]
 
 
 def logged(ids: SweepIds) -> Logged:
@@ -304,7 +308,7 @@ def logged(ids: SweepIds) -> Logged:
 
 
 def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure | None = None) -> list[Outcome]:
-    """The change of every cell that an execution stands for."""
+    """Make the change of every cell that an execution stands for."""
     totals = Totals() if execution.head is None else execution.head.totals  # None: it could not begin
     return [
         {
@@ -327,7 +331,7 @@ def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure 
 
 
 def paused_cells(ids: SweepIds, execution: Execution, status: str) -> list[HeldCell]:
-    """The change of the cells of an execution that pauses or waits."""
+    """Make the change of the cells of an execution that pauses or waits."""
     return [
         {
             "sweep_id": ids.id,
@@ -341,27 +345,27 @@ def paused_cells(ids: SweepIds, execution: Execution, status: str) -> list[HeldC
     ]
 
 
-def question(ids: SweepIds, checkpoint_id: str, asked: Question) -> NewQuestion:
-    """What a person is asked at a checkpoint; the flush gives it the time at which its default counts."""
+def question(ids: SweepIds, checkpoint_id: str, question: Question) -> NewQuestion:
+    """Make the row of a question at a checkpoint; the flush adds the time at which its default applies."""
     return {
         "id": short_id(),
         "session_id": ids.session_id,
         "sweep_id": ids.id,
         "checkpoint_id": checkpoint_id,
-        "key": asked.key,
-        "kind": asked.kind,
-        "node": asked.node,
-        "number": asked.number,
-        "question": asked.text,
-        "options": list(asked.options) or None,
-        "context": None if asked.context is None else asked.context.decode(),
-        "default": None if asked.default is None else {"choice": asked.default},
+        "key": question.key,
+        "kind": question.kind,
+        "node": question.node,
+        "number": question.number,
+        "question": question.text,
+        "options": list(question.options) or None,
+        "context": None if question.context is None else question.context.decode(),
+        "default": None if question.default is None else {"choice": question.default},
         "status": "open",
-        "timeout": asked.timeout,
+        "timeout": question.timeout,
     }
 
 
-def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[NewScore]:
+def scores(ids: SweepIds, execution: Execution, new_scores: Sequence[Score]) -> list[NewScore]:
     return [
         {
             "sweep_id": ids.id,
@@ -376,14 +380,14 @@ def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[N
             "reason": score.reason,
         }
         for combination in execution.combinations
-        for score in made
+        for score in new_scores
     ]
 
 
-def metrics(ids: SweepIds, made: Iterable[Score], known: set[str]) -> list[NewMetric]:
-    """The metrics of scores that are not `known` yet. In a race one may be recorded twice, which does no harm."""
-    new = [(number, score) for number, score in enumerate(made) if score.metric not in known]
-    known.update(score.metric for _, score in new)
+def metrics(ids: SweepIds, new_scores: Iterable[Score], recorded: set[str]) -> list[NewMetric]:
+    """Make rows for metrics that are not `recorded` yet. In a race one may be recorded twice, which does no harm."""
+    new = [(number, score) for number, score in enumerate(new_scores) if score.metric not in recorded]
+    recorded.update(score.metric for _, score in new)
     return [
         {"sweep_id": ids.id, "name": score.metric, "number": number, **score.measure.row()} for number, score in new
     ]

@@ -7,6 +7,7 @@ journal, which commits it in groups under the execution's lease; nothing else wr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,12 +21,12 @@ from wtb.core.ids import new_id
 from wtb.core.questions import Hold
 from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stopped
-from wtb.core.telemetry.task_record import named
-from wtb.core.tree.checkpoints import NodeTask, shown
-from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
+from wtb.core.tree.checkpoints import NodeTask, visible_state
+from wtb.core.tree.run_order import Choices, TaskVariant, node_runs, task_variants
 from wtb.core.values import Json
+from wtb.core.work_record import named
+from wtb.execution import holds
 from wtb.execution import rows as records
-from wtb.execution.dedupe import SHARED, adopts_begun
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.execution import NOTHING, Execution, NodeRun
 from wtb.execution.join import Step, begin_case, join_step, waiting_as_one
@@ -33,12 +34,59 @@ from wtb.execution.journal import Journal, Lost
 from wtb.execution.node_run import NodeRuns
 from wtb.execution.rows import Happened
 from wtb.execution.state import RunningSweep
-from wtb.execution.together import Together, Wanted, run_forked
+from wtb.execution.together import PlannedRun, Together, run_forked
+from wtb.store.access.reservations import Settlement
+from wtb.store.control.extension import STOPPED
+from wtb.store.control.stopped import stopped_numbers
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.growth.extension import STOPPED
-from wtb.store.growth.stopped import stopped_numbers
-from wtb.store.limits.reservations import Settlement
 from wtb.store.runs.batch import Appended
+from wtb.store.runs.node_progress import transfer_node_runs
+from wtb.store.tables.node_runs import NodeRunRow
+
+PATIENCE_S = 1.0  # for another execution to leave a shared node run
+LOOK_S = 0.05
+SHARED = "another execution was in a node run that it shares"
+
+
+def transfer_started_runs(
+    sweep: RunningSweep, journal: Journal, execution: Execution, tasks: Iterable[TaskVariant]
+) -> bool:
+    """Transfer the started node runs of a step to an execution. Returns False if another execution is in one of them.
+
+    Waits a moment for the other one to leave. If it does not, what this execution was loaded with is out of date, or
+    soon will be, so it has to be claimed again.
+
+    Raises Stopped; Lost if the lease is gone.
+    """
+    started_rows = _started_rows(execution, tasks)
+    if not started_rows:
+        return True
+    # A new fork may exist in the buffer only, and `transfer_node_runs` reads the database.
+    journal.flush(execution.id, force=True)
+    ends = time.monotonic() + PATIENCE_S
+    while (
+        outcome := transfer_node_runs(sweep.database, execution.id, execution.token, execution.at.id, started_rows)
+    ) == "busy":
+        if time.monotonic() > ends:
+            break
+        sweep.limits.stop.wait(LOOK_S)
+    if outcome == "lost":
+        raise Lost(f"execution {execution.id} was reclaimed")
+    return outcome == "ours"
+
+
+def _started_rows(execution: Execution, tasks: Iterable[TaskVariant]) -> dict[str, NodeRunRow]:
+    """Return the rows, by id, of node runs that further attempts would continue."""
+    rows = {}
+    for task, variant in tasks:
+        earlier = execution.loaded.earlier.get((task.key, variant))
+        if earlier is None or earlier.status in ("succeeded", "skipped"):
+            continue
+        prior = holds.prior_answers(execution, task.key, variant)
+        if prior.question is None and prior.failure is None:
+            rows[earlier.id] = earlier
+    return rows
+
 
 T = TypeVar("T")
 
@@ -53,10 +101,10 @@ class Dispatcher(Protocol):
         """Run executions, which are claimed already, as slots become free."""
 
     def requeued(self, execution: Execution) -> None:
-        """Called after an execution was released: whoever claims it goes on from its head."""
+        """Called after an execution was released; the next claim continues from its head."""
 
     def passes_on(self, execution: Execution) -> bool:
-        """Give an execution to another runner of this process, if one is to go on with it. Returns whether it did."""
+        """Hand an execution to another runner of this process, if one should continue it. Returns whether it did."""
 
     def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs of an execution in parallel, as far as slots are free. Returns their results in order."""
@@ -115,6 +163,7 @@ class Runner:
         if self.sweep.combinations.has_stopped(execution) and not self._drop_stopped(execution):
             self._hold(execution, Hold("cancelled", STOPPED))
             return None
+        # Before an execution without next nodes completes: people may have to approve the output of the last node.
         if hold := self.sweep.holds.before_step(execution):
             self._hold(execution, hold)
             return None
@@ -125,26 +174,30 @@ class Runner:
             return None
         if not self._enter_queue(execution, nodes):
             return None
-        if execution.choices is not None and (gone := self.sweep.combinations.lacks(execution.choices, nodes)):
-            self._fail(execution, Failure("error", "InputError", f"the code has no {', '.join(gone)} any more"))
+        if execution.choices is not None and (missing := self.sweep.combinations.lacks(execution.choices, nodes)):
+            self._fail(execution, Failure("error", "InputError", f"the code has no {', '.join(missing)} any more"))
             return None
         grouped = self.sweep.combinations.grouped(execution, nodes)
+        # A step of several nodes does not fork yet: groups share the node runs on which they agree, and fork in
+        # `_join`.
         if len(grouped) > 1 and len(nodes) == 1:
             children = self._fork(execution, list(grouped.values()))
             if len(position.tasks) == 1:
                 children = run_forked(self.node_runs, children, grouped, self.dispatcher.dispatch)
             return self._keep_one(children)
         distinct = node_runs(position.tasks, grouped)
-        if execution.loaded.earlier and not adopts_begun(self.sweep, self.journal, execution, distinct):
+        if execution.loaded.earlier and not transfer_started_runs(self.sweep, self.journal, execution, distinct):
             self.release(execution, SHARED, at_once=True)
             return None
         return self._join(execution, grouped, self._run_tasks(execution, distinct))
 
     def _drop_stopped(self, execution: Execution) -> bool:
-        """Have an execution stand for the combinations that nobody stopped. Returns whether there are any."""
+        """Remove stopped combinations from an execution. Returns whether any are left."""
         combinations = self.sweep.combinations
-        combinations.stopped = stopped_numbers(self.sweep.database, self.sweep.ids.id)  # some may run again
-        execution.combinations = [one for one in execution.combinations if one not in combinations.stopped]
+        # Read again: what this process has in memory may be a second old, and stopped combinations can be started
+        # again.
+        combinations.stopped = stopped_numbers(self.sweep.database, self.sweep.ids.id)
+        execution.combinations = [number for number in execution.combinations if number not in combinations.stopped]
         return bool(execution.combinations)
 
     def _enter_queue(self, execution: Execution, nodes: Sequence[str]) -> bool:
@@ -159,9 +212,12 @@ class Runner:
         return False
 
     def release(self, execution: Execution, reason: str | None = None, *, at_once: bool = False) -> None:
-        """Release an execution as pending; whoever claims it next goes on from its head.
+        """Release an execution as pending; the next claim continues from its head.
 
-        at_once: wait for the commit, so that it can be claimed when this returns.
+        Args:
+            execution: The execution.
+            reason: The reason that people see; without one, that of the requested stop.
+            at_once: Whether to wait for the commit, so that the execution can be claimed when this returns.
         """
         execution.status = "pending"
         change = records.ended("pending", reason=reason or self.sweep.limits.stop.reason)
@@ -171,38 +227,38 @@ class Runner:
         self.dispatcher.requeued(execution)
 
     def release_to_user(self, execution: Execution) -> None:
-        """Pause or cancel an execution that waits for a slot, if a person asked for that and it is still ours."""
+        """Pause or cancel an execution that waits for a slot, if a person requested that and the lease still holds."""
         if request := self.sweep.holds.requested(execution):
             with suppress(Lost):
                 self._hold(execution, request)
 
     def _hold(self, execution: Execution, hold: Hold) -> None:
         """Release an execution that waits for a person. An answer, or `wtb resume`, makes it pending again."""
-        data = {"reason": hold.reason, "by": hold.by, **hold.data}
+        details = {"reason": hold.reason, "by": hold.by, **hold.data}
         if hold.status == "cancelled":
-            self._finish(execution, "cancelled", "cancelled", data)
+            self._finish(execution, "cancelled", "cancelled", details)
             return
         execution.status = hold.status
         if hold.status == "waiting":
             execution.record.count_waiting()
         self._record(
             execution,
-            [Happened(f"execution.{hold.status}", data)],
+            [Happened(f"execution.{hold.status}", details)],
             change={**records.ended(hold.status, reason=hold.reason), "queue": execution.queue},
             held=records.paused_cells(self.sweep.ids, execution, "waiting" if hold.status == "waiting" else "pending"),
-            questions=[records.question(self.sweep.ids, execution.at.id, asked) for asked in hold.questions],
+            questions=[records.question(self.sweep.ids, execution.at.id, question) for question in hold.questions],
         )
 
     def _begin(self, execution: Execution) -> bool:
         """Move to the root checkpoint. Returns False if the case failed to start; a retry then starts from scratch."""
         case = execution.case
-        begun = begin_case(self.code, self.sweep, execution)
-        if isinstance(begun, Failure):
-            self._fail(execution, begun)
+        step = begin_case(self.code, self.sweep, execution)
+        if isinstance(step, Failure):
+            self._fail(execution, step)
             return False
         execution.state = case.input
         started = Happened("execution.started", {"case": case.id, "repeat": execution.repeat})
-        self._move(execution, begun, started, *records.decided(begun.checkpoint.id, begun.joined.decisions))
+        self._move(execution, step, started, *records.decided(step.checkpoint.id, step.joined.decisions))
         return True
 
     def _fork(self, parent: Execution, grouped: Sequence[Sequence[int]]) -> list[Execution]:
@@ -222,14 +278,14 @@ class Runner:
             self.dispatcher.dispatch(executions[1:])
         return executions[0] if executions else None
 
-    def _run_tasks(self, execution: Execution, distinct: Mapping[Chosen, int]) -> dict[Chosen, NodeRun]:
+    def _run_tasks(self, execution: Execution, distinct: Mapping[TaskVariant, int]) -> dict[TaskVariant, NodeRun]:
         """Run each distinct (task, variant) of a step once, however many groups need it."""
         if len(distinct) == 1:
             ((key, cells),) = distinct.items()
             return {key: self.node_runs.run(execution, *key, cells, alone=True)}
         quick = self.node_runs.goes_together
-        wanted = [Wanted(execution, *key, n) for key, n in distinct.items() if quick(execution, *key)]
-        together = Together(self.node_runs, wanted, alone=False)
+        quick_runs = [PlannedRun(execution, *key, n) for key, n in distinct.items() if quick(execution, *key)]
+        together = Together(self.node_runs, quick_runs, alone=False)
         jobs: list[Callable[[], NodeRun]] = [partial(self._run_job, execution, *key, n) for key, n in distinct.items()]
         if together.executions:  # the others wait for it
             jobs[0] = together.before(jobs[0])
@@ -245,20 +301,21 @@ class Runner:
         self,
         execution: Execution,
         grouped: Mapping[Choices, Sequence[int]],
-        ran: Mapping[Chosen, NodeRun],
+        ran: Mapping[TaskVariant, NodeRun],
     ) -> Execution | None:
         """Join the step for each group; a failed node run fails only the groups that use it."""
         position = execution.at.position
         tasks, joined = position.tasks, []
         for choices in grouped:
-            runs = [ran[one] for one in chosen(tasks, choices)]
+            runs = [ran[task_variant] for task_variant in task_variants(tasks, choices)]
             joined.append(self._with_room(partial(join_step, self.code, self.workspaces, self.sweep, execution, runs)))
-        settled = waiting_as_one(grouped, joined)
+        # All groups are joined before any outcome is recorded, so that one fork covers them.
+        outcomes = waiting_as_one(grouped, joined)
         following = [execution]
-        if len(settled) > 1:
-            following = self._fork(execution, [members for members, _ in settled])
+        if len(outcomes) > 1:
+            following = self._fork(execution, [members for members, _ in outcomes])
         living = []
-        for head, (_, outcome) in zip(following, settled, strict=True):
+        for head, (_, outcome) in zip(following, outcomes, strict=True):
             if isinstance(outcome, Failure):
                 self._fail(head, outcome)
             elif isinstance(outcome, Hold):
@@ -280,48 +337,59 @@ class Runner:
         raise AssertionError("unreachable: the loop ends by a result or an exception")
 
     def _move(self, execution: Execution, step: Step, *events: Happened) -> None:
-        """Move the head to the checkpoint that a step created. events: (kind, data); without, that it was created."""
-        made, joined = step.checkpoint, step.joined
-        execution.head = made
+        """Move the head to the checkpoint that a step created. Without `events`, the log derives its creation."""
+        checkpoint, joined = step.checkpoint, step.joined
+        execution.head = checkpoint
         execution.state = joined.after(execution.state, joined.changed)
-        execution.path += tuple([writer.node for writer in made.writers])
-        execution.suspect = execution.suspect and not made.writers
+        execution.path += tuple([writer.node for writer in checkpoint.writers])
+        # Only a node that has ended clears the suspicion. The root checkpoint has no writers, so it does not.
+        execution.suspect = execution.suspect and not checkpoint.writers
         execution.loaded, execution.passed = NOTHING, None
         self._record(
             execution,
             events,
-            change={"head_id": made.id},
+            change={"head_id": checkpoint.id},
             values=joined.changed.values(),
             files=records.files(self.sweep.ids, step.files) if step.files else (),
-            checkpoints=[records.checkpoint(self.sweep.ids, execution.id, made, None if events else joined.decisions)],
-            appended={"decisions": records.decisions(made.id, joined.decisions)} if joined.decisions else {},
+            checkpoints=[
+                records.checkpoint(self.sweep.ids, execution.id, checkpoint, None if events else joined.decisions)
+            ],
+            appended={"decisions": records.decisions(checkpoint.id, joined.decisions)} if joined.decisions else {},
         )
 
     def _complete(self, execution: Execution) -> None:
         """Score the final state and give every cell its outcome, in one transaction with the scores."""
+        # With `durability: sync`, the last node is committed before evaluators run, which may take long or call a
+        # model.
         if self.sweep.bound.evaluators:
             self.journal.flush(execution.id)
         case = execution.case
-        state, head = shown(execution.state), execution.at
+        state, head = visible_state(execution.state), execution.at
         about = case.id, case.tags, case.input, case.expected
         task = EvaluationTask(*about, state, execution.path, head.totals, head.workspace)
-        with self.sweep.limits.budgets.judging(execution.id) as settled:
-            made = self._with_room(partial(self.code.score, task))
-            self._end_scored(execution, made, settled(made))
+        with self.sweep.limits.budgets.judging(execution.id) as settle:
+            scores = self._with_room(partial(self.code.score, task))
+            self._end_scored(execution, scores, settle(scores))
 
-    def _end_scored(self, execution: Execution, made: Sequence[Score], settled: Sequence[Settlement]) -> None:
+    def _end_scored(
+        self, execution: Execution, cell_scores: Sequence[Score], settlements: Sequence[Settlement]
+    ) -> None:
         if waiting := execution.at.position.arrived:
             joins: dict[str, Json] = {name: [*sources] for name, sources in waiting.items()}
             self._record(execution, [Happened("join.unmet", {"joins": joins})], severity="warning")
-        scores: dict[str, Json] = {score.metric: score.value if score.error is None else score.error for score in made}
-        self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made, settled=settled)
+        scores: dict[str, Json] = {
+            score.metric: score.value if score.error is None else score.error for score in cell_scores
+        }
+        self._finish(
+            execution, "completed", "succeeded", {"scores": scores}, scores=cell_scores, settlements=settlements
+        )
 
     def _fail(self, execution: Execution, failure: Failure) -> None:
         """Mark the execution and its cells as failed. A retry resumes from the head."""
         cells = "set_aside" if failure.kind == "killed" else "failed"
         if failure.kind == "rejected":
-            data = {"reason": failure.message, "error": str(failure)}
-            self._finish(execution, "cancelled", "cancelled", data, failure=failure)
+            details = {"reason": failure.message, "error": str(failure)}
+            self._finish(execution, "cancelled", "cancelled", details, failure=failure)
             return
         scores = scores_of_failed(self.sweep.bound.evaluators, execution.case.expected)
         self._finish(execution, "failed", cells, {"error": str(failure)}, failure=failure, scores=scores)
@@ -331,28 +399,29 @@ class Runner:
         execution: Execution,
         status: str,
         cells: str,
-        data: Mapping[str, Json],
+        details: Mapping[str, Json],
         *,
         failure: Failure | None = None,
         scores: Sequence[Any] = (),
-        settled: Sequence[Settlement] = (),
+        settlements: Sequence[Settlement] = (),
     ) -> None:
         """Record the outcome of an execution and of its cells, with their scores."""
+        # A combination that was stopped while the last node ran gets no outcome from this execution.
         if self.sweep.combinations.has_stopped(execution):
             self._drop_stopped(execution)
         execution.status = status
         self._count_outcome(execution, cells, failure)
         count = len(execution.combinations)
         is_derived = status == "completed" and count > 0  # the log derives the events from the row of the execution
-        reason = str(data["reason"]) if "reason" in data else None
+        reason = str(details["reason"]) if "reason" in details else None
         self._record(
             execution,
-            [] if is_derived else _end_events(execution, status, cells, data, failure),
+            [] if is_derived else _end_events(execution, status, cells, details, failure),
             severity="error" if failure else "info",
             change=records.ended(status, failure=failure, reason=reason, cells=count if is_derived else None),
             outcomes=records.outcomes(self.sweep.ids, execution, cells, failure),
             metrics=records.metrics(self.sweep.ids, scores, self._metrics),
-            appended={"scores": records.scores(self.sweep.ids, execution, scores), "settled": settled},
+            appended={"scores": records.scores(self.sweep.ids, execution, scores), "settled": settlements},
         )
         self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": count})
 
@@ -371,16 +440,16 @@ class Runner:
         **rows: Any,
     ) -> None:
         """Buffer what an execution did with its events, as one unit."""
-        logged = [records.event(self.sweep.ids, execution.id, kind, severity, **data) for kind, data in events]
+        logged = [records.event(self.sweep.ids, execution.id, kind, severity, **details) for kind, details in events]
         self.journal.record(
             execution.id, execution.token, appended={**(appended or Appended()), "events": logged}, **rows
         )
 
 
 def _end_events(
-    execution: Execution, status: str, cells: str, data: Mapping[str, Json], failure: Failure | None
+    execution: Execution, status: str, cells: str, details: Mapping[str, Json], failure: Failure | None
 ) -> list[Happened]:
     """Return the events of an execution that has ended, and of each of its cells."""
-    cell = {"case": execution.case.id, "repeat": execution.repeat, **data}
+    cell = {"case": execution.case.id, "repeat": execution.repeat, **details}
     end = Happened(f"execution.{status}", records.ending(execution, cell, failure))
     return [end, *(Happened(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations)]

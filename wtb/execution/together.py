@@ -1,25 +1,25 @@
-"""Quick node runs that start from one checkpoint, made in one message to a node process in place of one for each."""
+"""Quick node runs that start from one checkpoint and travel to a node process in one message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import WTBError
+from wtb.core.frozen import frozen
 from wtb.core.tree.checkpoints import NodeTask
-from wtb.core.tree.grouping import Choices
+from wtb.core.tree.run_order import Choices
 from wtb.execution.engine.protocol import Result
 from wtb.execution.execution import Execution
 from wtb.execution.node_run import GroupedNodeRun, NodeRuns
 
 T = TypeVar("T")
-MOST = 64  # at a time
+MAX_TOGETHER = 64  # at a time
 
 
 @frozen(slots=True)
-class Wanted:
-    """A node run that is to be. cells: how many share it."""
+class PlannedRun:
+    """A node run before it begins. `cells` is the number of cells that share it."""
 
     execution: Execution
     task: NodeTask
@@ -28,35 +28,41 @@ class Wanted:
 
 
 class Together:
-    """Node runs of one checkpoint that are begun together. What each comes to waits in `Execution.ahead` for its step.
+    """Node runs of one checkpoint that are begun together. Their ends wait in `Execution.ahead` for the next step.
 
-    wanted: those for which `NodeRuns.goes_together` is true. alone: whether each is the only one of its step.
+    Args:
+        node_runs: Runs them.
+        planned_runs: Node runs for which `NodeRuns.goes_together` is true.
+        alone: Whether each is the only one of its step.
     """
 
-    def __init__(self, node_runs: NodeRuns, wanted: Sequence[Wanted], *, alone: bool) -> None:
+    def __init__(self, node_runs: NodeRuns, planned_runs: Sequence[PlannedRun], *, alone: bool) -> None:
         self._code = node_runs.code
-        self._begun: list[GroupedNodeRun] = []
-        if len(wanted) > 1:  # one alone gains nothing
-            for one in wanted[:MOST]:
-                running = node_runs.begin(one.execution, one.task, one.variant, one.cells, alone)
-                one.execution.ahead[one.task.key, one.variant] = running.run
-                self._begun.append(running)
-        self.executions = {running.execution.id for running in self._begun}
+        self._running: list[GroupedNodeRun] = []
+        if len(planned_runs) > 1:  # one alone gains nothing
+            for planned in planned_runs[:MAX_TOGETHER]:
+                running = node_runs.begin(planned.execution, planned.task, planned.variant, planned.cells, alone)
+                planned.execution.ahead[planned.task.key, planned.variant] = running.run
+                self._running.append(running)
+        self.executions = {running.execution.id for running in self._running}
 
-    def run(self, go_on: Callable[[Sequence[Execution]], None] = lambda executions: None) -> None:
-        """Have them made, and record what each has come to as soon as it has ended.
+    def run(self, continue_elsewhere: Callable[[Sequence[Execution]], None] = lambda executions: None) -> None:
+        """Run them, and record each result as soon as it is there.
 
-        go_on: called with executions that need not wait for the others any longer, where one of them is slow.
+        Args:
+            continue_elsewhere: Called with executions that need not wait for the others any longer, if one of them is
+                slow.
         """
-        sent = [(running, running.first_task) for running in self._begun if running.first_task is not None]
+        sent = [(running, running.first_task) for running in self._running if running.first_task is not None]
         ended: list[Execution] = []
 
-        def take(number: int, made: Result | Exception | None) -> None:
+        def take(number: int, outcome: Result | Exception | None) -> None:
             running, _ = sent[number]
-            running.take(made)
+            running.take(outcome)
             ended.append(running.execution)
-            if made is None:
-                go_on(ended)
+            # A slow one holds up the message: this one, which has not begun, and those that ended continue elsewhere.
+            if outcome is None:
+                continue_elsewhere(ended)
                 ended.clear()
 
         try:
@@ -66,11 +72,12 @@ class Together:
             for running, _ in sent:
                 running.take(error)
         finally:
-            for running in self._begun:
+            for running in self._running:
+                # Whatever ended this, slots that wait for one of the node runs must not wait for ever.
                 running.release()
 
     def before(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Return a job that has them made before it does its own work."""
+        """Return a job that runs them before it does its own work."""
 
         def both() -> T:
             self.run()
@@ -85,35 +92,36 @@ def run_forked(
     grouped: Iterable[Choices],
     dispatch: Callable[[Sequence[Execution]], None],
 ) -> list[Execution]:
-    """Run the next node of executions that were forked just now, which is one task of each, together if it is quick.
+    """Run the next node of new forks, which is one task of each, together if it is quick.
 
     Args:
         node_runs: Runs them.
         children: The executions.
         grouped: For each of them, the variant that it chooses.
-        dispatch: Gives executions to other slots.
+        dispatch: Hands executions to other slots.
 
     Returns:
         Those that were not dispatched.
     """
     (task,) = children[0].at.position.tasks
     holds = node_runs.sweep.holds
-    wanted = [
-        Wanted(child, task, variant, len(child.combinations))
+    planned_runs = [
+        PlannedRun(child, task, variant, len(child.combinations))
         for child, (variant,) in zip(children, grouped, strict=True)
         if node_runs.goes_together(child, task, variant) and holds.before_step(child) is None
     ]
-    together = Together(node_runs, wanted, alone=True)
+    together = Together(node_runs, planned_runs, alone=True)
     if not together.executions:
         return children
-    left = {child.id: child for child in children if child.id in together.executions}
-    if len(left) < len(children):
-        dispatch([child for child in children if child.id not in left])
+    undispatched = {child.id: child for child in children if child.id in together.executions}
+    # Forks whose node is not quick start elsewhere now, instead of waiting for the message.
+    if len(undispatched) < len(children):
+        dispatch([child for child in children if child.id not in undispatched])
 
-    def go_on(executions: Sequence[Execution]) -> None:
+    def continue_elsewhere(executions: Sequence[Execution]) -> None:
         for execution in executions:
-            del left[execution.id]
+            del undispatched[execution.id]
         dispatch(executions)
 
-    together.run(go_on)
-    return [*left.values()]
+    together.run(continue_elsewhere)
+    return [*undispatched.values()]

@@ -1,1 +1,1 @@
-"""Who hosts it: the servers of one machine, the stack of `wtb up`, and checks of all that."""
+"""Hosting: REST API and pages, their client, the stack of `wtb up`, tools of agents, metrics and diagnostics."""

@@ -1,1 +1,1 @@
-"""Others: LangGraph, clients of models, pytest. Each is imported only where it is used."""
+"""Integrations: LangGraph, clients of models, judges, servers of tools (MCP), pytest. Import them only where used."""

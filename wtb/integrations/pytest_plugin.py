@@ -19,9 +19,9 @@ import pytest
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
+    from wtb.handles.local_sweep import Sweep
+    from wtb.handles.sweep import SweepHandle
     from wtb.operations.context import Context
-    from wtb.operations.handles.sweep import SweepHandle
-    from wtb.operations.sweep import Sweep
     from wtb.planning.prepare import Prepared
     from wtb.planning.sweep_spec import SweepSpec
     from wtb.store.database import Database
@@ -48,12 +48,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if not parent.config.getoption("--wtb"):
         return None
-    given = file_path.suffix in (".yaml", ".yml") and parent.session.isinitpath(file_path)
-    return SweepFile.from_parent(parent, path=file_path) if given or file_path.name.endswith(_NAMES) else None
+    # A file that the command line names is a sweep file, whatever its name.
+    is_named = file_path.suffix in (".yaml", ".yml") and parent.session.isinitpath(file_path)
+    return SweepFile.from_parent(parent, path=file_path) if is_named or file_path.name.endswith(_NAMES) else None
 
 
 class Outcome(TypedDict, total=False):
-    """What came of a sweep: why combinations are `wrong`, by their numbers; if it could not run, only its `error`."""
+    """The outcome of a sweep: why combinations are `wrong`, by number; only its `error` if it could not run."""
 
     matrix: JudgedMatrixDocument
     wrong: dict[str, str]
@@ -64,7 +65,7 @@ class SweepFile(pytest.File):
     """A sweep file. Collecting it runs nothing; its sweep runs once, when the first of its tests is set up."""
 
     prepared: Prepared
-    shown = False  # whether a test that failed has the matrix already
+    is_matrix_shown = False  # whether a test that failed has the matrix already
 
     def collect(self) -> Iterator[pytest.Item]:
         from wtb.core.errors import WTBError
@@ -88,8 +89,8 @@ class SweepFile(pytest.File):
     def _check_baseline(self, name: str) -> None:
         """Raises InputError where there is none of this name for the sweep."""
         from wtb.core.errors import InputError
+        from wtb.store.access.sessions import session_name
         from wtb.store.database import open_database
-        from wtb.store.limits.sessions import session_name
         from wtb.store.read.baselines import named_baseline
 
         with closing(open_database(self.config.getoption("--wtb-db"))) as database:
@@ -101,25 +102,26 @@ class SweepFile(pytest.File):
 
     @cached_property
     def outcome(self) -> Outcome:
-        """What came of the sweep: `matrix` with its `gates`, and what is `wrong` by combination; or its `error`.
+        """The outcome of the sweep: `matrix` with its `gates`, and what is `wrong` by combination; or its `error`.
 
-        Of several workers of pytest-xdist the first to ask runs it, and leaves the outcome to the others.
+        With pytest-xdist, the first worker that reads it runs the sweep, and stores the outcome for the others.
         """
         if not hasattr(self.config, "workerinput"):
             return self._run()
         import fcntl
 
         name = f"wtb-{hashlib.sha256(str(self.path).encode()).hexdigest()[:16]}.json"
+        # Each worker of pytest-xdist has a folder of its own, and all of them are in this one.
         folder: Path = self.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined]
         with (folder / name).open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            if kept := file.read():
-                kept_outcome: Outcome = json.loads(kept)
+            if outcome_text := file.read():
+                kept_outcome: Outcome = json.loads(outcome_text)
                 return kept_outcome
-            found = self._run()
-            file.write(json.dumps(found))
-            return found
+            outcome = self._run()
+            file.write(json.dumps(outcome))
+            return outcome
 
     def _run(self) -> Outcome:
         from wtb.core.errors import WTBError
@@ -128,9 +130,9 @@ class SweepFile(pytest.File):
         try:
             context = open_context(self.config.getoption("--wtb-db"))
             with closing(context.database):
-                result = _run(self.prepared, context)
-                matrix: Any = result.matrix()
-                return {"matrix": matrix, "wrong": _wrong(result)}
+                sweep = _run(self.prepared, context)
+                matrix: Any = sweep.matrix()
+                return {"matrix": matrix, "wrong": _wrong(sweep)}
         except WTBError as error:
             return {"error": str(error)}
 
@@ -177,18 +179,23 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcome = yield
     if not isinstance(item, SweepItem) or call.when != "call":
         return
-    from wtb.display.matrix import sentences, table
+    from wtb.display import matrix_table, sentences
 
     report, matrix = outcome.get_result(), item.file.outcome["matrix"]
-    if report.failed and not item.file.shown:
-        item.file.shown = True
-        report.sections.append(("wtb matrix", table.render(matrix)))
+    if report.failed and not item.file.is_matrix_shown:
+        item.file.is_matrix_shown = True
+        report.sections.append(("wtb matrix", matrix_table.render(matrix)))
     answers = sentences.answers(matrix)
     report.wtb = [matrix["sweep"]["id"], *answers, sentences.totals(matrix)[0]]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    reports = (report for found in terminalreporter.stats.values() for report in found if hasattr(report, "wtb"))
+    reports = (
+        report
+        for status_reports in terminalreporter.stats.values()
+        for report in status_reports
+        if hasattr(report, "wtb")
+    )
     answers = {report.fspath: report.wtb for report in reports}
     if answers:
         terminalreporter.section("wtb")
@@ -247,6 +254,7 @@ class SweepTester:
         else:
             prepared = sweep.prepare()
         context = open_context(db or self._url)
+        # Open until the test has ended, because its result reads from it.
         self._opened.append(context.database)
         return _run(prepared, context)
 
@@ -303,52 +311,51 @@ def _with_gates(spec: SweepSpec, gates: Sequence[Any]) -> SweepSpec:
 
 def _run(prepared: Prepared, context: Context) -> SweepHandle:
     """Run a sweep to its end. Ctrl-C stops it as it stops `wtb run`, and then the tests."""
-    from wtb.operations.handles.sweep import SweepHandle
+    from wtb.handles.sweep import SweepHandle
     from wtb.operations.running.local import run
 
     ran = run(context, prepared)
-    result = SweepHandle(context, ran.sweep.id)
+    sweep = SweepHandle(context, ran.sweep.id)
     if ran.interrupted:
         pytest.exit(
-            f"interrupted; the sweep continues with: wtb resume {result.id} --db "
-            f"{shlex.quote(result.database.shown_url)}"
+            f"interrupted; the sweep continues with: wtb resume {sweep.id} --db {shlex.quote(sweep.database.shown_url)}"
         )
-    return result
+    return sweep
 
 
-def _wrong(result: SweepHandle) -> dict[str, str]:
-    """Why combinations fail, by their numbers: cells that did not succeed, and scores that failed."""
+def _wrong(sweep: SweepHandle) -> dict[str, str]:
+    """Return why combinations fail, by number: cells that did not succeed, and scores that failed."""
     from wtb.core.texts import plural, printable
     from wtb.store.read.evidence import failed_scores
 
     unscored: dict[str, list[str]] = {}
-    for metric, message, combination, count in failed_scores(result.database, result.id):
+    for metric, message, combination, count in failed_scores(sweep.database, sweep.id):
         text = f"{plural(count, 'score')} of {metric} failed: {message}"
         unscored.setdefault(str(combination), []).append(printable(text))
-    causes = _causes(result)
-    found = {}
+    causes = _causes(sweep)
+    problems = {}
     for number in sorted({*causes, *unscored}, key=int):
         lines = unscored.get(number, [])
         more = [f"and {len(lines) - _MAX_LISTED:,} other causes"] if len(lines) > _MAX_LISTED else []
-        known = [_causes_text(causes[number])] if number in causes else []
-        found[number] = "\n".join([*known, *lines[:_MAX_LISTED], *more])
-    return found
+        cause_lines = [_causes_text(causes[number])] if number in causes else []
+        problems[number] = "\n".join([*cause_lines, *lines[:_MAX_LISTED], *more])
+    return problems
 
 
-def _causes(result: SweepHandle) -> dict[str, dict[str, list[str]]]:
-    """Of the cells that did not succeed: the number of the combination -> why -> cases. JSON has text as keys."""
+def _causes(sweep: SweepHandle) -> dict[str, dict[str, list[str]]]:
+    """Return combination -> cause -> cases of cells that did not succeed. Numbers are text, as keys of JSON."""
     from wtb.core.failures import Failure
     from wtb.core.status import CELL
     from wtb.core.texts import printable
     from wtb.store.read.queries import cell_rows
 
-    found: dict[str, dict[str, list[str]]] = {}
-    ended = f"the sweep is {result.status}" + (f" ({result.reason})" if result.reason else "")
-    others = [status for status in CELL if status not in ("succeeded", "skipped")]  # skipped by the sweep's own rule
-    for row in cell_rows(result.database, result.id, statuses=others):
+    causes: dict[str, dict[str, list[str]]] = {}
+    ended = f"the sweep is {sweep.status}" + (f" ({sweep.reason})" if sweep.reason else "")
+    statuses = [status for status in CELL if status not in ("succeeded", "skipped")]  # skipped by the sweep's own rule
+    for row in cell_rows(sweep.database, sweep.id, statuses=statuses):
         why = str(Failure(**row.failure)) if row.failure else f"{row.status}; {ended}"
-        found.setdefault(str(row.combination), {}).setdefault(printable(why), []).append(printable(row.case))
-    return found
+        causes.setdefault(str(row.combination), {}).setdefault(printable(why), []).append(printable(row.case))
+    return causes
 
 
 def _causes_text(causes: Mapping[str, Sequence[str]]) -> str:
@@ -363,9 +370,9 @@ def _causes_text(causes: Mapping[str, Sequence[str]]) -> str:
 
 
 def _why(gate: GateDocument) -> str:
-    """Why a gate does not hold."""
+    """Return the reason why a gate does not hold."""
     from wtb.core.texts import printable
 
-    values = [f"{name} is {value:g}" for name, value in gate["values"].items() if value is not None]
+    values = [f"{name} is {figure:g}" for name, figure in gate["values"].items() if figure is not None]
     because = printable("; ".join([*values, *([gate["because"]] if gate["because"] else [])]))
     return because if gate["holds"] is False else f"cannot be decided: {because}"

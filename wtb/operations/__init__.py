@@ -1,1 +1,1 @@
-"""The application: what users can do with sweeps and executions, from Python and from the command line."""
+"""The application: the registry and the operations that commands, Python, HTTP and agents call."""

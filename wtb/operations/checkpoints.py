@@ -1,4 +1,4 @@
-"""The checkpoints of a database as a store: what `Bench.checkpoints` is."""
+"""The checkpoints of a database as a store: the type of `Bench.checkpoints`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from wtb.execution.state import SweepIds
 from wtb.store.database import Database
 from wtb.store.housekeeping.superseded import remove_line
 from wtb.store.read import details
-from wtb.store.read.histories import read_history
-from wtb.store.read.references import find_one
+from wtb.store.read.details import find_one, read_history
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 
@@ -54,10 +53,11 @@ class DatabaseCheckpoints:
         """
         row = find_one(self._database, execution)
         history = read_history(self._database, row)
-        check_parent(row.id, checkpoint, {one.id for one in (*history, *history.inside, *history.left)})
+        check_parent(row.id, checkpoint, {earlier.id for earlier in (*history, *history.inside, *history.left)})
         ids = SweepIds(row.session_id, row.sweep_id, row.owner_id or "")
         batch = Batch()
         batch.add(
+            # The fencing token makes the write fail if another process has claimed the execution meanwhile.
             row.id,
             token,
             values=values,

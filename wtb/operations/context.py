@@ -1,4 +1,4 @@
-"""What every operation is given: the database it acts on, who acts, and how work is published."""
+"""Contexts of operations: the database they act on, the actor, and how work is published."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -17,25 +17,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from wtb.core.arguments.checking import checked
-from wtb.core.classes.frozen import frozen
+from wtb.core.arguments import checked
 from wtb.core.errors import InputError
-from wtb.core.factors.file_levels import may_name_files
+from wtb.core.factors import may_name_files
+from wtb.core.frozen import frozen
 from wtb.core.ids import DEFAULT_PROJECT
+from wtb.core.values import Arguments
 from wtb.operations.identity import OPERATOR, Identity
-from wtb.operations.policy.engine import find_policies
+from wtb.operations.policy_rules import find_policies
 from wtb.operations.registry import Permission
 from wtb.store.access.audit import Origin as Origin
+from wtb.store.access.sessions import find_session, named_session
 from wtb.store.database import Database, open_database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.limits.sessions import find_session, named_session
 from wtb.store.transactions import Scope
 
 if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import Limits
     from wtb.planning.publishing import Code
-    from wtb.store.tables.publications import PublicationRow
+    from wtb.store.tables.sweeps import PublicationRow
 
 PUBLISHERS = "wtb.publishers"  # entry points: URL of a broker, or None -> Publisher
 BACKENDS = "wtb.backends"  # entry points: URL of a server -> Backend
@@ -64,29 +65,29 @@ class Publisher(Protocol):
         """Publish pending executions as tasks. Returns why that was not possible, else None; no work is lost."""
 
     def revoke(self, task_ids: Sequence[str]) -> str | None:
-        """Have workers drop the messages of tasks. Returns why that was not possible, else None."""
+        """Remove the messages of tasks from workers. Return the reason if that was not possible, else None."""
 
     def close(self) -> None:
-        """End what it has started."""
+        """Close what it opened."""
 
 
 class LocalRuns(Protocol):
-    """Runs here what no worker and no other process runs, on threads of its own; user code is in node processes."""
+    """Runs executions that no worker and no other process runs, on its own threads; user code is in node processes."""
 
     @property
     def code(self) -> Code:
-        """What is registered on this machine, as it is now."""
+        """Code that is registered on this machine at present."""
 
     def publications(self) -> Sequence[PublicationRow]:
-        """Return what is registered on this machine as workers would publish it."""
+        """Return the registrations of this machine as workers would publish them."""
 
     def start(self, sweep_id: str, *, execution: str | None = None, limits: Limits | None = None) -> None:
-        """See that pending executions of a sweep run, once this process has room, unless another process runs them.
+        """Run pending executions of a sweep once this process has room, unless another process runs them.
 
         Args:
             sweep_id: The sweep.
-            execution: Only this one, and what it forks into.
-            limits: Other limits from now on, as in a sweep file.
+            execution: Only this one, and its forks.
+            limits: New limits, as in a sweep file.
         """
 
     def has(self, sweep_id: str) -> bool:
@@ -94,7 +95,7 @@ class LocalRuns(Protocol):
 
 
 def current_user() -> str:
-    """Return the user of this process and its machine, as events record who decided."""
+    """Return the user of this process and its machine, as events record an actor."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container's user without a name; Windows, where nothing names one
@@ -103,12 +104,12 @@ def current_user() -> str:
 
 
 def because(by: str, reason: str | None) -> str:
-    """Return a person and their reason for a change, as it is kept."""
+    """Return a person and their reason for a change, as text to store."""
     return f"by {by}" + (f": {reason}" if reason else "")
 
 
 def throttled(report: Callable[[str], None], seconds: float = REPORT_EVERY_S) -> Callable[[str], None]:
-    """Return a function that passes a line on if the one before was passed on that long ago."""
+    """Return a function that passes a line on unless the last one was passed on recently."""
     last = time.monotonic()
 
     def pass_on(text: str) -> None:
@@ -121,68 +122,67 @@ def throttled(report: Callable[[str], None], seconds: float = REPORT_EVERY_S) ->
 
 
 def _new_publisher(broker: str | None) -> Publisher:
-    for entry in entry_points(group=PUBLISHERS, name="celery"):  # several where WTB is installed more than once
-        publisher: Publisher = entry.load()(broker)
+    for entry_point in entry_points(group=PUBLISHERS, name="celery"):  # several where WTB is installed more than once
+        publisher: Publisher = entry_point.load()(broker)
         return publisher
-    raise InputError("the part of WTB that sends tasks to workers is not installed: install it again")
+    raise InputError("the package that sends tasks to workers is not installed; install WTB again")
 
 
 class Backend(Protocol):
-    """Where operations are carried out: on a database, by this process (`Context`), or by a server."""
+    """A place where operations are executed: a database, by this process (`Context`), or a server."""
 
     @property
     def place(self) -> str:
-        """Where that is, for people: a URL without a password."""
+        """URL of the place without a password."""
 
     def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Carry out an operation.
+        """Execute an operation.
 
         Args:
             operation: A function of the registry.
-            args: What it takes after the context.
-            kwargs: What it takes by name.
+            args: Its arguments after the context.
+            kwargs: Its arguments by name.
 
         Returns:
-            What the operation returns.
+            The result of the operation.
 
         Raises:
-            WTBError: As the operation does; where a server carries it out, also if that is out of reach or refuses.
+            WTBError: As the operation does; for a server, also if it cannot be reached or rejects the call.
         """
 
     def require_database(self, purpose: Callable[..., Any] | str) -> Context:
-        """Return the context of what needs a database.
+        """Return the context for work that needs a database.
 
         Args:
-            purpose: The operation; or why a server does not do it.
+            purpose: The operation, or the reason why a server cannot do it.
 
         Raises:
-            InputError: If a server carries operations out: why it does not do this one.
+            InputError: Operations are executed by a server, with the reason why it cannot do this one.
         """
 
     def warn(self, text: str, /) -> None:
-        """Take a line about what needs the attention of people."""
+        """Show a line that needs the attention of people."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
 
 
 @frozen
 class Context:
-    """Where an operation acts, and for whom.
+    """The place where an operation acts, and its actor.
 
     Attributes:
         database: Open, at the right version.
-        by: Who acts, as events record it.
-        broker: URL of the broker; None for the one of the environment or of the stack that is up here.
-        files: Where workspaces are kept; None for beside an SQLite database, else `.wtb`.
-        session: The session that operations use unless they are given one; None for that of the sweep or environment.
-        report: Takes a line for people about what has begun. Results are returned.
-        warn: Takes a line about what needs their attention.
-        identity: Who acts, and what they may do where.
-        origin: How they ask, as the audit log notes it.
-        imports: Whether code of users may be imported here. Where it may not, it is as workers publish it, and nothing
-            of it runs.
-        local: Runs here what nobody else runs; None if operations run it themselves, or leave it to others.
+        by: The actor, as events record it.
+        broker: URL of the broker; None for the one of the environment or of the local stack.
+        files: The folder of workspaces; None for the one beside an SQLite database, else `.wtb`.
+        session: The default session of operations; None for that of the sweep or environment.
+        report: Shows a line about progress. Results are returned instead.
+        warn: Shows a line that needs attention.
+        identity: The actor with their permissions.
+        origin: The origin of the call, as the audit log notes it.
+        imports: Whether users' code may be imported here. If not, it is used as workers publish it, and never runs.
+        local: Runs executions here that nobody else runs; None if operations run them, or leave them to others.
     """
 
     database: Database
@@ -201,12 +201,13 @@ class Context:
 
     @cached_property
     def workspaces(self) -> Workspaces:
-        """Where files are kept."""
+        """Stores of files."""
         return workspaces_of(self.database, self.files)
 
     @property
     def publisher(self) -> Publisher:
-        """What notifies workers. Its first use begins to import Celery, in a thread of its own."""
+        """Publisher that notifies workers. Its first use begins to import Celery, in a separate thread."""
+        # Two threads must not create two publishers: each would keep a connection to the broker.
         with self._lock:
             if not self._publishers:
                 self._publishers.append(_new_publisher(self.broker))
@@ -214,119 +215,121 @@ class Context:
 
     @property
     def code(self) -> Code:
-        """Where the code of sweeps comes from."""
+        """Source of the code of sweeps."""
         from wtb.planning import publishing  # which takes its time to import, and most operations need no code
 
         return publishing.IMPORTED if self.imports else self.published_code
 
     @property
     def published_code(self) -> Code:
-        """What workers publish; of a process that runs it itself, what is registered on its machine."""
+        """Code that workers publish; for a process that runs sweeps itself, the registrations of its machine."""
         from wtb.planning import publishing
 
         return publishing.PublishedCode(self.database) if self.local is None else self.local.code
 
     @property
     def place(self) -> str:
-        """Where the database is, without a password."""
+        """URL of the database without a password."""
         return self.database.shown_url
 
     def runs_here(self, sweep_id: str) -> bool:
-        """Return whether this process runs a sweep on threads of its own, or is about to."""
+        """Return whether this process runs a sweep on its own threads, or is about to."""
         return self.local is not None and self.local.has(sweep_id)
 
     def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Carry out an operation here; see `Backend`."""
+        """Execute an operation here; see `Backend`."""
         if may_name_files(kwargs):
-            from wtb.planning.factors.parameter_files import with_files_read  # which takes long to import
+            from wtb.planning.parameter_files import with_files_read  # which takes long to import
 
             return operation(self, *args, **with_files_read(kwargs))
         return operation(self, *args, **kwargs)
 
     def require_database(self, purpose: Callable[..., Any] | str) -> Context:
-        """Return it; see `Backend`."""
+        """Return the context itself; see `Backend`."""
         return self
 
-    def authorize(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-        """Ask policies, if there are any, whether who acts may carry out an operation; `checked` does so for each.
+    def authorize(self, function: Callable[..., Any], arguments: Arguments) -> None:
+        """Check with policies, if there are any, whether the actor may execute an operation; `checked` does so for
+        each.
 
         Args:
             function: The operation.
-            given: Its arguments by name.
+            arguments: Its arguments by name.
 
         Raises:
-            AccessDenied: If they do not allow it.
-            InputError: If the policies are wrong.
+            AccessDenied: The policies do not allow it.
+            InputError: The policies are invalid.
         """
         if find_policies() is not None:
-            from wtb.operations.policy.asking import authorize  # which few need, and takes its time to import
+            from wtb.operations.policy_requests import authorize  # which few need, and takes its time to import
 
-            authorize(self.database, self.principal, function, given)
+            authorize(self.database, self.principal, function, arguments)
 
     @property
     def principal(self) -> str:
-        """Who acts, as policies know them."""
+        """The actor's name in policies."""
         return self.identity.name or self.by
 
     def acting_as(self, identity: Identity, permission: Permission, origin: Origin | None = None) -> Context:
-        """Return the same place for somebody who may do something: only the projects in which they may are there.
+        """Return the same place for an actor with a permission, limited to the projects in which they have it.
 
         Args:
-            identity: Who they are.
-            permission: What they are about to do.
-            origin: How they ask; None for as before.
+            identity: The actor.
+            permission: The permission of the operation.
+            origin: The origin of the call; None for the same as before.
 
         Returns:
             A context; closing either closes both.
         """
+        # The scope filters every query by project, so operations need no checks of their own.
         database = self.database.within(Scope(identity.may[permission], identity.token))
         return self._with(
             identity=identity, by=identity.attribution or self.by, database=database, origin=origin or self.origin
         )
 
     def noting_for(self, by: str | None, origin: Origin) -> Context:
-        """Return the same place in which what is noted is somebody's who is about to show who they are.
+        """Return the same place in which notes name somebody who is about to authenticate.
 
         Args:
-            by: What events call them; None for who acts here.
-            origin: How they ask.
+            by: Their name in events; None for the present actor.
+            origin: The origin of the call.
         """
         return self._with(by=by or self.by, origin=origin)
 
     def importing_nothing(self, local: LocalRuns | None = None) -> Context:
-        """Return the same place where no code of users is imported; closing either closes both.
+        """Return the same place without imports of users' code; closing either closes both.
 
         Args:
-            local: Runs there what nobody else runs.
+            local: Runs executions there that nobody else runs.
         """
         return self._with(imports=False, local=local or self.local)
 
     def _with(self, **changes: object) -> Context:
         other = copy.copy(self)  # everything else is shared, what notifies workers, too
-        for name, value in changes.items():
-            object.__setattr__(other, name, value)
+        for name, attribute in changes.items():
+            object.__setattr__(other, name, attribute)
         return other
 
     def close(self) -> None:
-        """End what notifies workers, and close the connections to the database."""
+        """Close the publisher and the connections to the database."""
         with self._lock:
             while self._publishers:
                 self._publishers.pop().close()
         self.database.close()
 
-    def session_name(self, given: str | None = None) -> str:
-        """Return the session that an operation uses: the one given, else this one, else that of the environment."""
-        return named_session(self.database, given or self.session)
+    def session_name(self, name: str | None = None) -> str:
+        """Return the session that an operation uses: the given one, else this one, else that of the environment."""
+        return named_session(self.database, name or self.session)
 
-    def project_name(self, given: str | None = None) -> str:
-        """Return the project that something new belongs to: the one given, else the only one of who acts."""
+    def project_name(self, name: str | None = None) -> str:
+        """Return the project of something new: the given one, else the only one of the actor."""
         mine = self.database.scope.projects
-        if given is None and mine is not None and len(mine) == 1:
+        if name is None and mine is not None and len(mine) == 1:
             return next(iter(mine))
-        return given or DEFAULT_PROJECT
+        return name or DEFAULT_PROJECT
 
     def because(self, reason: str | None) -> str:
-        """Return who acts and their reason, as the reason that is kept of a change."""
+        """Return the actor and their reason, as the stored reason of a change."""
         return because(self.by, reason)
 
 
@@ -357,6 +360,7 @@ def open_context(
         try:
             find_session(database, session)
         except InputError:
+            # A database that the caller opened stays the caller's to close.
             if database is not db:
                 database.close()
             raise
@@ -364,20 +368,20 @@ def open_context(
     return Context(database, by=by or current_user(), broker=broker, files=folder, session=session)
 
 
-def server_of(url: object, of_server: Mapping[str, object], of_database: Mapping[str, object]) -> str | None:
-    """Return the URL of a server; None if it is that of a database.
+def server_of(url: object, of_server: Arguments, of_database: Arguments) -> str | None:
+    """Return the URL of a server; None for that of a database.
 
     Args:
-        url: What is to be opened.
+        url: The value to open.
         of_server: Arguments that only a server takes, by name; None if they are not used.
-        of_database: Those that only a database takes.
+        of_database: Arguments that only a database takes.
 
     Raises:
-        InputError: If an argument goes with the other one only.
+        InputError: An argument belongs to the other one only.
     """
     is_server = isinstance(url, str) and url.lower().startswith(("http://", "https://"))
-    for name, value in (of_database if is_server else of_server).items():
-        if value is not None:
+    for name, option in (of_database if is_server else of_server).items():
+        if option is not None:
             text = "a database, and this is a server" if is_server else "the URL of a server, and this is a database"
             raise InputError(f"{name} goes with {text}", argument=name)
     return str(url) if is_server else None
@@ -397,7 +401,7 @@ def open_server(url: str, **options: Any) -> Backend:
 
     if find_spec("httpx") is None:
         raise InputError(f"the client of servers is not installed: {pip_install('client')}")
-    for entry in entry_points(group=BACKENDS, name="server"):
-        server: Backend = entry.load()(url, **options)
+    for entry_point in entry_points(group=BACKENDS, name="server"):
+        server: Backend = entry_point.load()(url, **options)
         return server
-    raise InputError("the part of WTB that asks servers is not installed: install it again")
+    raise InputError("the client of servers is not installed; install WTB again")

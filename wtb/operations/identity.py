@@ -1,33 +1,36 @@
-"""Who asks for an operation: what they are called, how that is known, and what they may do in which projects."""
+"""Identities of actors: their names, how they authenticated, and their permissions by project."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from wtb.core.access.attribution import attributed
-from wtb.core.classes.frozen import frozen
-from wtb.operations.registry import Permission
+from wtb.core.frozen import frozen
+from wtb.core.roles import PERMISSIONS, Permission, Role, attributed, is_within
+from wtb.store.access import users
+from wtb.store.database import Database
 
 Projects = frozenset[str] | None  # names; None: all projects, also those that are made later
 
 
 class Method(StrEnum):
-    """How it is known who somebody is."""
+    """The method by which somebody authenticated."""
 
     operator = "operator"  # they have the database, or the server's own token
-    token = "token"  # one of `wtb token create`
+    token = "token"  # one of `wtb admin token create`
     cookie = "cookie"  # they signed in
 
 
 class Follower(NamedTuple):
-    """Whose stream it is.
+    """The owner of a stream.
 
     Attributes:
-        digest: Of the token or the cookie by which they came.
-        user: Whose roles bound that, if somebody's do.
-        projects: Where they might read when it began.
+        digest: The digest of their token or cookie.
+        user: The user whose roles limit it, if any.
+        projects: The projects that they could read when it began.
     """
 
     digest: str
@@ -37,21 +40,20 @@ class Follower(NamedTuple):
 
 @frozen
 class Identity:
-    """Who asks.
+    """An authenticated actor.
 
-    What they may do is a mapping from each permission to the projects in which they have it: roles that they and their
-    teams have, less what their token leaves out. `Context.acting_as` makes a context in which nothing but these
-    projects is there; everything else is answered as if it did not exist.
+    Their permissions map each permission to projects: the roles of the user and their teams, limited by their token.
+    `Context.acting_as` returns a context in which only these projects exist; a request for anything else gets the same
+    response as if it did not exist.
 
     Attributes:
-        name: What events call them; None for the operator, whom events call by the user of the process.
-        method: How that is known.
-        may: In which projects they may do what; what they may do nowhere is left out.
-        token: The name of the token by which they came, if it is one of the database's. Its budgets bind what they
-            submit.
-        digest: Of that token.
-        user: Whose roles bound it, if somebody's do.
-        made_by: Who made a token of a user, if that was somebody else, who may have kept it.
+        name: Their name in events; None for the operator, for whom events name the user of the process.
+        method: How they authenticated.
+        may: Permission -> projects; permissions that they have nowhere are left out.
+        token: The name of their token, if it is one of the database's. Its budgets limit their submissions.
+        digest: The digest of that token.
+        user: The user whose roles limit it, if any.
+        made_by: The maker of a user's token, if that was somebody else, who may have kept it.
     """
 
     name: str | None
@@ -64,29 +66,29 @@ class Identity:
 
     @property
     def attribution(self) -> str | None:
-        """What events, approvals and the audit log call them: with who made their token, if that was somebody else."""
+        """Name in events, approvals and the audit log, with the maker of their token if that was somebody else."""
         if self.name is None or self.made_by is None:
             return self.name
         return attributed(self.name, self.made_by)
 
     @property
     def follower(self) -> Follower | None:
-        """Who their streams are of, for as long as they may read as they may now; None for the operator."""
+        """Owner of their streams, for as long as their read permission lasts; None for the operator."""
         if self.digest is None:
             return None
         return Follower(self.digest, self.user, self.may.get(Permission.read, frozenset()))
 
     @property
     def key(self) -> str | None:
-        """By what their requests are counted together; None for the operator, who has the database itself."""
+        """Key by which their requests are counted together; None for the operator, who has the database itself."""
         return self.name or self.digest
 
     def refusal(self, needs: Permission, *, everywhere: bool = False) -> str | None:
-        """Return why they may not do something in any project; None if they may in some.
+        """Return the reason why they lack a permission in every project; None if they have it in any.
 
         Args:
-            needs: The permission that it takes.
-            everywhere: Whether it is about all projects at once, such as collecting garbage.
+            needs: The required permission.
+            everywhere: True for operations on all projects at once, such as collecting garbage.
         """
         if needs not in self.may:
             return f"{self.name!r} may {', '.join(sorted(self.may)) or 'nothing'}; this takes the scope {needs}"
@@ -103,3 +105,62 @@ class Identity:
 
 
 OPERATOR = Identity(None, Method.operator, dict.fromkeys(Permission, None))
+
+
+def identity_of_user(database: Database, name: str, method: Method, digest: str | None = None) -> Identity | None:
+    """Return the identity of a user, with the permissions of their own roles and those of their teams.
+
+    Args:
+        database: The database.
+        name: The name of the user.
+        method: How the user was authenticated.
+        digest: The digest of the proof, if it can be revoked.
+
+    Returns:
+        The identity; None if there is no such user.
+    """
+    roles = users.roles_of(database, name)
+    return None if roles is None else Identity(name, method, allowed(roles), digest=digest, user=name)
+
+
+def still_reading(database: Database, followers: Iterable[Follower]) -> set[Follower]:
+    """Return the followers who may still read all projects that they could read when they began.
+
+    Args:
+        database: The database.
+        followers: The followers; those without a user are not limited by roles.
+    """
+    all_followers = set(followers)
+    roles = users.roles_of_users(database, {follower.user for follower in all_followers if follower.user is not None})
+    may = {user: allowed(theirs).get(Permission.read, frozenset()) for user, theirs in roles.items()}
+    return {
+        follower
+        for follower in all_followers
+        if follower.user is None or is_within(follower.projects, may.get(follower.user, frozenset()))
+    }
+
+
+def allowed(roles: Iterable[tuple[str | None, Role]]) -> dict[Permission, Projects]:
+    """Return in which projects roles grant each permission; None is all of them."""
+    by_permission: dict[Permission, Projects] = {}
+    for project, role in roles:
+        for permission in PERMISSIONS[role]:
+            before = by_permission.get(permission, frozenset())
+            by_permission[permission] = None if project is None or before is None else before | {project}
+    return by_permission
+
+
+def narrowed(identity: Identity, scopes: Iterable[str], project: str | None) -> Identity:
+    """Return an identity with some permissions only, in one project if it is named."""
+    may: dict[Permission, Projects] = {}
+    for scope in map(Permission, scopes):
+        if project is None and scope in identity.may:
+            may[scope] = identity.may[scope]
+        elif project is not None and identity.allows(scope, project):
+            may[scope] = frozenset({project})
+    return replace(identity, may=may)
+
+
+def digest_of(token: str) -> str:
+    """Return the stored digest of a token. Tokens are random throughout, so a fast hash suffices."""
+    return hashlib.sha256(token.encode()).hexdigest()

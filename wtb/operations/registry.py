@@ -1,7 +1,8 @@
-"""Every operation by its name: where it is, what it needs, and what it does to what is there.
+"""Every operation by its id: its function, its command, its permission and its effect.
 
-Commands, the Python API and whatever else calls operations are held against this table by a test. Nothing is imported
-until the function of an operation is asked for, so that help is quick.
+An id names a resource and a verb, such as `labels.answer`. Routes, tools for agents, policies and the audit log refer
+to an operation by its id only, so that a command can be renamed without a change of any of them. Tests compare
+commands, the Python API and routes with this table. A function is imported when it is used, so that help is quick.
 """
 
 from __future__ import annotations
@@ -9,19 +10,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
 from typing import Any, get_type_hints
 
-from wtb.core.access.roles import Permission as Permission
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
+from wtb.core.roles import Permission as Permission
 
 
 class Effect(StrEnum):
-    """What an operation does to what the database holds, the gravest of it.
+    """The effect of an operation on the content of the database: the gravest that it may have.
 
     A caller that is not a person may have to confirm the last two. Files that are written for the caller, as `export`
-    does, are no effect: see `Operation.writes_files`. Nor is what the clock did: a question whose time is up is closed
-    by whoever looks first, since without a scheduler nobody else would, and what is shown must not be past.
+    does, are no effect: see `Operation.writes_files`. Questions whose time is up are no effect either: whoever looks
+    first closes them, because nobody else would without a scheduler, and no question past its time may be shown.
     """
 
     reads = "reads"
@@ -35,7 +37,8 @@ class Operation:
     """A verb that commands, Python and others call alike.
 
     Attributes:
-        path: `module:function` under `wtb.operations`. The function takes a Context first, then what it acts on.
+        path: `module:function` under `wtb`. The function takes a Context first, then what it acts on.
+        command: Its command without `wtb`, with the option or argument that selects it, such as `files --diff`.
         summary: What it does, in one sentence: the first of its command's help.
         python: What of the Python API calls it, such as `SweepHandle.pause`.
         needs: What its caller must be allowed to do.
@@ -49,6 +52,7 @@ class Operation:
     """
 
     path: str
+    command: str
     summary: str
     python: tuple[str, ...]
     needs: Permission = Permission.read
@@ -71,7 +75,8 @@ class Operation:
         return self._imported(self.preview)
 
     def _imported(self, name: str) -> Callable[..., Any]:
-        module = import_module(f"wtb.operations.{self.path.partition(':')[0]}")
+        # Imported only now: the table has to be cheap to import, and the modules of all operations are not.
+        module = import_module(f"wtb.{self.path.partition(':')[0]}")
         function: Callable[..., Any] = getattr(module, name)
         return function
 
@@ -93,820 +98,1010 @@ def arguments_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     return parameters
 
 
-# By the name of the command, in the order of `wtb --help`; what an option or argument of it asks for is named with it.
+# By id, in the order of the commands in `wtb --help`.
 OPERATIONS: Mapping[str, Operation] = {
-    "workflow list --published": Operation(
-        "inspection.workflows:list_published",
-        "List the workflows and evaluators that workers publish.",
+    "workflows.list": Operation(
+        "operations.inspection.workflows:list_published",
+        "workflow list --published",
+        "List published workflows and evaluators.",
         ("Bench.published",),
     ),
-    "workflow show --published": Operation(
-        "inspection.workflows:show_published",
-        "Show what workers publish of a workflow: its graph, variants, parameters and fingerprints.",
+    "workflows.show": Operation(
+        "operations.inspection.workflows:show_published",
+        "workflow show --published",
+        "Show a published workflow: its graph, variants, parameters and fingerprints.",
         ("Bench.published_workflow",),
     ),
-    "cases": Operation(
-        "drafting.reading_cases:read_case_file",
+    "cases.read": Operation(
+        "operations.running.previews:read_case_file",
+        "cases",
         "Show how a sweep would read a file of cases.",
         ("Bench.read_case_file",),
         long=True,
     ),
-    "try": Operation(
-        "drafting.evaluator_preview:preview_evaluator",
+    "evaluators.preview": Operation(
+        "operations.running.previews:preview_evaluator",
+        "try",
         "Score an output with a built-in evaluator.",
         ("Bench.preview_evaluator",),
     ),
-    "plan": Operation(
-        "running.planning:plan", "Show what a sweep would run, before anything runs.", ("Bench.plan",), long=True
-    ),
-    "plan --published": Operation(
-        "running.published:plan_published",
-        "Show what a sweep would run, by what workers publish of its workflow.",
+    "sweeps.plan": Operation(
+        "operations.running.planning:plan",
+        "plan",
+        "Show what a sweep would run, before anything runs.",
         ("Bench.plan",),
         long=True,
     ),
-    "plan --pilot": Operation(
-        "running.planning:plan",
-        "Run a few cases, and estimate what all will cost.",
+    "sweeps.plan_published": Operation(
+        "operations.running.published:plan_published",
+        "plan --published",
+        "Show what a sweep of a published workflow would run.",
+        ("Bench.plan",),
+        long=True,
+    ),
+    "sweeps.run_pilot": Operation(
+        "operations.running.planning:run_pilot",
+        "pilot",
+        "Run a few cases, and estimate the cost of all.",
         ("Bench.plan",),
         needs=Permission.submit,
         effect=Effect.spends,
         long=True,
     ),
-    "run": Operation(
-        "running.local:run",
+    "sweeps.run": Operation(
+        "operations.running.local:run",
+        "run",
         "Run a sweep and show its matrix.",
         ("Bench.run",),
         needs=Permission.submit,
         effect=Effect.spends,
         long=True,
     ),
-    "start": Operation(
-        "running.local:run",
+    "executions.start": Operation(
+        "operations.running.local:run",
+        "start",
         "Run one input through a workflow, and show its state.",
         ("Bench.start",),
         needs=Permission.submit,
         effect=Effect.spends,
         long=True,
     ),
-    "start --create-only": Operation(
-        "running.local:create",
-        "Store one input for a workflow, to be begun later by `resume`.",
+    "executions.create": Operation(
+        "operations.running.local:create",
+        "execution create",
+        "Store one input for a workflow; `resume` runs it later.",
         ("Bench.start",),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "start --published": Operation(
-        "running.published:start_published",
-        "Give one input for a workflow that workers publish to them.",
+    "executions.start_published": Operation(
+        "operations.running.published:start_published",
+        "start --published",
+        "Submit one input for a published workflow.",
         ("Bench.start",),
         needs=Permission.submit,
         effect=Effect.spends,
     ),
-    "submit": Operation(
-        "running.submitting:submit",
-        "Give a sweep to the workers, and print its id.",
+    "sweeps.submit": Operation(
+        "operations.running.submitting:submit",
+        "submit",
+        "Submit a sweep to the workers, and print its id.",
         ("Bench.submit",),
         needs=Permission.submit,
         effect=Effect.spends,
     ),
-    "submit --published": Operation(
-        "running.published:submit_published",
-        "Give a sweep of a workflow that workers publish to them.",
+    "sweeps.submit_published": Operation(
+        "operations.running.published:submit_published",
+        "submit --published",
+        "Submit a sweep of a published workflow.",
         ("Bench.submit",),
         needs=Permission.submit,
         effect=Effect.spends,
     ),
-    "submit --wait": Operation(
-        "running.waiting:wait", "Wait until a sweep that workers run ends or pauses.", ("SweepHandle.wait",), long=True
+    "sweeps.wait": Operation(
+        "operations.running.waiting:wait",
+        "submit --wait",
+        "Wait until a sweep on workers ends or pauses.",
+        ("SweepHandle.wait",),
+        long=True,
     ),
-    "resume": Operation(
-        "running.continuing:resume",
+    "sweeps.resume": Operation(
+        "operations.running.continuing:resume",
+        "resume",
         "Continue a sweep or execution that was stopped or paused.",
         ("SweepHandle.resume", "ExecutionHandle.resume"),
         needs=Permission.steer,
         effect=Effect.spends,
         long=True,
     ),
-    "retry": Operation(
-        "running.continuing:retry",
+    "sweeps.retry": Operation(
+        "operations.running.continuing:retry",
+        "retry",
         "Run failed cells again, from their last good checkpoints.",
         ("SweepHandle.retry", "ExecutionHandle.retry"),
         needs=Permission.steer,
         effect=Effect.spends,
         long=True,
     ),
-    "extend": Operation(
-        "growth.extending:extend",
+    "sweeps.extend": Operation(
+        "operations.running.extending:extend",
+        "extend",
         "Add cases, repeats or variants to a sweep.",
         ("SweepHandle.extend",),
         needs=Permission.submit,
         effect=Effect.spends,
         long=True,
     ),
-    "extend --dry-run": Operation(
-        "growth.extending:plan_extension",
+    "sweeps.plan_extension": Operation(
+        "operations.running.extending:plan_extension",
+        "extend --dry-run",
         "Show what an extension would add: cells, node runs and their price.",
         ("SweepHandle.plan_extension",),
         long=True,
     ),
-    "schedule add": Operation(
-        "schedules.schedules:add_schedule",
-        "Run a sweep by the clock.",
+    "schedules.add": Operation(
+        "features.schedules.operations:add_schedule",
+        "schedule add",
+        "Run a sweep on a schedule.",
         ("Bench.add_schedule",),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "schedule list": Operation(
-        "schedules.schedules:list_schedules",
+    "schedules.list": Operation(
+        "features.schedules.operations:list_schedules",
+        "schedule list",
         "List schedules with their next and last fires.",
         ("Bench.schedules",),
     ),
-    "schedule show": Operation(
-        "schedules.schedules:show_schedule",
+    "schedules.show": Operation(
+        "features.schedules.operations:show_schedule",
+        "schedule show",
         "Show a schedule: when it runs next, what it runs, and how the last runs ended.",
         ("Bench.schedule",),
     ),
-    "schedule pause": Operation(
-        "schedules.schedules:pause_schedule",
-        "Make no fires until it is resumed; what already runs continues.",
+    "schedules.pause": Operation(
+        "features.schedules.operations:pause_schedule",
+        "schedule pause",
+        "Pause a schedule until it is resumed; running sweeps continue.",
         ("Bench.pause_schedule",),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "schedule resume": Operation(
-        "schedules.schedules:resume_schedule",
-        "Fire again from now on; what its pause left out is skipped.",
+    "schedules.resume": Operation(
+        "features.schedules.operations:resume_schedule",
+        "schedule resume",
+        "Resume a schedule; fires missed during its pause are skipped.",
         ("Bench.resume_schedule",),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "schedule remove": Operation(
-        "schedules.schedules:remove_schedule",
+    "schedules.remove": Operation(
+        "features.schedules.operations:remove_schedule",
+        "schedule remove",
         "Remove a schedule with its history.",
         ("Bench.remove_schedule",),
         needs=Permission.submit,
         effect=Effect.destroys,
     ),
-    "schedule run-now": Operation(
-        "schedules.schedules:run_now",
-        "Fire at once, whatever the clock says, and wait for it where workers do not run it.",
+    "schedules.run_now": Operation(
+        "features.schedules.operations:run_now",
+        "schedule run-now",
+        "Fire a schedule at once, and wait for its end if no workers run it.",
         ("Bench.run_schedule",),
         needs=Permission.submit,
         effect=Effect.spends,
         long=True,
     ),
-    "schedule history": Operation(
-        "schedules.history:history",
-        "Show what the fires of a schedule came to, as a chart and a list, with where code changed.",
+    "schedules.show_history": Operation(
+        "features.schedules.history:history",
+        "schedule history",
+        "Show the results of a schedule's fires as a chart and a list, and mark changes of code.",
         ("Bench.schedule_history",),
     ),
-    "schedule check": Operation(
-        "schedules.history:check_schedule",
-        "Exit with 1 where the last fire was worse or failed, or where a fire is overdue, and say why.",
+    "schedules.check": Operation(
+        "features.schedules.history:check_schedule",
+        "schedule check",
+        "Exit with 1 if the last fire was worse or failed, or if a fire is overdue, and print the reason.",
         ("Bench.check_schedule",),
     ),
-    "schedule run-due": Operation(
-        "schedules.schedules:run_due",
-        "Run the schedules that are due: for a line of crontab.",
+    "schedules.run_due": Operation(
+        "features.schedules.operations:run_due",
+        "schedule run-due",
+        "Run the schedules that are due, for example from crontab.",
         ("Bench.run_due_schedules",),
         needs=Permission.submit,
         everywhere=True,
         effect=Effect.spends,
         long=True,
     ),
-    "pause": Operation(
-        "control.pause_cancel:pause",
+    "sweeps.pause": Operation(
+        "operations.control.pause_cancel:pause",
+        "pause",
         "Pause a sweep or execution until it is resumed.",
         ("SweepHandle.pause", "ExecutionHandle.pause"),
         needs=Permission.steer,
         effect=Effect.changes,
         long=True,
     ),
-    "cancel": Operation(
-        "control.pause_cancel:cancel",
-        "End a sweep or execution for good; results so far stay.",
+    "sweeps.cancel": Operation(
+        "operations.control.pause_cancel:cancel",
+        "cancel",
+        "Cancel a sweep or execution permanently; results so far stay.",
         ("SweepHandle.cancel", "ExecutionHandle.cancel"),
         needs=Permission.steer,
         effect=Effect.destroys,
         preview="preview_cancel",
     ),
-    "cancel --combination": Operation(
-        "growth.stopping:stop_combination",
-        "Skip the open cells of some combinations; the others go on.",
+    "combinations.stop": Operation(
+        "operations.control.pause_cancel:stop_combination",
+        "combination stop",
+        "Skip the open cells of some combinations; the others continue.",
         ("SweepHandle.stop_combination",),
         needs=Permission.steer,
         effect=Effect.changes,
     ),
-    "break REF": Operation(
-        "control.breakpoints:list_breakpoints",
+    "breakpoints.list": Operation(
+        "operations.control.pause_cancel:list_breakpoints",
+        "breakpoint list",
         "List breakpoints, where executions pause.",
         ("SweepHandle.breakpoints", "ExecutionHandle.breakpoints"),
     ),
-    "break": Operation(
-        "control.breakpoints:set_breakpoints",
-        "List or change breakpoints, where executions pause.",
+    "breakpoints.set": Operation(
+        "operations.control.pause_cancel:set_breakpoints",
+        "breakpoint set",
+        "Add or remove breakpoints, where executions pause.",
         ("SweepHandle.set_breakpoints", "ExecutionHandle.set_breakpoints"),
         needs=Permission.steer,
         effect=Effect.changes,
     ),
-    "approvals": Operation(
-        "control.questions:find_questions",
-        "List the questions that wait for a person, or show one.",
+    "questions.list": Operation(
+        "operations.control.questions:find_questions",
+        "approvals",
+        "List the questions that wait for an answer, or show one.",
         ("Bench.questions", "SweepHandle.questions", "ExecutionHandle.questions", "QuestionHandle.details"),
     ),
-    "answer": Operation(
-        "control.answers:answer",
-        "Answer a question that waits for a person, or many at once.",
+    "questions.answer": Operation(
+        "operations.control.answers:answer",
+        "answer",
+        "Answer a question that waits for a person.",
         ("QuestionHandle.answer", "ExecutionHandle.answer"),
         needs=Permission.answer,
         effect=Effect.changes,
     ),
-    "answer --all": Operation(
-        "control.answers:answer_all",
-        "Answer several open questions alike.",
+    "questions.answer_all": Operation(
+        "operations.control.answers:answer_all",
+        "answer-all",
+        "Give several open questions the same answer.",
         ("Bench.answer_all",),
         needs=Permission.answer,
         effect=Effect.changes,
         preview="preview_answers",
     ),
-    "checkpoint": Operation(
-        "control.naming:name_checkpoint",
+    "checkpoints.name": Operation(
+        "operations.control.naming:name_checkpoint",
+        "checkpoint",
         "Name a checkpoint, so that rollbacks and people find it.",
         ("ExecutionHandle.name_checkpoint",),
         needs=Permission.steer,
         effect=Effect.changes,
     ),
-    "rollback": Operation(
-        "control.rollback:rollback",
-        "Take an execution back to a checkpoint, and undo its tools.",
+    "executions.rollback": Operation(
+        "operations.control.rollback:rollback",
+        "rollback",
+        "Roll an execution back to a checkpoint, and undo its tools.",
         ("ExecutionHandle.rollback",),
         needs=Permission.steer,
         effect=Effect.changes,
         long=True,
     ),
-    "rollback --undo": Operation(
-        "control.rollback:undo_rollback",
-        "Undo the last rollback of an execution: it is at the end of the line that it left again.",
+    "executions.undo_rollback": Operation(
+        "operations.control.rollback:undo_rollback",
+        "rollback --undo",
+        "Undo the last rollback of an execution, so it is at its former head again.",
         ("ExecutionHandle.undo_rollback",),
         needs=Permission.steer,
         effect=Effect.changes,
         long=True,
     ),
-    "fork": Operation(
-        "control.forks:fork",
-        "Run on from a checkpoint with changes, beside the original.",
+    "executions.fork": Operation(
+        "operations.control.forks:fork",
+        "fork",
+        "Fork an execution at a checkpoint, with changes.",
         ("ExecutionHandle.fork",),
         needs=Permission.steer,
         effect=Effect.spends,
         long=True,
     ),
-    "fork --all-cases": Operation(
-        "growth.added_rows:add_row",
-        "Run what differs in a fork for every case, as another row of its sweep.",
+    "combinations.add": Operation(
+        "operations.running.added_rows:add_row",
+        "fork --all-cases",
+        "Run the changes of a fork for every case, as another row of its sweep.",
         ("ExecutionHandle.fork_all_cases",),
         needs=Permission.submit,
         effect=Effect.spends,
         long=True,
     ),
-    "list": Operation("inspection.sweeps:list_sweeps", "List sweeps, newest first.", ("Bench.sweeps",)),
-    "list --runs": Operation(
-        "inspection.sweeps:list_runs", "List single executions, newest first.", ("Bench.executions",)
+    "sweeps.list": Operation(
+        "operations.inspection.sweeps:list_sweeps", "list", "List sweeps, newest first.", ("Bench.sweeps",)
     ),
-    "status": Operation(
-        "inspection.sweeps:status",
-        "Say how far a sweep or execution is, and what holds it up.",
+    "executions.list": Operation(
+        "operations.inspection.sweeps:list_runs",
+        "list --runs",
+        "List single executions, newest first.",
+        ("Bench.executions",),
+    ),
+    "sweeps.show_status": Operation(
+        "operations.inspection.sweeps:status",
+        "status",
+        "Show how far a sweep or execution is, and what blocks it.",
         ("SweepHandle.status_details", "ExecutionHandle.status_details"),
     ),
-    "watch": Operation(
-        "inspection.watching:watch",
-        "Show live how sweeps, workers and queues stand.",
+    "sweeps.watch": Operation(
+        "operations.running.waiting:watch",
+        "watch",
+        "Show the state of sweeps, workers and queues live.",
         ("Bench.watch",),
     ),
-    "show": Operation(
-        "inspection.sweeps:show",
-        "Show a sweep, its cells, an execution or a checkpoint in detail.",
+    "sweeps.show": Operation(
+        "operations.inspection.sweeps:show",
+        "show",
+        "Show a sweep, its cells, an execution or a checkpoint.",
         ("SweepHandle.details", "ExecutionHandle.details"),
     ),
-    "show --cells": Operation(
-        "inspection.sweeps:cells", "Return the cells of a sweep with their states and scores.", ("SweepHandle.cells",)
+    "cells.list": Operation(
+        "operations.inspection.sweeps:cells",
+        "show --cells",
+        "Return the cells of a sweep with their states and scores.",
+        ("SweepHandle.cells",),
     ),
-    "show --outputs": Operation(
-        "outputs.side_by_side:outputs",
+    "outputs.list": Operation(
+        "operations.results.side_by_side:outputs",
+        "show --outputs",
         "Return the outputs of combinations side by side, a page of cases at a time.",
         ("SweepHandle.outputs",),
     ),
-    "show --key": Operation(
-        "outputs.side_by_side:read_value",
+    "values.read": Operation(
+        "operations.results.side_by_side:read_value",
+        "show --key",
         "Return one value of a state or a case in full.",
         ("ExecutionHandle.read_value", "SweepHandle.read_value"),
     ),
-    "show CHECKPOINT": Operation(
-        "inspection.history:show_checkpoint",
+    "checkpoints.show": Operation(
+        "operations.inspection.executions:show_checkpoint",
+        "show CHECKPOINT",
         "Show the state and files of a checkpoint, who wrote it and what comes next.",
         ("Bench.checkpoint",),
     ),
-    "log": Operation(
-        "inspection.log:log",
+    "events.list": Operation(
+        "operations.inspection.log:log",
+        "log",
         "Read the events of a sweep, oldest first.",
         ("SweepHandle.log", "ExecutionHandle.log"),
     ),
-    "log --summary": Operation(
-        "inspection.log:count_events",
+    "events.count": Operation(
+        "operations.inspection.log:count_events",
+        "log --summary",
         "Count the events of a sweep by kind and severity.",
         ("SweepHandle.count_events", "ExecutionHandle.count_events"),
     ),
-    "history": Operation(
-        "inspection.history:history",
-        "Show the checkpoints that led to where an execution is.",
+    "checkpoints.list": Operation(
+        "operations.inspection.executions:history",
+        "history",
+        "Show the checkpoints of an execution up to its head.",
         ("ExecutionHandle.history_details", "ExecutionHandle.history"),
     ),
-    "tree": Operation(
-        "inspection.executions:tree",
+    "executions.show_tree": Operation(
+        "operations.inspection.executions:tree",
+        "tree",
         "Draw how executions share, fork and were rolled back.",
         ("SweepHandle.tree", "ExecutionHandle.tree"),
     ),
-    "diff": Operation(
-        "inspection.executions:diff",
+    "executions.compare": Operation(
+        "operations.inspection.executions:diff",
+        "diff",
         "Compare two executions or checkpoints, step by step.",
         ("ExecutionHandle.diff",),
     ),
-    "files": Operation(
-        "inspection.files:list_files",
+    "files.list": Operation(
+        "operations.inspection.files:list_files",
+        "files",
         "List, read, export or compare the files that nodes left.",
         ("ExecutionHandle.list_files",),
     ),
-    "files PATH": Operation(
-        "inspection.files:read_file",
+    "files.read": Operation(
+        "operations.inspection.files:read_file",
+        "files PATH",
         "Return the content of a file in blocks.",
         ("ExecutionHandle.read_file",),
     ),
-    "files --export": Operation(
-        "inspection.files:export_files",
+    "files.export": Operation(
+        "operations.inspection.files:export_files",
+        "files --export",
         "Write files to a new or empty directory of this machine.",
         ("ExecutionHandle.export_files",),
         writes_files=True,
     ),
-    "files --diff": Operation(
-        "inspection.files:compare_files",
+    "files.compare": Operation(
+        "operations.inspection.files:compare_files",
+        "files --diff",
         "Return what changes in the files from one place to another.",
         ("ExecutionHandle.compare_files",),
     ),
-    "series": Operation(
-        "results.series:series",
+    "series.list": Operation(
+        "operations.results.costs:series",
+        "series",
         "Show series over time: ctx.metric, and memory and CPU of nodes.",
         ("SweepHandle.series", "ExecutionHandle.series"),
     ),
-    "costs": Operation(
-        "results.costs:costs",
-        "Show what was spent, and for what.",
+    "costs.show": Operation(
+        "operations.results.costs:costs",
+        "costs",
+        "Show the cost of sweeps, by node, model or tool.",
         ("Bench.costs", "SweepHandle.costs", "ExecutionHandle.costs"),
     ),
-    "telemetry export": Operation(
-        "telemetry.export:export_traces",
+    "traces.export": Operation(
+        "features.telemetry.operations:export_traces",
+        "admin telemetry export",
         "Send the traces of a sweep to a collector of OpenTelemetry.",
         ("SweepHandle.export_traces",),
         long=True,
     ),
-    "matrix": Operation(
-        "results.matrix:matrix",
+    "matrices.show": Operation(
+        "operations.results.matrix:matrix",
+        "matrix",
         "Show the figures of every combination, with intervals.",
         ("SweepHandle.matrix",),
     ),
-    "report": Operation(
-        "results.matrix:report",
-        "Write the results as one file for others, or for CI.",
+    "reports.make": Operation(
+        "operations.results.matrix:report",
+        "report",
+        "Write the results to one file, to share or for CI.",
         ("SweepHandle.report",),
         long=True,
     ),
-    "score": Operation(
-        "results.scoring:score",
+    "scores.compute": Operation(
+        "operations.results.scoring:score",
+        "score",
         "Score finished cells again, without running a node.",
         ("SweepHandle.score",),
         needs=Permission.submit,
         effect=Effect.changes,
         long=True,
     ),
-    "score --published": Operation(
-        "running.published_scoring:score_published",
-        "Have workers score finished cells again, by built-in evaluators and those that they publish.",
+    "scorings.submit": Operation(
+        "operations.running.published:score_published",
+        "score --published",
+        "Score finished cells again on workers, with built-in and published evaluators.",
         ("SweepHandle.score_published",),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "score --status": Operation(
-        "running.published_scoring:show_scoring",
-        "Say how far workers are with what they were asked to score.",
+    "scorings.show": Operation(
+        "operations.running.published:show_scoring",
+        "admin scoring show",
+        "Show the progress of a scoring on workers.",
         ("SweepHandle.scoring",),
     ),
-    "score --cancel": Operation(
-        "running.published_scoring:cancel_scoring",
-        "End what workers were asked to score; the scores that were written stay.",
+    "scorings.cancel": Operation(
+        "operations.running.published:cancel_scoring",
+        "admin scoring cancel",
+        "Cancel a scoring on workers; scores that were written stay.",
         ("SweepHandle.cancel_scoring",),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "label": Operation(
-        "results.labelling:draw_labels",
-        "Label answers, drawn at random and shown without their rows.",
+    "labels.draw": Operation(
+        "features.judging.labelling:draw_labels",
+        "label draw",
+        "Show the answers to label, drawn at random and without their rows.",
         ("SweepHandle.draw_labels",),
     ),
-    "label ANSWER": Operation(
-        "results.labelling:give_label",
-        "Label an answer that was drawn, or take its label back.",
+    "labels.answer": Operation(
+        "features.judging.labelling:give_label",
+        "label answer",
+        "Label answers that were drawn at random, or remove labels.",
         ("SweepHandle.give_label",),
         needs=Permission.answer,
         effect=Effect.changes,
     ),
-    "label --import": Operation(
-        "results.labelling:import_labels",
-        "Take labels of a sweep from a file.",
+    "labels.import": Operation(
+        "features.judging.labelling:import_labels",
+        "label import",
+        "Import labels of a sweep from a file.",
         ("SweepHandle.import_labels",),
         needs=Permission.answer,
         effect=Effect.changes,
     ),
-    "label --export": Operation(
-        "results.labelling:list_labels",
-        "List the labels of a sweep.",
+    "labels.list": Operation(
+        "features.judging.labelling:list_labels",
+        "label export",
+        "Export the labels of a sweep.",
         ("SweepHandle.labels",),
     ),
-    "comment": Operation(
-        "outputs.commenting:add_comment",
-        "Comment on a cell, list comments, or delete one of yours.",
+    "comments.add": Operation(
+        "operations.results.commenting:add_comment",
+        "comment add",
+        "Comment on a cell.",
         ("SweepHandle.add_comment",),
         needs=Permission.answer,
         effect=Effect.changes,
     ),
-    "comment SWEEP": Operation(
-        "outputs.commenting:list_comments",
+    "comments.list": Operation(
+        "operations.results.commenting:list_comments",
+        "comment list",
         "List the comments on the cells of a sweep.",
         ("SweepHandle.comments",),
     ),
-    "comment --delete": Operation(
-        "outputs.commenting:delete_comment",
+    "comments.delete": Operation(
+        "operations.results.commenting:delete_comment",
+        "comment delete",
         "Delete a comment of yours.",
         ("SweepHandle.delete_comment",),
         needs=Permission.answer,
         effect=Effect.changes,
     ),
-    "judge check": Operation(
-        "results.judging:check_judge",
-        "Hold the scores of a metric against labels of people.",
+    "judges.check": Operation(
+        "features.judging.checking:check_judge",
+        "judge check",
+        "Compare the scores of a metric with human labels.",
         ("SweepHandle.check_judge",),
     ),
-    "judge rank": Operation(
-        "results.ranking:rank",
+    "combinations.rank": Operation(
+        "features.judging.ranking:rank",
+        "judge rank",
         "Rank rows by comparisons of two at a time.",
         ("SweepHandle.rank",),
         long=True,
         writes_files=True,
     ),
-    "compare": Operation(
-        "results.comparing:compare",
+    "sweeps.compare": Operation(
+        "operations.results.comparing:compare",
+        "compare",
         "Show which results got worse or better between two sweeps.",
         ("Bench.compare", "SweepHandle.compare"),
         long=True,
     ),
-    "compare --row": Operation(
-        "results.comparing:compare_rows",
+    "combinations.compare": Operation(
+        "operations.results.comparing:compare_rows",
+        "compare --row",
         "Show which of two rows of a sweep wins in which cases, and by how much.",
         ("SweepHandle.compare_rows",),
         long=True,
     ),
-    "pool": Operation(
-        "control.pools:pool",
-        "Make one sweep of several that repeat each other.",
+    "sweeps.pool": Operation(
+        "operations.results.pools:pool",
+        "pool",
+        "Pool several sweeps that repeat each other into one.",
         ("Bench.pool",),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "baseline set": Operation(
-        "results.baselines:set_baseline",
+    "baselines.set": Operation(
+        "operations.results.comparing:set_baseline",
+        "baseline set",
         "Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.",
         ("Bench.set_baseline", "SweepHandle.set_baseline"),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "baseline set --repeat": Operation(
-        "results.baselines:set_baseline",
-        "Run the sweep of a baseline again, to measure noise.",
+    "baselines.repeat": Operation(
+        "operations.results.comparing:repeat_baseline",
+        "baseline repeat",
+        "Run a sweep again to measure its noise, and make it the baseline.",
         ("Bench.set_baseline", "SweepHandle.set_baseline"),
         needs=Permission.submit,
         effect=Effect.spends,
         long=True,
     ),
-    "baseline list": Operation(
-        "results.baselines:list_baselines",
-        "List the baselines of a session, or of all where none is named.",
+    "baselines.list": Operation(
+        "operations.results.comparing:list_baselines",
+        "baseline list",
+        "List the baselines of a session, or of all sessions.",
         ("Bench.baselines",),
     ),
-    "baseline show": Operation(
-        "results.baselines:show_baseline",
-        "Show which sweep a baseline is, and what that sweep found.",
+    "baselines.show": Operation(
+        "operations.results.comparing:show_baseline",
+        "baseline show",
+        "Show the sweep of a baseline, and its results.",
         ("Bench.baseline",),
     ),
-    "baseline remove": Operation(
-        "results.baselines:remove_baseline",
-        "Remove a baseline. Its sweep stays until the retention policy lets `wtb gc` remove it.",
+    "baselines.remove": Operation(
+        "operations.results.comparing:remove_baseline",
+        "baseline remove",
+        "Remove a baseline. Its sweep stays until the retention policy lets `wtb admin gc` remove it.",
         ("Bench.remove_baseline",),
         needs=Permission.submit,
         effect=Effect.changes,
     ),
-    "regress": Operation(
-        "results.comparing:regress",
-        "Run a sweep and hold it against a baseline, cell by cell.",
+    "sweeps.regress": Operation(
+        "operations.results.comparing:regress",
+        "regress",
+        "Run a sweep and compare it with a baseline, cell by cell.",
         ("Bench.regress",),
         needs=Permission.submit,
         effect=Effect.spends,
         long=True,
     ),
-    "pin": Operation(
-        "housekeeping.pins:pin",
-        "Keep a sweep or checkpoint, whatever `wtb gc` removes.",
+    "sweeps.pin": Operation(
+        "operations.control.naming:pin",
+        "admin pin",
+        "Pin a sweep or checkpoint, so `wtb admin gc` keeps it.",
         ("SweepHandle.pin", "ExecutionHandle.pin"),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "unpin": Operation(
-        "housekeeping.pins:unpin",
-        "Let `wtb gc` remove a pinned sweep or checkpoint again.",
+    "sweeps.unpin": Operation(
+        "operations.control.naming:unpin",
+        "admin unpin",
+        "Let `wtb admin gc` remove a pinned sweep or checkpoint again.",
         ("SweepHandle.unpin", "ExecutionHandle.unpin"),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "gc": Operation(
-        "housekeeping.garbage_collection:collect",
-        "Remove what nothing reaches, and what is old.",
+    "garbage.collect": Operation(
+        "operations.garbage_collection:collect",
+        "admin gc",
+        "Remove unreferenced files, and old sweeps and checkpoints.",
         ("Bench.collect",),
         needs=Permission.administer,
         everywhere=True,
         effect=Effect.destroys,
         long=True,
     ),
-    "delete": Operation(
-        "housekeeping.delete:delete",
-        "Delete one sweep with all that belongs to it, for good.",
+    "sweeps.delete": Operation(
+        "operations.deleting:delete",
+        "delete",
+        "Delete one sweep with all its records, permanently.",
         ("SweepHandle.delete",),
         needs=Permission.administer,
         effect=Effect.destroys,
         long=True,
         preview="preview_delete",
     ),
-    "erase": Operation(
-        "housekeeping.erase:erase",
-        "Erase a case everywhere, with all that ran for it.",
+    "cases.erase": Operation(
+        "operations.deleting:erase",
+        "admin erase",
+        "Erase a case everywhere, with all its runs.",
         ("Bench.erase",),
         needs=Permission.administer,
         effect=Effect.destroys,
         long=True,
         preview="preview_erase",
     ),
-    "export": Operation(
-        "archive.exporter:export_execution",
-        "Write an execution to a file, with all that belongs to it.",
+    "executions.export": Operation(
+        "features.archive.exporter:export_execution",
+        "admin export",
+        "Write an execution with all its records to a file.",
         ("ExecutionHandle.export",),
         long=True,
         writes_files=True,
     ),
-    "export ARCHIVE": Operation(
-        "archive.exporter:read_archive",
+    "executions.read_archive": Operation(
+        "features.archive.exporter:read_archive",
+        "admin export ARCHIVE",
         "Return the archive of an execution in blocks.",
         ("ExecutionHandle.read_archive",),
     ),
-    "import": Operation(
-        "archive.importer:import_execution",
-        "Read an execution from a file that `wtb export` wrote.",
+    "executions.import": Operation(
+        "features.archive.importer:import_execution",
+        "admin import",
+        "Read an execution from a file that `wtb admin export` wrote.",
         ("Bench.import_execution",),
         needs=Permission.submit,
         effect=Effect.changes,
         long=True,
     ),
-    "copy": Operation(
-        "archive.sweep_copies:copy_sweep",
+    "sweeps.copy": Operation(
+        "features.archive.sweep_copies:copy_sweep",
+        "admin copy",
         "Copy a sweep to another database.",
         ("SweepHandle.copy",),
         long=True,
     ),
-    "backup": Operation(
-        "backup.backup:backup",
+    "backups.create": Operation(
+        "features.backup.operations:backup",
+        "admin backup",
         "Copy the database with its files to a folder, while sweeps run.",
         ("Bench.backup",),
         everywhere=True,
         long=True,
         writes_files=True,
     ),
-    "restore": Operation(
-        "backup.restore:restore",
-        "Load a backup into an empty database.",
+    "backups.restore": Operation(
+        "features.backup.operations:restore",
+        "admin restore",
+        "Restore a backup into an empty database.",
         ("Bench.restore",),
         needs=Permission.administer,
         effect=Effect.changes,
         long=True,
         everywhere=True,
     ),
-    "project create": Operation(
-        "administration.projects:create_project",
-        "Make a project, which sessions, sweeps and tokens belong to.",
+    "projects.create": Operation(
+        "operations.projects:create_project",
+        "admin project create",
+        "Create a project, a group of sessions, sweeps and tokens.",
         ("Bench.create_project",),
         needs=Permission.administer,
         effect=Effect.changes,
         everywhere=True,
     ),
-    "project change": Operation(
-        "administration.projects:change_project",
-        "Say how long finished sweeps of a project are kept.",
+    "projects.change": Operation(
+        "operations.projects:change_project",
+        "admin project change",
+        "Set how long finished sweeps of a project are kept.",
         ("Bench.change_project",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "project list": Operation(
-        "administration.projects:list_projects",
+    "projects.list": Operation(
+        "operations.projects:list_projects",
+        "admin project list",
         "List projects with how many sessions and sweeps they have.",
         ("Bench.projects",),
     ),
-    "project show": Operation(
-        "administration.projects:describe_project",
+    "projects.show": Operation(
+        "operations.projects:describe_project",
+        "admin project show",
         "Show a project: how many sessions and sweeps it has.",
         ("Bench.project",),
     ),
-    "session create": Operation(
-        "administration.sessions:create_session",
-        "Make a session.",
+    "sessions.create": Operation(
+        "operations.sessions:create_session",
+        "admin session create",
+        "Create a session.",
         ("Bench.create_session",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "session change": Operation(
-        "administration.sessions:change_session",
-        "Change a session's quota, owner and metadata; what is not named stays.",
+    "sessions.change": Operation(
+        "operations.sessions:change_session",
+        "admin session change",
+        "Change a session's quota, owner or metadata; other settings stay.",
         ("Bench.change_session",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "session rename": Operation(
-        "administration.sessions:rename_session",
-        "Call a session by another name, also while its sweeps run.",
+    "sessions.rename": Operation(
+        "operations.sessions:rename_session",
+        "admin session rename",
+        "Rename a session, even while its sweeps run.",
         ("Bench.rename_session",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "session list": Operation(
-        "administration.sessions:list_sessions",
-        "List sessions with what they use and what they may use.",
+    "sessions.list": Operation(
+        "operations.sessions:list_sessions",
+        "admin session list",
+        "List sessions with their usage and quotas.",
         ("Bench.sessions",),
     ),
-    "session show": Operation(
-        "administration.sessions:describe_session",
-        "Show a session: its sweeps by status, what it uses, and who holds its slots.",
+    "sessions.show": Operation(
+        "operations.sessions:describe_session",
+        "admin session show",
+        "Show a session: its sweeps by status, its usage, and the holders of its slots.",
         ("Bench.session",),
     ),
-    "session archive": Operation(
-        "administration.sessions:archive_session",
-        "Let a session take no new sweeps.",
+    "sessions.archive": Operation(
+        "operations.sessions:archive_session",
+        "admin session archive",
+        "Archive a session, so it accepts no new sweeps.",
         ("Bench.archive_session",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "session delete": Operation(
-        "administration.sessions:delete_session",
-        "Delete a session with its sweeps and their files, for good.",
+    "sessions.delete": Operation(
+        "operations.sessions:delete_session",
+        "admin session delete",
+        "Delete a session with its sweeps and their files, permanently.",
         ("Bench.delete_session",),
         needs=Permission.administer,
         effect=Effect.destroys,
         long=True,
         preview="preview_delete_session",
     ),
-    "budget set": Operation(
-        "administration.budgets:set_budgets",
-        "Give a project, session or token budgets; those that are not named stay.",
+    "budgets.set": Operation(
+        "operations.budgets:set_budgets",
+        "admin budget set",
+        "Set budgets of a project, session or token; other budgets stay.",
         ("Bench.set_budgets",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "budget list": Operation(
-        "administration.budgets:list_budgets",
-        "List budgets with what is spent of each, and what attempts that are under way have reserved.",
+    "budgets.list": Operation(
+        "operations.budgets:list_budgets",
+        "admin budget list",
+        "List budgets with their spending, and the amounts that running attempts have reserved.",
         ("Bench.budgets",),
     ),
-    "budget clear": Operation(
-        "administration.budgets:clear_budgets",
-        "Lift all budgets of a project, session or token.",
+    "budgets.clear": Operation(
+        "operations.budgets:clear_budgets",
+        "admin budget clear",
+        "Remove all budgets of a project, session or token.",
         ("Bench.clear_budgets",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "user create": Operation(
-        "administration.users:create_user",
-        "Make a user, who may be given roles.",
+    "users.create": Operation(
+        "features.access.operations:create_user",
+        "admin user create",
+        "Create a user, to whom you can grant roles.",
         ("Bench.create_user",),
         needs=Permission.administer,
         effect=Effect.changes,
         everywhere=True,
     ),
-    "user list": Operation(
-        "administration.users:list_users",
+    "users.list": Operation(
+        "features.access.operations:list_users",
+        "admin user list",
         "List users with their teams.",
         ("Bench.users",),
         everywhere=True,
     ),
-    "user remove": Operation(
-        "administration.users:remove_user",
+    "users.remove": Operation(
+        "features.access.operations:remove_user",
+        "admin user remove",
         "Remove a user with their roles and tokens; what they did stays under their name.",
         ("Bench.remove_user",),
         needs=Permission.administer,
         effect=Effect.changes,
         everywhere=True,
     ),
-    "team create": Operation(
-        "administration.users:create_team",
-        "Make a team, whose members have its roles.",
+    "teams.create": Operation(
+        "features.access.operations:create_team",
+        "admin team create",
+        "Create a team, whose members have its roles.",
         ("Bench.create_team",),
         needs=Permission.administer,
         effect=Effect.changes,
         everywhere=True,
     ),
-    "team list": Operation(
-        "administration.users:list_teams",
+    "teams.list": Operation(
+        "features.access.operations:list_teams",
+        "admin team list",
         "List teams with their members.",
         ("Bench.teams",),
         everywhere=True,
     ),
-    "team change": Operation(
-        "administration.users:change_team",
+    "teams.change": Operation(
+        "features.access.operations:change_team",
+        "admin team change",
         "Add users to a team, and remove others.",
         ("Bench.change_team",),
         needs=Permission.administer,
         effect=Effect.changes,
         everywhere=True,
     ),
-    "access grant": Operation(
-        "administration.access:grant_access",
-        "Give a user or a team a role in a project.",
+    "teams.remove": Operation(
+        "features.access.operations:remove_team",
+        "admin team remove",
+        "Remove a team with its roles; its members stay.",
+        ("Bench.remove_team",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+        everywhere=True,
+    ),
+    "access.grant": Operation(
+        "features.access.operations:grant_access",
+        "admin access grant",
+        "Grant a user or a team a role in a project.",
         ("Bench.grant_access",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "access list": Operation(
-        "administration.access:list_access",
-        "List who has which role.",
+    "access.list": Operation(
+        "features.access.operations:list_access",
+        "admin access list",
+        "List roles of users and teams.",
         ("Bench.access",),
     ),
-    "access revoke": Operation(
-        "administration.access:revoke_access",
-        "Take back a role in a project.",
+    "access.revoke": Operation(
+        "features.access.operations:revoke_access",
+        "admin access revoke",
+        "Revoke a role in a project.",
         ("Bench.revoke_access",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
-    "audit list": Operation(
-        "administration.audit:list_audit",
-        "List who changed what, the newest first.",
+    "audit.list": Operation(
+        "features.access.audit:list_audit",
+        "admin audit list",
+        "List changes in the audit log, newest first.",
         ("Bench.audit",),
         needs=Permission.administer,
         everywhere=True,
     ),
-    "audit verify": Operation(
-        "administration.audit:verify_audit",
+    "audit.verify": Operation(
+        "features.access.audit:verify_audit",
+        "admin audit verify",
         "Check that no row of the audit log was changed, removed or moved.",
         ("Bench.verify_audit",),
         needs=Permission.administer,
         everywhere=True,
         long=True,
     ),
-    "audit head": Operation(
-        "administration.audit:audit_head",
-        "Print the head of the audit log: its number and hash, to be kept elsewhere.",
+    "audit.show_head": Operation(
+        "features.access.audit:audit_head",
+        "admin audit head",
+        "Print the head of the audit log, its number and hash, to store elsewhere.",
         ("Bench.audit_head",),
         needs=Permission.administer,
         everywhere=True,
     ),
-    "audit prune": Operation(
-        "administration.audit:prune_audit",
-        "Remove the oldest rows of the audit log; the log says so, and up to where.",
+    "audit.prune": Operation(
+        "features.access.audit:prune_audit",
+        "admin audit prune",
+        "Remove the oldest rows of the audit log; the log records up to which row.",
         ("Bench.prune_audit",),
         needs=Permission.administer,
         everywhere=True,
         effect=Effect.destroys,
         long=True,
     ),
-    "token create": Operation(
-        "administration.tokens:create_token",
-        "Make a token for `wtb serve`, and print it once.",
+    "tokens.create": Operation(
+        "features.access.operations:create_token",
+        "admin token create",
+        "Create an access token for `wtb serve`, and print it once.",
         ("Bench.create_token",),
         needs=Permission.administer,
         effect=Effect.changes,
         shows_secret=True,
     ),
-    "token list": Operation(
-        "administration.tokens:list_tokens",
-        "List tokens with what their holders may do, and when they were used.",
+    "tokens.list": Operation(
+        "features.access.operations:list_tokens",
+        "admin token list",
+        "List access tokens with their permissions and last use.",
         ("Bench.tokens",),
     ),
-    "token revoke": Operation(
-        "administration.tokens:revoke_token",
-        "Let a token be of no more use.",
+    "tokens.revoke": Operation(
+        "features.access.operations:revoke_token",
+        "admin token revoke",
+        "Revoke an access token.",
         ("Bench.revoke_token",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),
 }
+
+# The command that has those of administrators.
+ADMIN = "admin"
+
+# Removed spellings of commands, with the ids of what they called. Policies may have them, too.
+REMOVED_COMMANDS: Mapping[str, str] = {
+    "plan --pilot": "sweeps.run_pilot",
+    "start --create-only": "executions.create",
+    "cancel --combination": "combinations.stop",
+    "break REF": "breakpoints.list",
+    "break": "breakpoints.set",
+    "answer --all": "questions.answer_all",
+    "score --status": "scorings.show",
+    "score --cancel": "scorings.cancel",
+    "label": "labels.draw",
+    "label ANSWER": "labels.answer",
+    "label --import": "labels.import",
+    "label --export": "labels.list",
+    "comment": "comments.add",
+    "comment SWEEP": "comments.list",
+    "comment --delete": "comments.delete",
+    "baseline set --repeat": "baselines.repeat",
+}
+
+
+@cache
+def _ids_by_command() -> Mapping[str, str]:
+    return {operation.command: id for id, operation in OPERATIONS.items()}
+
+
+def id_of_command(command: str) -> str | None:
+    """Return the id of the operation that a command calls, by its words without `wtb`; None if it calls none."""
+    return _ids_by_command().get(command)
+
+
+def id_of_spelling(command: str) -> str | None:
+    """Return the id of the operation that a command calls, or called by a removed spelling; None if there is none."""
+    return id_of_command(command) or id_of_command(in_admin(command)) or REMOVED_COMMANDS.get(command)
+
+
+def in_admin(words: str) -> str:
+    """Return the words of a command of `wtb admin`: all of them had a spelling without `admin` before."""
+    return f"{ADMIN} {words}"

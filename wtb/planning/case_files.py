@@ -1,39 +1,180 @@
-"""The rows of a file of cases: JSON lines, CSV, XLSX or one JSON list, with the place of each.
+"""Rows of a file of cases: JSON lines, CSV, XLSX or one JSON list, with the place of each.
 
-JSON lines, CSV and XLSX are streamed. A row that cannot be read is given as a Wrong in its place, so that reading
-goes on where it can. Rows of CSV and XLSX are TableRows: `wtb.planning.data.case_columns` makes cases of them. The
-columns of a CSV file are separated by commas, semicolons or tabs; every value stays text, and of XLSX is read as text
-(see `wtb.planning.data.workbooks`). JSON has no NaN. Text files are UTF-8, with or without a byte order mark; blank
-lines are skipped.
+JSON lines, CSV and XLSX are streamed. A row that cannot be read is returned as a Wrong at its place, so that reading
+can continue. Rows of CSV and XLSX are TableRows: `wtb.planning.case_columns` converts them to cases. Columns of a
+CSV file are separated by commas, semicolons or tabs; every value stays text, and XLSX is read as text. JSON has no NaN.
+Text files are UTF-8, with or without a byte order mark; blank lines are skipped.
 """
 
 from __future__ import annotations
 
 import csv
+import datetime
 import json
 import math
 import re
+import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from zipfile import BadZipFile, ZipFile
 
-from wtb.core.classes.frozen import frozen
+from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError, describe
+from wtb.core.frozen import frozen
 from wtb.core.texts import listed_names
 from wtb.core.values import Json
-from wtb.planning.data.workbooks import BadSheet, sheet_rows
+
+if TYPE_CHECKING:
+    from openpyxl import Workbook
+
+MOST_UNPACKED_BYTES = 200_000_000
+MOST_CELLS = 10_000_000  # blank cells of formatted rows included
+MOST_COLUMNS = 1_000
+_ERRORS = frozenset({"#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A"})  # of formulas
+_MOST_NAMED = 5
+_BROKEN = (
+    *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError, LookupError, NotImplementedError, OSError),
+    *(RuntimeError, SyntaxError, TypeError, ValueError, zlib.error),
+)  # what readers of broken workbooks raise
+
+
+class BadSheet(Exception):
+    """A problem of a workbook, with the number of the row if it concerns one row."""
+
+    def __init__(self, text: str, row: int | None = None) -> None:
+        super().__init__(text)
+        self.row = row
+
+
+def sheet_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of the first visible sheet with their numbers, without empty cells at their ends.
+
+    Args:
+        path: An XLSX file.
+
+    Raises:
+        InputError: If openpyxl is not installed.
+        BadSheet: If it is no workbook, is too large, or a cell has the error of a formula.
+    """
+    workbook = _open_workbook(path)
+    try:
+        sheets = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+        if not sheets:
+            raise BadSheet("a workbook without a visible sheet; expected the cases on its first sheet")
+        # A wrong dimension makes openpyxl skip rows that exist.
+        sheets[0].reset_dimensions()  # which programs write wrongly
+        yield from _texts(sheets[0].iter_rows(values_only=True), sheets[0].title, [sheet.title for sheet in sheets[1:]])
+    finally:
+        workbook.close()
+
+
+def _open_workbook(path: Path) -> Workbook:
+    """Open a workbook. Raises InputError, BadSheet."""
+    if find_spec("openpyxl") is None:
+        raise InputError(f"{path.name}: reading XLSX needs openpyxl: {pip_install('sheets')}; or save the sheet as CSV")
+    from openpyxl import load_workbook
+
+    _check_archive(path)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about styles and the like
+            return load_workbook(path, read_only=True, data_only=True, keep_links=False)
+    except _BROKEN as error:
+        raise BadSheet(f"not an XLSX workbook ({_why(error)}); expected one, or the sheet as CSV") from None
+
+
+def _check_archive(path: Path) -> None:
+    """Check a workbook before anything is unpacked. Raises BadSheet."""
+    try:
+        with ZipFile(path) as archive:
+            members = archive.infolist()
+    except (BadZipFile, OSError, ValueError) as error:
+        text = f"not an XLSX workbook ({_why(error)}); expected one without a password, or the sheet as CSV"
+        raise BadSheet(text) from None
+    if "xl/workbook.xml" not in {member.filename for member in members}:
+        raise BadSheet("a ZIP archive that is no XLSX workbook; expected one, or the sheet as CSV")
+    # The sizes come from the archive's directory, so a decompression bomb is rejected before it unpacks.
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > MOST_UNPACKED_BYTES:
+        raise BadSheet(f"{unpacked:,} bytes once unpacked; expected at most {MOST_UNPACKED_BYTES:,}: save it as CSV")
+
+
+def _texts(rows: Iterator[tuple[Any, ...]], title: str, other_titles: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows as texts.
+
+    Args:
+        rows: The values of each row.
+        title: The title of the sheet.
+        other_titles: The titles of further sheets.
+
+    Raises:
+        BadSheet: The sheet is too large or empty, or a cell has an error.
+    """
+    number = cells = 0
+    is_empty = True
+    for number, row in enumerate(_unbroken(rows), start=1):
+        cells += len(row)
+        if cells > MOST_CELLS:
+            raise BadSheet(f"more than {MOST_CELLS:,} cells; expected fewer: save the sheet as CSV", number)
+        texts = [_text(cell, number) for cell in row]
+        while texts and not texts[-1]:
+            texts.pop()
+        if len(texts) > MOST_COLUMNS:
+            raise BadSheet(f"{len(texts):,} columns; expected at most {MOST_COLUMNS:,}", number)
+        is_empty = is_empty and not texts
+        yield number, texts
+    if is_empty and other_titles:
+        named = listed_names([repr(other_title) for other_title in other_titles[:_MOST_NAMED]])
+        raise BadSheet(f"its first sheet, {title!r}, is empty; expected the cases there; its other sheets: {named}")
+
+
+def _unbroken(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows until one cannot be read. Raises BadSheet."""
+    number = 1
+    try:
+        for row in rows:
+            yield row
+            number += 1
+    except _BROKEN as error:
+        raise BadSheet(f"cannot be read ({_why(error)}); expected a whole XLSX workbook", number) from None
+
+
+def _text(cell: object, row: int) -> str:
+    """Return a value as text: numbers without formatting, dates in ISO format. Raises BadSheet."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        # Spreadsheets store every number as a float: 3 must not become "3.0", which is no id that anybody wrote.
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(cell)
+    if isinstance(cell, datetime.datetime):
+        return cell.date().isoformat() if cell.time() == datetime.time() else cell.isoformat(" ")
+    if isinstance(cell, datetime.date | datetime.time):
+        return cell.isoformat()
+    text = str(cell)
+    if text in _ERRORS:
+        raise BadSheet(f"a formula that gives {text}; expected a value", row)
+    return text
+
+
+def _why(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
 
 MAX_LINE = 64 * 1024 * 1024
 
 
 class Wrong(Exception):
-    """What is wrong with one case, found and expected; its reader puts the place before it."""
+    """A problem of one case, with expectation; its reader adds the place."""
 
 
 @frozen
 class Headings:
-    """The first row of a table. place: where it stands, such as FILE:1."""
+    """The first row of a table and its place, such as FILE:1."""
 
     names: Sequence[str]
     place: str
@@ -59,9 +200,10 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str | Wrong]]:
-    """The lines of a text file with their numbers, line ends included; one is never over the cap."""
+    """Yield the lines of a text file with their numbers, line ends included; none exceeds the cap."""
     with _open(path) as file:
         number = 0
+        # `readline` with a limit: a file without line ends would otherwise be read into memory as one line.
         while line := file.readline(MAX_LINE + 1):
             number += 1
             if len(line) > MAX_LINE:
@@ -80,7 +222,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
 
 
 def _json(path: Path) -> Iterator[Row]:
-    """One list in a file, which is small enough to be in memory while it is read."""
+    """Yield the cases of one list in a file, which must be small enough for memory."""
     with _open(path) as file:
         content = file.read(MAX_LINE + 1)
     if len(content) > MAX_LINE:
@@ -109,7 +251,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
         for place, values in _csv_rows(path, *_separator(path)):
             if headings is not None:
                 yield place, TableRow(headings, values)
-            elif any(value.strip() for value in values):  # rows above the headings may be blank
+            elif any(cell.strip() for cell in values):  # rows above the headings may be blank
                 headings = Headings(values, place)
     except _BadTable as bad:
         yield f"{path}:{bad.line}", Wrong(str(bad))
@@ -134,7 +276,7 @@ def _read_xlsx(path: Path) -> Iterator[Row]:
 
 
 class _BadTable(Exception):
-    """What is wrong with a line of a table."""
+    """A problem of a line of a table."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
@@ -170,10 +312,13 @@ _COMPARED_ROWS = 20
 
 
 def _separator(path: Path) -> tuple[str, int]:
-    """The character that separates the columns of a file, and the line that the table begins in.
+    """Return the character that separates the columns of a file, and the line at which the table begins.
 
-    It is the one that the headings have. If they have several, it is the one by which the first rows have as many
-    values as there are headings. Raises _BadTable.
+    It is the separator in the headings. If there are several, it is the one by which all first rows have as many values
+    as there are headings.
+
+    Raises:
+        _BadTable: The separator is ambiguous or unknown.
     """
     first = next((line for _, line in _lines(path)), "")
     declared = None if isinstance(first, Wrong) else _DECLARED.fullmatch(first)
@@ -193,11 +338,11 @@ def _separator(path: Path) -> tuple[str, int]:
 
 
 def _widths(path: Path, separator: str) -> list[int]:
-    """How many values the first rows have by a separator, up to a row that is no CSV by it."""
+    """Return the number of values in the first rows by a separator, up to a row that is not CSV with it."""
     widths: list[int] = []
     with suppress(_BadTable):
         for _, values in _csv_rows(path, separator):
-            if any(value.strip() for value in values):
+            if any(cell.strip() for cell in values):
                 widths.append(len(values))
             if len(widths) == _COMPARED_ROWS:
                 break
@@ -205,17 +350,17 @@ def _widths(path: Path, separator: str) -> list[int]:
 
 
 def _pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    """Make a JSON object. Raises Wrong for a key that comes twice."""
-    found: dict[str, Json] = {}
-    for name, value in pairs:
-        if name in found:
+    """Build a JSON object. Raises Wrong for a repeated key."""
+    members: dict[str, Json] = {}
+    for name, member in pairs:
+        if name in members:
             raise Wrong(f"key {describe(name)} a second time; expected each key once")
-        found[name] = value
-    return found
+        members[name] = member
+    return members
 
 
 class _Constant(Exception):
-    """A number that JSON does not have; the decoder does not say where."""
+    """A number that JSON does not have; the decoder does not report its place."""
 
 
 def _constant(name: str) -> NoReturn:
@@ -223,9 +368,10 @@ def _constant(name: str) -> NoReturn:
 
 
 def _float(text: str) -> float:
-    if math.isinf(value := float(text)):
+    # Python reads 1e999 as infinity, which would be stored as a value that nobody wrote.
+    if math.isinf(number := float(text)):
         raise Wrong(f"{text[:40]} is too large for a number; expected a smaller one")
-    return value
+    return number
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
@@ -233,7 +379,7 @@ _CONSTANTS = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)  # wha
 
 
 def loads(text: str) -> Any:
-    """What a JSON text says, or what is wrong with it; nothing is changed silently on the way."""
+    """Return the value of a JSON text, or its problem; nothing is changed silently."""
     try:
         value = _DECODER.decode(text)
         if "\\u" in text:  # half of a surrogate pair can be written, but not stored
@@ -241,7 +387,7 @@ def loads(text: str) -> Any:
     except Wrong as wrong:
         return wrong
     except _Constant as constant:
-        at = next(one.start(1) for one in _CONSTANTS.finditer(text) if one[1])
+        at = next(match.start(1) for match in _CONSTANTS.finditer(text) if match[1])
         return Wrong(f"{constant} is not JSON ({_place(text, at)}); expected a number or null")
     except json.JSONDecodeError as error:
         return Wrong(f"not JSON: {error.msg} ({_place(text, error.pos)}); expected one JSON value")
@@ -255,7 +401,7 @@ def loads(text: str) -> Any:
 
 
 def _place(text: str, at: int) -> str:
-    """Where a character of a JSON text stands, with its line if there are several."""
+    """Return the position of a character in a JSON text, with its line if there are several."""
     before = text[:at].split("\n")
     return (f"line {len(before)}, " if "\n" in text.strip() else "") + f"column {len(before[-1]) + 1}"
 
@@ -276,7 +422,7 @@ _KINDS = {
 
 
 def kind_of(path: Path) -> str | None:
-    """Return what kind of binary file a file is, in words, if it is one that is known."""
+    """Return the kind of a binary file by its first bytes, if it is known."""
     with _open(path) as file:
         begin = file.read(16)
     return next((kind for magic, kind in _KINDS.items() if begin.startswith(magic)), None)

@@ -1,9 +1,8 @@
 """The cases of a sweep: an iterable that is read as often as needed, and never in memory as a whole.
 
-A source is a `.jsonl`, `.csv`, `.json` or `.xlsx` file (see `wtb.planning.case_files`), a list, or an import path to a
+A source is a `.jsonl`, `.csv`, `.json` or `.xlsx` file (see `case_files` beside it), a list, or an import path to a
 callable that returns an iterable. A case is a mapping of `id`, `input`, `expected`, `tags`, `cluster` and `files`;
-nothing is guessed: what goes into the state stands under `input`. A case without an id is known by its
-position, from 1.
+nothing is guessed: the state's values are under `input`. A case without an id is identified by its position, from 1.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from typing import Any, NamedTuple
 from wtb.authoring.code.import_paths import exits_as_errors, own_frames
 from wtb.authoring.evaluation.fields import ASSERT
 from wtb.config.yaml_reader import Located
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.failures import check_interrupt
+from wtb.core.frozen import frozen
 from wtb.core.ids import plain_id
-from wtb.core.serialization.object_tags import is_model
-from wtb.core.serialization.storable import wrong_text
+from wtb.core.serialization.plain_json import wrong_text
+from wtb.core.serialization.type_tags import is_model
+from wtb.core.values import Json, State
+from wtb.planning.case_columns import BlankRow, CaseProblems, CaseTable, ColumnKeys, case_of
 from wtb.planning.case_files import FILE_KINDS, READERS, TABLES, Headings, Row, TableRow, Wrong
-from wtb.planning.data.case_columns import BlankRow, CaseTable, ColumnKeys, case_of
-from wtb.planning.data.case_problems import CaseProblems
 
 AT_ONCE = 100  # cases that user code makes before they are looked at
 _SPREADSHEETS = frozenset({".xls", ".xlsb", ".ods"})
@@ -37,14 +36,20 @@ KEYS = ("id", "input", "assert", "expected", "tags", "cluster", "files")
 
 @frozen
 class Case:
-    """One input, and what is expected of it.
+    """One input with its expected value.
 
-    cluster: what it came from with others, such as the document that several questions are about: such cases are not
-    independent of each other. files: path in the workspace to absolute source path.
+    Attributes:
+        id: Its id.
+        input: The input.
+        expected: The expected value.
+        tags: Its tags.
+        files: Path in the workspace -> absolute path of the source.
+        cluster: The common origin of several cases, such as the document that several questions are about: such cases
+            are not independent of each other.
     """
 
     id: str
-    input: dict[str, Any]
+    input: State
     expected: Any = None
     tags: tuple[str, ...] = ()
     files: dict[str, Path] = field(default_factory=dict)
@@ -52,21 +57,21 @@ class Case:
 
 
 def case_row(case: Case) -> dict[str, Any]:
-    """Return a case as a row of a source, which is read as the same case."""
+    """Return a case as a row of a source, which reads back as the same case."""
     files = {name: str(path) for name, path in case.files.items()}
     row = {"id": case.id, "input": case.input, "expected": case.expected, "tags": list(case.tags)}
     return row | ({"files": files} if files else {}) | ({"cluster": case.cluster} if case.cluster else {})
 
 
 class CaseCount(NamedTuple):
-    """How many cases a source has, and how many blank rows are skipped."""
+    """Number of cases of a source, and of skipped blank rows."""
 
     cases: int
     blank_rows: int
 
 
 class ExaminedCases(NamedTuple):
-    """The cases of a source: how many can be read, blank rows that are skipped, what is wrong, and the first cases."""
+    """The cases of a source: the number of readable ones, skipped blank rows, problems, and the first cases."""
 
     cases: int
     blank_rows: int
@@ -83,16 +88,16 @@ class CaseSource:
     _rows: Callable[[], Iterator[Row]]
     _within: tuple[Path, ...] | None = None
     state_key: str | None = None
-    """Of workflows whose state is a single value: the key that it stands under, which inputs need not name."""
+    """For workflows whose state is a single value: its key, which inputs need not name."""
     _keeps: Callable[[Case], bool] | None = None
-    """Whether a case is one of those that are iterated; None if all are."""
+    """Filter of the cases that are iterated; None for all."""
     columns: ColumnKeys = field(default_factory=ColumnKeys)
-    """How columns become keys, of a source that is a table."""
+    """Rules by which columns become keys, for a table."""
     no_files: str | None = None
-    """Why cases may name no files; None if they may."""
+    """Reason why cases must not name files; None if they may."""
 
     def __iter__(self) -> Iterator[Case]:
-        """The cases in order. Raises InputError at the first that is wrong; `check` finds more of them."""
+        """Yield the cases in order. Raises InputError at the first invalid one; `check` finds more of them."""
         filled = ((place, row) for place, row in self._read() if not isinstance(row, BlankRow))
         for position, (place, row) in enumerate(filled, start=1):
             try:
@@ -103,10 +108,11 @@ class CaseSource:
                 yield case
 
     def check(self) -> CaseCount:
-        """Read all cases once and count them.
+        """Read all cases once and count them. Memory use is 16 bytes per id.
 
-        Raises InputError with up to 10 problems, each once: unreadable lines, wrong keys and types, files that are
-        missing, ids that come twice, no cases at all. Holds 16 bytes for each id and nothing else.
+        Raises:
+            InputError: Up to 10 problems, each once: unreadable lines, wrong keys and types, missing files, repeated
+                ids, or no cases at all.
         """
         read = self.examine()
         if read.problems:
@@ -114,13 +120,13 @@ class CaseSource:
         return CaseCount(read.cases, read.blank_rows)
 
     def examine(self, fits: Callable[[Case], Iterable[str]] = lambda case: (), first: int = 0) -> ExaminedCases:
-        """Read all cases once, and return what they are and what is wrong with them.
+        """Read all cases once, and return their number, problems and first cases.
 
         Args:
             fits: Returns further problems of a case.
             first: How many of the first cases to return.
         """
-        problems, kept = CaseProblems(), list[Case]()
+        problems, first_cases = CaseProblems(), list[Case]()
         seen: set[bytes] = set()
         count = blank = unreadable = 0
         for place, row in self._read():
@@ -130,29 +136,31 @@ class CaseSource:
             count += 1
             try:
                 case = self._case(row, count)
-                if len(kept) < first:
-                    kept.append(case)
+                if len(first_cases) < first:
+                    first_cases.append(case)
                 _must_exist(case.files)
+                # Digests instead of ids: a million ids of any length take the same, bounded memory.
                 digest = hashlib.blake2b(case.id.encode(), digest_size=16).digest()
                 if digest in seen:
                     raise Wrong(f"id {describe(case.id)} a second time; expected each id once")
                 seen.add(digest)
                 problems.add(place, fits(case))
             except Wrong as wrong:
+                # A row that its reader could not read is no case; one with a wrong key is a case with a problem.
                 unreadable += wrong is row
                 problems.add(place, [str(wrong)])
         if not count:
             problems.add(self.name, ["no cases; expected at least one"])
-        return ExaminedCases(count - unreadable, blank, problems, kept)
+        return ExaminedCases(count - unreadable, blank, problems, first_cases)
 
     def head(self, rows: int) -> tuple[Headings | None, list[TableRow]]:
-        """Return the headings of a table and its first rows that are not blank; None of any other source."""
+        """Return the headings of a table and its first non-blank rows; None for any other source."""
         tables = (row for _, row in self._rows() if isinstance(row, TableRow))
-        found = list(islice((row for row in tables if any(value.strip() for value in row.values)), rows))
-        return (found[0].headings if found else None), found
+        table_rows = list(islice((row for row in tables if any(cell.strip() for cell in row.values)), rows))
+        return (table_rows[0].headings if table_rows else None), table_rows
 
-    def table(self) -> dict[str, Any] | None:
-        """Return a table as `cases` of a sweep takes it; None of a source that is no table, or has no rows."""
+    def table(self) -> dict[str, Json] | None:
+        """Return a table as `cases` of a sweep accepts it; None for a source that is no table, or has no rows."""
         rows = [row for _, row in self._rows()]
         tables = [row for row in rows if isinstance(row, TableRow)]
         if not tables:
@@ -160,12 +168,13 @@ class CaseSource:
         return {"headings": list(tables[0].headings.names), "rows": [list(row.values) for row in tables]}
 
     def _read(self) -> Iterator[Row]:
-        """The rows, those of tables as cases. Raises InputError for columns that are no keys."""
+        """Yield the rows, those of tables as cases. Raises InputError for columns that are not keys."""
         headings, meanings = None, []
         for place, row in self._rows():
             if not isinstance(row, TableRow):
                 yield place, row
                 continue
+            # Headings are one object for a whole table, so columns are interpreted once and not for each row.
             if row.headings is not headings:
                 headings, meanings = row.headings, self.columns.read(row.headings)
             yield place, case_of(meanings, row.values)
@@ -190,18 +199,25 @@ def read_cases(
     files_from: Sequence[str] = (),
     columns: Mapping[str, Sequence[str]] | None = None,
 ) -> CaseSource:
-    """The cases that `cases:` of a sweep names; nothing of a file is read yet.
+    """Return the cases that `cases:` of a sweep names; nothing of a file is read yet.
 
-    Paths are relative to `base`, those in a case to the folder of the cases file. `where` names the place
-    of `cases` in messages. What a file says names files in its own folder only, and in those of `files_from`, relative
-    to `base`; code may name any. `resolve` imports `pkg.module:attr` and gives the callable (or the
-    list) that stands there; without it import paths are refused. `columns` maps headings of a table. Raises InputError.
+    Args:
+        source: A path, an import path, a list, or a table.
+        base: The folder that paths are relative to; paths in a case are relative to the folder of the cases file.
+        where: Names the place of `cases` in messages.
+        resolve: Imports `pkg.module:attr` and returns its callable or list; without it import paths are rejected.
+        files_from: Further folders, relative to `base`, whose files cases may name. Cases in a document may name files
+            in its own folder and in these; cases from code may name any.
+        columns: Key -> headings of a table.
+
+    Raises:
+        InputError: The source does not exist or cannot be read.
     """
     more = [base / folder for folder in files_from]
     keys = ColumnKeys(columns or {}, where)
     if columns and not _is_table(source):
-        found = describe(str(source)) if isinstance(source, str | Path) else "a list"
-        text = f"'columns' is for tables, and 'cases' is {found}; expected a .csv or .xlsx file"
+        source_kind = describe(str(source)) if isinstance(source, str | Path) else "a list"
+        text = f"'columns' is for tables, and 'cases' is {source_kind}; expected a .csv or .xlsx file"
         raise InputError(where.problem(("columns",), text))
     if isinstance(source, CaseTable):
         within = _folders(base, more) if where.document else None
@@ -222,10 +238,10 @@ def read_cases(
             raise InputError(*(where.problem(("cases",), text) for text in error.problems)) from error
         return CaseSource(source, base, rows)
     if reader is None:
-        wanted = f"{FILE_KINDS}, or an import path 'pkg.mod:fn'"
+        expected = f"{FILE_KINDS}, or an import path 'pkg.mod:fn'"
         if path.suffix.lower() in _SPREADSHEETS:
-            wanted += "; save the sheet as XLSX, or as CSV in UTF-8"
-        raise InputError(where.problem(("cases",), f"cases {describe(str(source))}; expected {wanted}"))
+            expected += "; save the sheet as XLSX, or as CSV in UTF-8"
+        raise InputError(where.problem(("cases",), f"cases {describe(str(source))}; expected {expected}"))
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError) as error:
@@ -259,7 +275,7 @@ def _describe_missing(path: Path, error: OSError | ValueError) -> str:
     if not isinstance(error, FileNotFoundError):
         return f"cases file '{path}' cannot be read ({error}); expected a file that can"
     try:
-        near = did_you_mean(path.name, (entry.name for entry in path.parent.iterdir()))
+        near = did_you_mean(path.name, (file.name for file in path.parent.iterdir()))
     except OSError:
         near = ""
     return f"cases file '{path}' does not exist; expected {FILE_KINDS}{near}"
@@ -267,11 +283,11 @@ def _describe_missing(path: Path, error: OSError | ValueError) -> str:
 
 def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iterator[Row]]:
     """Return a function that reads rows from the callable or list at an import path."""
-    made = resolve(source)
+    resolved = resolve(source)
 
     def rows() -> Iterator[Row]:
         try:
-            yield from given()
+            yield from iterate_cases()
         except (InputError, GeneratorExit):  # the latter if the reader takes no more rows
             raise
         except BaseException as error:
@@ -279,10 +295,12 @@ def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iter
             text = f"'{source}' failed; expected cases: {own_frames(error)}"
             raise InputError(where.problem(("cases",), text)) from error
 
-    def given() -> Iterator[Row]:
+    def iterate_cases() -> Iterator[Row]:
         with exits_as_errors():
-            cases = made() if callable(made) else made
-        once = isinstance(cases, Iterator) and cases is made
+            cases = resolved() if callable(resolved) else resolved
+        # An iterator can be read once only, and cases are read several times: when they are checked and when they are
+        # stored.
+        once = isinstance(cases, Iterator) and cases is resolved
         if once or not isinstance(cases, Iterable) or isinstance(cases, str | bytes | Mapping):
             text = f"'{source}' gave {describe(cases)}; expected a callable that returns an iterable of cases"
             raise InputError(where.problem(("cases",), text))
@@ -293,9 +311,10 @@ def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iter
 
 
 def _alive(cases: Iterable[Any]) -> Iterator[Any]:
-    """Yield what user code makes, and raise where that would end the process."""
+    """Yield the rows that user code makes, and raise if it would end the process."""
     rows = iter(cases)
     while True:
+        # Entering the guard costs more than making a row, so rows are made in batches.
         with exits_as_errors():
             batch = list(islice(rows, AT_ONCE))
         yield from batch
@@ -304,7 +323,7 @@ def _alive(cases: Iterable[Any]) -> Iterator[Any]:
 
 
 def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
-    """The case that a row describes. Raises Wrong."""
+    """Return the case that a row describes. Raises Wrong."""
     if isinstance(row, Wrong):
         raise row
     if isinstance(row, Case):
@@ -316,16 +335,16 @@ def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
             hint = "; put what goes into the state under 'input'" if "input" not in row else ""
             near = did_you_mean(str(key), KEYS) or f"; expected one of: {', '.join(KEYS)}{hint}"
             raise Wrong(f"key {describe(key)} of a case is not known{near}")
-    given = _as_state(row.get("input"), state_key if "input" in row else None)
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        found = describe(given) if "input" in row else "missing"
-        raise Wrong(f"'input' is {found}; expected a mapping from keys of the state to values")
-    for key in given:
+    case_input = _as_state(row.get("input"), state_key if "input" in row else None)
+    if not isinstance(case_input, Mapping) or not all(isinstance(key, str) for key in case_input):
+        problem = describe(case_input) if "input" in row else "missing"
+        raise Wrong(f"'input' is {problem}; expected a mapping from keys of the state to values")
+    for key in case_input:
         if wrong := wrong_text(key):
             raise Wrong(f"key {describe(key)} of 'input' has {wrong}")
     return Case(
         id=_read_id(row.get("id"), position),
-        input=dict(given),
+        input=dict(case_input),
         expected=_read_expected(row),
         tags=_read_tags(row.get("tags")),
         files=_read_files(row.get("files"), folder),
@@ -333,31 +352,39 @@ def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
     )
 
 
-def _as_state(given: Any, state_key: str | None) -> Any:
-    """An input by the keys of the state: an object of a dataclass or a pydantic model by its fields."""
+def _as_state(case_input: Any, state_key: str | None) -> Any:
+    """Return an input by the keys of the state: a dataclass or pydantic object by its fields."""
     if state_key is not None:
-        return given if isinstance(given, Mapping) and set(given) == {state_key} else {state_key: given}
-    if is_dataclass(given) and not isinstance(given, type):
-        return {one.name: getattr(given, one.name) for one in fields(given)}
-    if is_model(type(given)):  # what it was not given, and has no value for, is not written, as in LangGraph
-        values = {name: getattr(given, name) for name in type(given).model_fields}
-        return {name: value for name, value in values.items() if value is not None or name in given.model_fields_set}
-    return given
+        return (
+            case_input
+            if isinstance(case_input, Mapping) and set(case_input) == {state_key}
+            else {state_key: case_input}
+        )
+    if is_dataclass(case_input) and not isinstance(case_input, type):
+        return {field.name: getattr(case_input, field.name) for field in fields(case_input)}
+    if is_model(type(case_input)):  # what it was not given, and has no value for, is not written, as in LangGraph
+        values = {name: getattr(case_input, name) for name in type(case_input).model_fields}
+        return {
+            name: content
+            for name, content in values.items()
+            if content is not None or name in case_input.model_fields_set
+        }
+    return case_input
 
 
-def _read_id(given: object, position: int) -> str:
-    """The id of a case: by default its position. Raises Wrong."""
-    if given is None:
+def _read_id(written: object, position: int) -> str:
+    """Return the id of a case: by default its position. Raises Wrong."""
+    if written is None:
         return str(position)
-    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
-        return str(given)
-    if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
-        return plain_id(given)  # ids that differ by spaces or by how Unicode writes them look alike everywhere
-    raise Wrong(f"'id' is {describe(given)}; expected 1 to 500 printable characters or a whole number")
+    if isinstance(written, int) and not isinstance(written, bool) and written.bit_length() < 64:
+        return str(written)
+    if isinstance(written, str) and written.strip() and len(written) <= 500 and written.isprintable():
+        return plain_id(written)  # ids that differ by spaces or by how Unicode writes them look alike everywhere
+    raise Wrong(f"'id' is {describe(written)}; expected 1 to 500 printable characters or a whole number")
 
 
 def _read_expected(row: Mapping[str, Any]) -> Any:
-    """What is expected of a case, with its assertions in it, where evaluators find them. Raises Wrong."""
+    """Return the expected value of a case including its assertions, where evaluators look for them. Raises Wrong."""
     expected, assertions = row.get("expected"), row.get(ASSERT)
     if assertions is None:
         return expected
@@ -368,42 +395,42 @@ def _read_expected(row: Mapping[str, Any]) -> Any:
     return {**(expected or {}), ASSERT: list(assertions)}
 
 
-def _read_tags(given: object) -> tuple[str, ...]:
-    if given is None:
+def _read_tags(tags: object) -> tuple[str, ...]:
+    if tags is None:
         return ()
-    if isinstance(given, list | tuple) and all(isinstance(tag, str) and tag.strip() for tag in given):
-        for tag in given:
+    if isinstance(tags, list | tuple) and all(isinstance(tag, str) and tag.strip() for tag in tags):
+        for tag in tags:
             if wrong := wrong_text(tag):
                 raise Wrong(f"tag {describe(tag)} has {wrong}")
-        return tuple(tag.strip() for tag in given)
-    raise Wrong(f"'tags' is {describe(given)}; expected a list of texts")
+        return tuple(tag.strip() for tag in tags)
+    raise Wrong(f"'tags' is {describe(tags)}; expected a list of texts")
 
 
-def _read_cluster(given: object) -> str | None:
-    """The name of the cluster of a case, if it has one. Raises Wrong."""
-    if given is None:
+def _read_cluster(cluster: object) -> str | None:
+    """Return the name of the cluster of a case, if it has one. Raises Wrong."""
+    if cluster is None:
         return None
-    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
-        return str(given)
-    if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
-        return plain_id(given)
+    if isinstance(cluster, int) and not isinstance(cluster, bool) and cluster.bit_length() < 64:
+        return str(cluster)
+    if isinstance(cluster, str) and cluster.strip() and len(cluster) <= 500 and cluster.isprintable():
+        return plain_id(cluster)
     raise Wrong(
-        f"'cluster' is {describe(given)}; expected the name of what the case came from, as 1 to 500 printable "
+        f"'cluster' is {describe(cluster)}; expected the name of what the case came from, as 1 to 500 printable "
         "characters or a whole number"
     )
 
 
-def _read_files(given: object, folder: Path) -> dict[str, Path]:
-    """The files of a case: path in the workspace -> absolute source. Raises Wrong."""
+def _read_files(listed: object, folder: Path) -> dict[str, Path]:
+    """Return the files of a case: path in the workspace -> absolute source. Raises Wrong."""
     pairs: list[tuple[Any, Any]] = []
-    if given is None:
+    if listed is None:
         return {}
-    if isinstance(given, Mapping):
-        pairs = list(given.items())
-    elif isinstance(given, list | tuple) and all(isinstance(path, str | Path) for path in given):
-        pairs = [(PurePosixPath(path).name, path) for path in given]
+    if isinstance(listed, Mapping):
+        pairs = list(listed.items())
+    elif isinstance(listed, list | tuple) and all(isinstance(path, str | Path) for path in listed):
+        pairs = [(PurePosixPath(path).name, path) for path in listed]
     else:
-        raise Wrong(f"'files' is {describe(given)}; expected a list of paths, or a mapping from names to paths")
+        raise Wrong(f"'files' is {describe(listed)}; expected a list of paths, or a mapping from names to paths")
     files: dict[str, Path] = {}
     for name, source in pairs:
         if not isinstance(name, str) or not isinstance(source, str | Path) or "\0" in f"{name}{source}":
@@ -413,7 +440,9 @@ def _read_files(given: object, folder: Path) -> dict[str, Path]:
             raise Wrong(f"file name {describe(name)}; expected a relative path without '..'")
         if str(inside) in files:
             raise Wrong(f"file name {describe(name)} a second time; expected each name once")
+        # `abspath`, not `resolve`: symlinks are followed and checked later, in `_must_be_within`.
         files[str(inside)] = Path(os.path.abspath(folder / source))
+    # A file cannot be a folder of another one; copying into the workspace would fail in the middle of a run.
     for name in files:
         if clash := next((str(up) for up in PurePosixPath(name).parents if str(up) in files), None):
             raise Wrong(f"file names {describe(clash)} and {describe(name)}; expected no file in another")
@@ -421,8 +450,9 @@ def _read_files(given: object, folder: Path) -> dict[str, Path]:
 
 
 def _must_be_within(files: Mapping[str, Path], folders: tuple[Path, ...]) -> None:
-    """Refuse files outside of folders, symlinks that lead out among them: who writes cases may not read all we may."""
+    """Reject files outside of the allowed folders, including symlinks that lead out."""
     for path in files.values():
+        # The author of a file of cases may lack the read permissions of the process that copies its files.
         try:
             target = path.resolve()
         except (OSError, RuntimeError) as error:

@@ -1,7 +1,7 @@
-"""What a sweep is submitted from: versions of WTB, Python, packages and tools of servers, as they are recorded with it.
+"""The environment of a submission: versions of WTB, Python, packages and server tools, recorded with the sweep.
 
-Tools of servers are here, and not in the fingerprints of nodes: those are compared by every worker and node process
-before it runs a node, which must not wait for an answer of a server. That one changed its tools later is seen by calls.
+Server tools are recorded here and not in the fingerprints of nodes, because every worker and node process compares
+fingerprints before it runs a node and must not wait for a server. Later changes of tools are detected by calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from importlib import metadata
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.tree.stored_spec import Environment, StoredSpec, recorded_tools
 from wtb.core.version import __version__
 
@@ -21,19 +21,19 @@ _FIELD = re.compile(r"(?m)^(Name|Version):(.*)$")
 
 @functools.cache
 def environment() -> Environment:
-    """Versions of WTB, Python and packages, of this process."""
-    found = dict(_name_and_version(one) for one in metadata.distributions())
+    """Return the versions of WTB, Python and packages of this process."""
+    versions = dict(_name_and_version(distribution) for distribution in metadata.distributions())
     return {
         "wtb": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": dict(sorted(found.items())),
+        "packages": dict(sorted(versions.items())),
     }
 
 
-def _name_and_version(one: metadata.Distribution) -> tuple[str, str]:
-    """From the first lines of its metadata: to parse all of it takes five times as long, in every command."""
-    head = (one.read_text("METADATA") or one.read_text("PKG-INFO") or "").partition("\n\n")[0]
+def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
+    """Return name and version from the first lines of the metadata. Parsing all of it takes five times as long."""
+    head = (distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or "").partition("\n\n")[0]
     fields = dict(_FIELD.findall(head))
     return fields.get("Name", "").strip().lower(), fields.get("Version", "").strip()
 
@@ -41,16 +41,17 @@ def _name_and_version(one: metadata.Distribution) -> tuple[str, str]:
 Tools = Mapping[str, Mapping[str, str]]  # server -> tool -> digest of its name, description and schema
 
 
-def present_tools(workflow: Workflow) -> Tools:
-    """Ask the servers of a workflow for their tools. Raises InputError where one cannot be asked."""
+def present_tools(workflow: WorkflowFacts) -> Tools:
+    """Ask the servers of a workflow for their tools. Raises InputError if a server does not respond."""
     return {server: dict(ask()) for server, ask in workflow.versions.items()}
 
 
 def changed_tools(spec: StoredSpec, present: Tools) -> list[str]:
-    """The tools of servers that are not what a sweep recorded, as `files.read`."""
+    """Return the tools whose servers changed them since a sweep recorded them, as `files.read`."""
     return [
         f"{server}.{tool}"
         for server, tools in recorded_tools(spec).items()
         for tool, version in tools.items()
+        # A server that names no tools now is left out: nothing is known of it.
         if present.get(server) and present[server].get(tool) != version
     ]

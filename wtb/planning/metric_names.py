@@ -1,7 +1,7 @@
-"""The figures of a matrix by the names that conditions use: `ndcg.mean`, `latency_s.p95`, `cost_usd.total`.
+"""Figures of a matrix by the names that conditions use: `ndcg.mean`, `latency_s.p95`, `cost_usd.total`.
 
-A name is one of a row (a combination) or of the sweep as a whole (`SWEEP_WIDE`). What a matrix does not say is never a
-number: UnknownValue, with the reason. Of the metrics one decides: `primary_of`.
+A name refers to a row (a combination) or to the sweep as a whole (`SWEEP_WIDE`). A figure that the matrix lacks is
+never a number: it raises UnknownValue, with the reason. One of the metrics decides: see `primary_of`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from wtb.core.errors import did_you_mean
-from wtb.core.expressions.figures import Name
-from wtb.core.expressions.language import UnknownValue
+from wtb.core.expressions import Name, UnknownValue
 from wtb.core.scoring.measure import MEASURED_NAMES
 from wtb.core.scoring.unknown_costs import is_concerned, sentences
 from wtb.core.tree.combinations import in_words
@@ -47,7 +46,7 @@ _STATISTICS: Mapping[str, Callable[[MetricEstimate], float | None]] = {
 
 
 def _lost(matrix: MatrixDocument) -> int:
-    """The number of cells that were lost to a provider."""
+    """Return the number of cells that were lost to a provider."""
     return matrix["provider"]["lost"] if "provider" in matrix else 0
 
 
@@ -68,68 +67,71 @@ SWEEP_WIDE = frozenset(_SWEEP)  # "failed" is both; where both are meant, it is 
 
 
 def _is_metric(text: str, evaluators: Mapping[str, bool]) -> bool:
-    """Return whether a metric may be called so.
+    """Return whether a metric may have this name.
 
-    evaluators: their names, and whether each gives one metric only, called as itself; others may give any NAME.KEY.
+    `evaluators` maps their names to whether each gives one metric only, of its own name; others may give any NAME.KEY.
     """
     return any(text == name or (not only and text.startswith(f"{name}.")) for name, only in evaluators.items())
 
 
 def unknown_figure(name: Name, evaluators: Mapping[str, bool], *, of_sweep: bool = False) -> str | None:
-    """What is wrong with a name that no matrix of these evaluators can have, or None. of_sweep: as `sweep_figure`."""
+    """Return the problem of a name that no matrix of these evaluators can have, or None."""
     path = ".".join(name.parts)
     metric, _, statistic = path.rpartition(".")
     if path in _ROW or _is_metric(path, evaluators) or (statistic in _STATISTICS and _is_metric(metric, evaluators)):
         return None
-    if of_sweep and not name.over and path in SWEEP_WIDE:
+    if of_sweep and not name.extreme and path in SWEEP_WIDE:
         return None
     if name.parts[0] == "baseline" and len(name.parts) > 1:
-        return unknown_figure(Name(name.parts[1:], name.over), evaluators)
+        return unknown_figure(Name(name.parts[1:], name.extreme), evaluators)
     if metric and statistic in _STATISTICS:
         return unknown_metric(metric, evaluators)
-    figures = [*evaluators, *(f"{one}.{key}" for one in evaluators for key in _STATISTICS), *_ROW, *_SWEEP]
-    return f"no evaluator gives {path!r}{did_you_mean(path, figures) or _known(evaluators)}"
+    figures = [*evaluators, *(f"{metric}.{key}" for metric in evaluators for key in _STATISTICS), *_ROW, *_SWEEP]
+    return f"no evaluator gives {path!r}{did_you_mean(path, figures) or _scored_hint(evaluators)}"
 
 
 def unknown_metric(metric: str, evaluators: Mapping[str, bool]) -> str | None:
-    """What is wrong with the name of a metric that none of these evaluators can give, or None."""
+    """Return the problem of a metric's name that none of these evaluators can give, or None."""
     if _is_metric(metric, evaluators):
         return None
-    return f"no evaluator gives {metric!r}{did_you_mean(metric, evaluators) or _known(evaluators)}"
+    return f"no evaluator gives {metric!r}{did_you_mean(metric, evaluators) or _scored_hint(evaluators)}"
 
 
-def _known(evaluators: Iterable[str]) -> str:
-    """What is scored, as the end of a sentence."""
+def _scored_hint(evaluators: Iterable[str]) -> str:
+    """Return the scored metrics, as the end of a sentence."""
     return f"; scored are {', '.join(evaluators) or 'no metrics'}"
 
 
 def row_figure(matrix: MatrixDocument, row: RowDocument | None, name: Name) -> float:
-    """A figure of one row; with min() or max() the least or most over the rows that have it.
+    """Return a figure of one row; with min() or max() the minimum or maximum over the rows that have it.
 
     METRIC is its mean; .low, .high, .delta, .delta_low, .delta_high, .n and .p (corrected) are its other statistics.
-    The mean is over the cases that all ranked rows have; of a row that is not ranked by the metric, since it has a
-    score in too few cases, only .n is known. `baseline.` before a name means the row of the baseline.
-    Raises UnknownValue.
+    The mean is over the cases that all ranked rows have; for a row that is not ranked by the metric, because it has
+    scores in too few cases, only .n is known. `baseline.` before a name refers to the row of the baseline.
+
+    Raises:
+        UnknownValue: The matrix does not have the figure.
     """
-    if not name.over:
+    if not name.extreme:
         return _figure_of_row(matrix, row, name.parts)
     figures: list[float] = []
     reasons: dict[str, None] = {}
     for other in matrix["rows"]:
         if other.get("exploratory"):  # nobody ships it as it is
             continue
-        _check_cost(matrix, ".".join(name.parts), other)  # an unknown cost may be the least or the most
+        # An unknown cost may be the minimum or the maximum.
+        _check_cost(matrix, ".".join(name.parts), other)
         try:
             figures.append(_figure_of_row(matrix, other, name.parts))
         except UnknownValue as error:
             reasons[str(error)] = None
     if not figures:
         raise UnknownValue("; ".join(reasons) or "there are no combinations")
-    return min(figures) if name.over == "min" else max(figures)
+    return min(figures) if name.extreme == "min" else max(figures)
 
 
 def sweep_figure(matrix: MatrixDocument, name: Name) -> float:
-    """A figure of the whole sweep, one of SWEEP_WIDE. Raises UnknownValue."""
+    """Return a figure of the whole sweep, one of SWEEP_WIDE. Raises UnknownValue."""
     path = ".".join(name.parts)
     _check_cost(matrix, path, None)
     if path not in _SWEEP:
@@ -138,7 +140,7 @@ def sweep_figure(matrix: MatrixDocument, name: Name) -> float:
 
 
 def _figure_of_row(matrix: MatrixDocument, row: RowDocument | None, parts: tuple[str, ...]) -> float:
-    """A figure of one row, by the parts of its name. Raises UnknownValue."""
+    """Return a figure of one row, by the parts of its name. Raises UnknownValue."""
     path = ".".join(parts)
     metric, _, statistic = path.rpartition(".")
     if row is not None:
@@ -154,12 +156,12 @@ def _figure_of_row(matrix: MatrixDocument, row: RowDocument | None, parts: tuple
             return _statistic_of(matrix, row, metric, statistic)
     if parts[0] == "baseline" and len(parts) > 1:
         return _figure_of_row(matrix, _baseline(matrix), parts[1:])
-    asked = metric if statistic in _STATISTICS and metric else path
-    raise UnknownValue(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
+    missing_metric = metric if statistic in _STATISTICS and metric else path
+    raise UnknownValue(f"nothing is scored by {missing_metric!r}{_scored_hint(matrix['metrics'])}")
 
 
 def _check_cost(matrix: MatrixDocument, path: str, row: RowDocument | None) -> None:
-    """Raise UnknownValue if a figure of costs rests on calls of which the cost is not known.
+    """Raise UnknownValue if a figure of costs includes calls with unknown cost.
 
     Args:
         matrix: The matrix.
@@ -173,7 +175,7 @@ def _check_cost(matrix: MatrixDocument, path: str, row: RowDocument | None) -> N
 
 
 def _statistic_of(matrix: MatrixDocument, row: RowDocument, metric: str, statistic: str) -> float:
-    """A statistic of one metric in one row. The ends of the best row's interval allow for its selection."""
+    """Return a statistic of one metric in one row. The interval of the best row allows for its selection."""
     figures = row["metrics"].get(metric)
     if figures is None or figures["mean"] is None:
         raise UnknownValue(f"{in_words(row['combination'])} has no score by {metric}")
@@ -194,28 +196,28 @@ def _statistic_of(matrix: MatrixDocument, row: RowDocument, metric: str, statist
 
 
 def _why_no_interval(matrix: MatrixDocument, metric: str) -> str:
-    """Return why rows have no interval because too few cases are of a class, as the end of a sentence."""
+    """Return the reason why rows have no interval if too few cases are of a class, as the end of a sentence."""
     classes = matrix["metrics"][metric].get("classes")
     return "" if classes is None or classes["enough"] else f": {classes['sentence']}"
 
 
 def common_mean(matrix: MatrixDocument, row: RowDocument, metric: str) -> float:
-    """The mean of a row over the cases that all ranked rows have. Raises UnknownValue where it is not ranked."""
-    found = row["metrics"][metric]
-    if found["mean"] is None:
+    """Return the mean of a row over the cases that all ranked rows have. Raises UnknownValue if it is not ranked."""
+    estimate = row["metrics"][metric]
+    if estimate["mean"] is None:
         raise UnknownValue(f"{in_words(row['combination'])} has no score by {metric}")
-    if found["common_mean"] is not None:
-        return float(found["common_mean"])
+    if estimate["common_mean"] is not None:
+        return float(estimate["common_mean"])
     if row.get("exploratory"):
         raise UnknownValue(f"{in_words(row['combination'])} was added after results were seen: it is not ranked")
     if row["combination"] not in matrix["best"][metric]["unranked"]:
         raise UnknownValue(f"no case has a score by {metric} of all combinations that are ranked")
-    cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, less than 95% of them"
+    cases = f"{estimate['n']:,} case{'' if estimate['n'] == 1 else 's'}, less than 95% of them"
     raise UnknownValue(f"{in_words(row['combination'])} is not ranked by {metric}: it has a score in {cases}")
 
 
 def _baseline(matrix: MatrixDocument) -> RowDocument:
-    """The row of the baseline. Raises UnknownValue."""
+    """Return the row of the baseline. Raises UnknownValue."""
     if matrix["baseline"] is None:
         raise UnknownValue("the sweep has no baseline")
     for row in matrix["rows"]:
@@ -224,30 +226,30 @@ def _baseline(matrix: MatrixDocument) -> RowDocument:
     raise UnknownValue("the baseline is not among the combinations")
 
 
-def _require(value: float | None, what: str) -> float:
-    if value is None:
+def _require(figure: float | None, what: str) -> float:
+    if figure is None:
         raise UnknownValue(f"there is no {what}")
-    return float(value)
+    return float(figure)
 
 
 def primary_of(spec: StoredSpec, metrics: Iterable[str]) -> str | None:
-    """The name of the metric that decides.
+    """Return the name of the deciding metric.
 
     Args:
-        spec: a stored sweep; its `primary`, where it has one, and its `best`.
-        metrics: those that there are, in their order.
+        spec: A stored sweep, with its `primary` and `best`, if it has them.
+        metrics: The metrics, in order.
 
     Returns:
-        Else the one that `best` is about, else the first, of those that are not about what a cell takes (built-in cost,
-        latency, tokens, node runs); else the first of all.
+        `primary`, else the metric of `best`, else the first metric other than built-in measurements of a cell (cost,
+        latency, tokens, node runs), else the first of all.
     """
     names = list(metrics)
     if primary := spec.get("primary"):
         return primary
     best = spec.get("best") or {}
-    wanted = best.get("maximize") or best.get("minimize")
-    if wanted in names and wanted not in MEASURED_NAMES:
-        return wanted
+    objective = best.get("maximize") or best.get("minimize")
+    if objective in names and objective not in MEASURED_NAMES:
+        return objective
     return next((name for name in names if name not in MEASURED_NAMES), names[0] if names else None)
 
 
@@ -255,8 +257,8 @@ def margins_of(spec: StoredSpec, metrics: Iterable[str]) -> dict[str, float]:
     """Return by metric the loss that does not matter.
 
     Args:
-        spec: A stored sweep. In earlier versions `best` had one of its own, `indifferent`, of the metric it is about.
-        metrics: Those that there are, in their order.
+        spec: A stored sweep. In earlier versions `best` had its own margin, `indifferent`, for its metric.
+        metrics: The metrics, in order.
     """
     margins = dict(spec.get("margin") or {})
     best: Mapping[str, Any] = spec.get("best") or {}
@@ -267,14 +269,14 @@ def margins_of(spec: StoredSpec, metrics: Iterable[str]) -> dict[str, float]:
 
 
 def wanted_of(spec: StoredSpec, metrics: Iterable[str]) -> tuple[Literal["maximize", "minimize"] | None, str | None]:
-    """Return what a sweep is to find: the metric or figure that its `best` is about, else the metric that decides.
+    """Return the objective of a sweep: the metric or figure of its `best`, else the deciding metric.
 
     Args:
         spec: A stored sweep.
-        metrics: Those that there are, in their order.
+        metrics: The metrics, in order.
 
     Returns:
-        Which way, None if the metric itself says it; and the name.
+        The direction, None if the metric itself defines it, and the name.
     """
     best = spec.get("best") or {}
     if maximize := best.get("maximize"):

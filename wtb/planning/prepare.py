@@ -1,4 +1,4 @@
-"""From a sweep's description to a submission: everything is checked before anything is written."""
+"""Preparation of a submission from a sweep's description: everything is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -10,46 +10,44 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from wtb.authoring.breakpoints import Breakpoint, stops
-from wtb.authoring.graph import queue_of
-from wtb.authoring.graph_snapshot import graph_snapshot
+from wtb.authoring.graph import graph_snapshot, queue_of
 from wtb.authoring.workflow import Workflow
-from wtb.config.keeping.redaction import NOTHING, read_project_redaction
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Count
-from wtb.core.classes.frozen import frozen
+from wtb.authoring.workflow_facts import WorkflowFacts
+from wtb.config.run_options import NOTHING, read_project_redaction
+from wtb.core.arguments import Count, checked
 from wtb.core.errors import InputError, StoreError, meant_or_known, quoted_names
-from wtb.core.factors.factors import label_columns, labels_of
+from wtb.core.factors import label_columns, labels_of
+from wtb.core.frozen import frozen
 from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import Combinations, Exclude, count, expand
 from wtb.core.tree.stored_spec import DataFinding, StoredPolicies, StoredSpec, stored_evaluators
-from wtb.core.values import Value
-from wtb.planning.approval import effective_modes
-from wtb.planning.binding import Bound, bind
+from wtb.core.values import SweepKeys, Value
+from wtb.planning.binding import Bound, bind, effective_modes
+from wtb.planning.case_checks import check_cases
 from wtb.planning.cases import Case, CaseSource, read_cases
 from wtb.planning.checks import (
     check_evaluated,
     check_figures,
     check_nodes,
     check_pool,
+    check_redaction,
     check_repeats,
     check_stop,
     notification_targets,
 )
-from wtb.planning.data.checking import check_cases
-from wtb.planning.data.picking import Only, draw_sample, pick_cases
 from wtb.planning.environment import environment
-from wtb.planning.factors.gate_forms import parse_gate, unquoted
-from wtb.planning.factors.references import is_step_of, matching_levels
+from wtb.planning.level_references import is_step_of, matching_levels
 from wtb.planning.metric_names import margins_of
+from wtb.planning.picking import Only, draw_sample, pick_cases
 from wtb.planning.publishing import IMPORTED, Code
-from wtb.planning.redaction import check_redaction
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec, read_variants
+from wtb.planning.variant_forms import parse_gate, unquoted
+from wtb.store.access.sessions import session_name
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.limits.sessions import session_name
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import Also, project_of_submission, submit
 from wtb.store.tables.sweeps import SweepRow
@@ -62,13 +60,24 @@ MAX_CELLS = 10_000_000
 
 @frozen
 class Prepared:
-    """A sweep that was checked and can be submitted. `cases` is how many it has.
+    """A sweep that was checked and can be submitted.
 
-    clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
-    it is not the workflow's entry. submitted_by: who submits it, as the sweep records. served: a server runs it
-    itself. findings: what the check of its
-    cases found. blank_rows: rows of the source that are skipped. sampled_from: the number of cases that
-    `only.sample` was drawn from. policies: those that its nodes are held against, as the sweep records.
+    Attributes:
+        bound: The sweep with its code.
+        choices: The combinations.
+        baseline: The baseline, if it is one of them.
+        source: The source of its cases.
+        cases: How many cases it has.
+        only: The part of the sweep that runs.
+        starts_at: For a single execution, its first node, if it is not the workflow's entry.
+        notify: The targets of notifications.
+        clusters: The cluster of each case, if any has one.
+        submitted_by: The submitter, as the sweep records.
+        served: True if a server runs it itself.
+        findings: The findings of the check of its cases.
+        blank_rows: How many rows of the source are skipped.
+        sampled_from: The number of cases that `only.sample` was drawn from.
+        policies: The policies that its nodes are checked against, as the sweep records.
     """
 
     bound: Bound
@@ -94,7 +103,7 @@ class Prepared:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about its cases, and about rows that are none."""
+        """Sentences on its cases, and on skipped rows."""
         notes = [finding["sentence"] for finding in self.findings]
         if self.sampled_from is not None:
             seed = self.bound.spec.seed
@@ -109,7 +118,7 @@ class Prepared:
 
     @property
     def queues(self) -> set[str | None]:
-        """The queues that its nodes name; None is the default one."""
+        """Queues that its nodes name; None is the default one."""
         return {node.rules.queue for node in self.bound.workflow.nodes.values()}
 
     def submit(
@@ -120,15 +129,22 @@ class Prepared:
         queued: bool = False,
         priority: int = 0,
         breakpoints: Sequence[Breakpoint] | None = None,
-        held: str | None = None,
+        hold_reason: str | None = None,
         also: Also | None = None,
     ) -> str:
-        """Write the sweep to the database, whole or not at all. Returns its id.
+        """Write the sweep to the database, whole or not at all.
 
-        queued: for workers, which take those of the highest priority first; else this process is to run it.
-        breakpoints: where its executions pause; else those of the workflow. held: why they are paused from the
-        beginning; None where they may begin. also: what is written in the same
-        transaction.
+        Args:
+            database: The database.
+            workspaces: The store of the files of its cases.
+            queued: Submit to workers; otherwise this process runs it.
+            priority: Workers take executions of the highest priority first.
+            breakpoints: The places at which executions pause; by default those of the workflow.
+            hold_reason: The reason why executions are paused from the beginning; None if they may start.
+            also: Written in the same transaction.
+
+        Returns:
+            The id of the sweep.
         """
         check_files(database, workspaces)
         spec = self.bound.spec
@@ -152,9 +168,9 @@ class Prepared:
             queue=queue_of(self.bound.workflow, [self.starts_at] if self.starts_at else self.bound.workflow.entries),
             kind="single" if isinstance(spec, SingleSpec) else "sweep",
             notify=self.notify,
-            breakpoints=[str(one) for one in places],
+            breakpoints=[str(place) for place in places],
             starts_at=self.starts_at,
-            held=held,
+            pause_reason=hold_reason,
             clusters=self.clusters,
         )
         home = workspaces.of_project(project_of_submission(database, sweep.session, sweep.project))
@@ -162,7 +178,7 @@ class Prepared:
         return sweep.id
 
     def _stored_spec(self) -> StoredSpec:
-        """The sweep as submitted; cases have rows of their own, so a list of them is not kept twice."""
+        """Return the sweep as submitted. Cases have rows of their own, so a list of them is not stored twice."""
         spec = self.bound.spec
         stored = spec.as_stored()
         if not isinstance(spec.cases, str):
@@ -200,10 +216,11 @@ class Prepared:
         return {name: self._versions(name) for name in self.bound.workflow.versions}
 
     def _versions(self, server: str) -> dict[str, str]:
-        """What a server of tools says of them. Raises InputError."""
+        """Return the versions of a server's tools. Raises InputError."""
         spec = self.bound.spec
         try:
             return dict(self.bound.workflow.versions[server]())
+        # Only servers that the sweep file defines have a place in it to report.
         except InputError as error:
             if server not in spec.mcp:
                 raise
@@ -213,14 +230,15 @@ class Prepared:
         return pick_cases(self.bound.spec, self.source, self.only)
 
     def encode(self, workspaces: Workspaces) -> Iterator[NewCase]:
-        """Yield the cases as they are stored. Their files are added to the store of these workspaces."""
+        """Yield the cases as they are stored, and add their files to the store of these workspaces."""
         clusters = iter(self.clusters)
         return (self._encode(case, next(clusters, case.cluster), workspaces) for case in self.picked())
 
     def _encode(self, case: Case, cluster: str | None, workspaces: Workspaces) -> NewCase:
-        """Encode a case as it is stored. Its files are added to the store."""
+        """Encode a case as it is stored, and add its files to the store."""
         values, _ = self.bound.workflow.schema.read_input(case.input)
         redactor = self.bound.spec.redact.redactor
+        # Files are stored before the case that refers to them, so a stored case never lacks its files.
         try:
             files = workspaces.snapshot_of(case.files)
         except OSError as error:
@@ -229,7 +247,7 @@ class Prepared:
             ) from error
         return NewCase(
             case.id,
-            redactor.values({name: Value.of(value) for name, value in values.items()}),
+            redactor.values({name: Value.of(content) for name, content in values.items()}),
             None if case.expected is None else redactor.typed(encode(case.expected)),
             case.tags,
             files.digest,
@@ -258,25 +276,27 @@ _RECORDED = (
 )
 
 
-def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the sweep file of a stored spec, as they are called today, without what was recorded beside them."""
-    written = {key: value for key, value in stored.items() if key not in _RECORDED}
+def as_written(stored: SweepKeys) -> dict[str, Any]:
+    """Return the sweep-file keys of a stored spec under their current names, without recorded keys."""
+    written = {key: content for key, content in stored.items() if key not in _RECORDED}
     if "tolerance" in written:  # in archives of earlier versions
         written["margin"] = written.pop("tolerance")
     best = written.get("best")
+    # Earlier versions stored the margin of the objective within it.
     if best and "indifferent" in best:
-        kept = {key: value for key, value in best.items() if key != "indifferent" and value is not None}
-        written["best"] = kept or None
-        metrics = [name for one in written.get("evaluate") or () for name in one]
+        objective = {key: content for key, content in best.items() if key != "indifferent" and content is not None}
+        written["best"] = objective or None
+        metrics = [name for evaluator in written.get("evaluate") or () for name in evaluator]
         written["margin"] = margins_of(cast("StoredSpec", {**stored, "margin": written.get("margin") or {}}), metrics)
     return written
 
 
 def stored_spec(row: SweepRow) -> SweepSpec:
-    """The sweep as it was submitted, from its row in the database."""
+    """Return the sweep as it was submitted, from its row in the database."""
     keys = as_written(row.spec)
     if keys.get("session") is not None:
-        keys["session"] = row.session  # it may have been renamed
+        # The session may have been renamed since.
+        keys["session"] = row.session
     if row.kind == "single":
         spec = parse_single(keys, f"execution {row.id}", is_stored=True)
     else:
@@ -296,16 +316,30 @@ def prepare(
     starts_at: str | None = None,
     code: Code = IMPORTED,
 ) -> Prepared:
-    """Check a sweep against the code and the cases that it names. Raises InputError with what is wrong.
+    """Check a sweep against its code and cases.
 
-    starts_at: of a single execution, the node at which it starts, with the input as its state. code: where code that is
-    not given comes from.
+    Args:
+        spec: The sweep.
+        workflow: The workflow, if it is an object.
+        evaluators: Evaluators that are objects, by name.
+        source: Its cases, if they are read already.
+        only: The part that runs.
+        max_cells: The largest number of cells.
+        starts_at: For a single execution, the node at which it starts, with the input as its state.
+        code: The source of other code.
+
+    Returns:
+        The sweep, ready to be submitted.
+
+    Raises:
+        InputError: With all problems of the first check that fails.
     """
     only = only or Only()
+    # Before anything else: messages about code and cases must not show what the project redacts.
     spec = _redacting(spec)
     if only.final and spec.holdout is None:
         raise InputError(
-            "the final cases are those that the sweep keeps for the end, and it keeps none; expected 'holdout'",
+            "the sweep has no final cases; expected 'holdout', which reserves some",
             argument="final",
         )
     bound = bind(spec, workflow, evaluators, code)
@@ -331,10 +365,11 @@ def prepare(
         columns=spec.columns,
     )
     source = of_workflow(source, bound.workflow)
+    # All cases are read once before combinations are expanded, since the limit of cells needs their number.
     total, blank_rows = source.check()
-    chosen = _expand(spec, bound, total, max_cells)
-    _check_rows_of_gates(spec, list(chosen))
-    choices, baseline = _pick_choices(chosen, only)
+    combinations = _expand(spec, bound, total, max_cells)
+    _check_rows_of_gates(spec, list(combinations))
+    choices, baseline = _pick_choices(combinations, only)
     check_redaction(bound)
     source, sampled_from = (source, None) if only.sample is None else draw_sample(spec, source, only)
     seen = check_cases(spec, bound, source, only, whole=starts_at is None, total=total)
@@ -354,7 +389,7 @@ def prepare(
     )
 
 
-def of_workflow(source: CaseSource, workflow: Workflow) -> CaseSource:
+def of_workflow(source: CaseSource, workflow: WorkflowFacts) -> CaseSource:
     """Return cases that are read by the keys that inputs of a workflow may have."""
     source = replace(source, state_key=workflow.state_key)
     if workflow.schema.open or workflow.state_key is not None:
@@ -364,7 +399,7 @@ def of_workflow(source: CaseSource, workflow: Workflow) -> CaseSource:
 
 
 def _redacting(spec: SweepSpec) -> SweepSpec:
-    """Return a sweep with what its project redacts. Raises InputError."""
+    """Return a sweep with the redactions of its project. Raises InputError."""
     project = read_project_redaction(spec.folder)
     if project == NOTHING:
         return spec
@@ -372,7 +407,8 @@ def _redacting(spec: SweepSpec) -> SweepSpec:
 
 
 def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:
-    """The combinations to run. Raises InputError if that makes more cells than allowed."""
+    """Return the combinations to run. Raises InputError if that makes more cells than allowed."""
+    # Counting is arithmetic: a grid of billions is rejected without being expanded.
     combinations = count(bound.vary, spec.mode)
     cells = combinations * cases * spec.repeats
     if cells > max_cells:
@@ -404,7 +440,7 @@ def _check_rows_of_gates(spec: SweepSpec, every: Sequence[Mapping[str, str]]) ->
             try:
                 matching(every, rows, where="")
             except InputError as error:
-                problems += [spec.located.problem(("gates", number), one) for one in error.problems]
+                problems += [spec.located.problem(("gates", number), problem) for problem in error.problems]
     if problems:
         raise InputError(*problems)
 
@@ -412,71 +448,78 @@ def _check_rows_of_gates(spec: SweepSpec, every: Sequence[Mapping[str, str]]) ->
 def _pick_choices(
     combinations: Combinations, only: Only
 ) -> tuple[Sequence[Mapping[str, str]], Mapping[str, str] | None]:
-    """The combinations that `only` leaves, and the baseline if it is among them. Raises InputError."""
+    """Return the combinations that `only` selects, and the baseline if it is among them. Raises InputError."""
     every = list(combinations)
     if not only.choices:
         return every, combinations.baseline
-    kept = [every[number] for number in matching(every, only.choices)]
-    return kept, combinations.baseline if combinations.baseline in kept else None
+    selected = [every[number] for number in matching(every, only.choices)]
+    return selected, combinations.baseline if combinations.baseline in selected else None
 
 
-def _with_commas(chosen: Mapping[str, str], every: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
-    """Join what was read as NODE=VARIANT after a comma to the variant before it, if only that is a variant.
+def _with_commas(choices: Mapping[str, str], every: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+    """Join a NODE=VARIANT after a comma to the variant before it, if only the joined text is a variant.
 
     For example, `answer=temp=0.1,top_p=0.9` chooses one variant of `answer` if there is no node `top_p`.
     """
-    known = {choice for combination in every for choice in combination.items()}
-    nodes, found, last = {node for node, _ in known}, dict[str, str](), ""
-    for node, variant in chosen.items():
+    pairs = {choice for combination in every for choice in combination.items()}
+    nodes, joined_choices, last = {node for node, _ in pairs}, dict[str, str](), ""
+    for node, variant in choices.items():
         joined = (
-            [f"{found[last]}{comma}{node}={variant}" for comma in (",", ", ")] if last and node not in nodes else []
+            [f"{joined_choices[last]}{comma}{node}={variant}" for comma in (",", ", ")]
+            if last and node not in nodes
+            else []
         )
-        whole = next((one for one in joined if any(name.startswith(one) for at, name in known if at == last)), None)
+        whole = next(
+            (candidate for candidate in joined if any(name.startswith(candidate) for at, name in pairs if at == last)),
+            None,
+        )
         if whole is None:
             last = node
-        found[last] = variant if whole is None else whole
-    return found
+        joined_choices[last] = variant if whole is None else whole
+    return joined_choices
 
 
-def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str], where: str = "combination: ") -> list[int]:
-    """Return the numbers of the combinations that choose so.
+def matching(every: Sequence[Mapping[str, str]], choices: Mapping[str, str], where: str = "combination: ") -> list[int]:
+    """Return the numbers of the combinations with these choices.
 
     Args:
         every: Combinations, node -> variant.
-        chosen: Node -> variant, or `node.parameter` -> level.
-        where: What the message of an error begins with.
+        choices: Node -> variant, or `node.parameter` -> level.
+        where: The beginning of error messages.
 
     Raises:
-        InputError: If no combination chooses so, with near matches.
+        InputError: No combination has them, with near matches.
     """
-    chosen = _with_commas(chosen, every)
+    choices = _with_commas(choices, every)
     variants: dict[str, str] = {}
     labels: dict[str, str] = {}
-    for key, text in chosen.items():
-        known = sorted({choice[key] for choice in every if key in choice})
-        levels = None if known else matching_levels(every, key, text)
+    for key, text in choices.items():
+        names = sorted({choice[key] for choice in every if key in choice})
+        levels = None if names else matching_levels(every, key, text)
         if levels is not None:
             labels[key] = _one_level(every, key, text, levels, where)
-        elif not known:
-            near = meant_or_known(key, [*every[0], *(one for one in label_columns(every) if one not in every[0])])
+        elif not names:
+            near = meant_or_known(
+                key, [*every[0], *(column for column in label_columns(every) if column not in every[0])]
+            )
             raise InputError(f"{where}the sweep does not vary a node {key!r}{near}")
-        elif text not in known and unquoted(text) not in known:
-            near = _meant_level(every, key, text) or meant_or_known(text, known)
+        elif text not in names and unquoted(text) not in names:
+            near = _meant_level(every, key, text) or meant_or_known(text, names)
             raise InputError(f"{where}node {key!r} has no variant {text!r} in this sweep{near}")
         else:
-            variants[key] = text if text in known else unquoted(text)
-    found = [
+            variants[key] = text if text in names else unquoted(text)
+    numbers = [
         number
         for number, choice in enumerate(every)
         if variants.items() <= choice.items() and (not labels or labels.items() <= labels_of(choice).items())
     ]
-    if not found:
+    if not numbers:
         raise InputError(f"{where}no combination of the sweep chooses these together")
-    return found
+    return numbers
 
 
 def _meant_level(every: Sequence[Mapping[str, str]], node: str, text: str) -> str:
-    """Return a question about the factor of a node that has a level by this name; nothing if none or several have."""
+    """Return a suggestion of the factor of a node that has a level of this name; empty if none or several have."""
     columns = [key for key in label_columns(every) if key.startswith(f"{node}.")]
     factors = [key for key in columns if key not in every[0] and matching_levels(every, key, text)]
     return f"; did you mean '{factors[0]}={text}'?" if len(factors) == 1 else ""
@@ -488,5 +531,5 @@ def _one_level(every: Sequence[Mapping[str, str]], key: str, text: str, levels: 
         return levels[0]
     if levels:
         raise InputError(f"{where}{text!r} of {key!r} is ambiguous; expected one of: {quoted_names(levels)}")
-    known = list(dict.fromkeys(label for choice in every if (label := labels_of(choice).get(key)) is not None))
-    raise InputError(f"{where}{key!r} has no level {text!r} in this sweep{meant_or_known(text, known)}")
+    labels = list(dict.fromkeys(label for choice in every if (label := labels_of(choice).get(key)) is not None))
+    raise InputError(f"{where}{key!r} has no level {text!r} in this sweep{meant_or_known(text, labels)}")

@@ -1,4 +1,4 @@
-"""Describing what is registered where this process runs, and code as it was described elsewhere."""
+"""Descriptions of registered code for publication, and code as other processes published it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,27 @@ from typing import Any
 
 import orjson
 
-from wtb.authoring.code.described import evaluator_function_of, workflow_of
+from wtb.authoring.code.described import DescribedWorkflow, evaluator_function_of, workflow_of
 from wtb.authoring.code.describing import DescribedName, described_names, registered_names
-from wtb.authoring.code.drafts import IMPORTED as IMPORTED
-from wtb.authoring.code.drafts import Code as Code
-from wtb.authoring.workflow import Workflow
-from wtb.core.documents.workflows.publications import PublicationKind
+from wtb.authoring.code.recipe import IMPORTED as IMPORTED
+from wtb.authoring.code.recipe import Code as Code
+from wtb.core.documents.workflows import PublicationKind
 from wtb.core.errors import InputError, meant_or_known
 from wtb.store.database import Database
 from wtb.store.publications import Publication, find_publication, list_publications
-from wtb.store.tables.publications import PublicationRow
+from wtb.store.tables.sweeps import PublicationRow
 
 
 class PublishedCode:
-    """Code as workers have published it. None is imported."""
+    """Code as workers have published it; nothing is imported."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def workflow(self, name: str, problem: Callable[[str], str]) -> Workflow:
+    def workflow(self, name: str, problem: Callable[[str], str]) -> DescribedWorkflow:
         row = find_publication(self._database, "workflow", name)
         if row is None:
-            raise InputError(problem(f"no worker publishes a workflow {name!r}{self._known(name)}"))
+            raise InputError(problem(f"no worker publishes a workflow {name!r}{self._published_hint(name)}"))
         return workflow_of(self._read(row, problem))
 
     def load(self, path: str) -> Any:
@@ -37,7 +36,7 @@ class PublishedCode:
         if row is None:
             raise InputError(
                 f"{path!r} is an import path, and nothing is imported here; expected what workers publish"
-                f"{self._known(path, 'evaluator')}"
+                f"{self._published_hint(path, 'evaluator')}"
             )
         return evaluator_function_of(self._read(row, str))
 
@@ -48,7 +47,7 @@ class PublishedCode:
             )
         return orjson.loads(row.description)
 
-    def _known(self, name: str, kind: PublicationKind = "workflow") -> str:
+    def _published_hint(self, name: str, kind: PublicationKind = "workflow") -> str:
         names = [row.name for row in list_publications(self._database) if row.kind == kind]
         if not names and kind == "workflow":
             return "; register it in the wtb.toml of a worker"
@@ -56,13 +55,14 @@ class PublishedCode:
 
 
 def describe_registered() -> list[Publication]:
-    """Import and describe all that is registered here. Raises InputError as `registered_names`."""
+    """Import and describe everything that is registered here. Raises InputError as `registered_names`."""
     return list(map(publication_of, described_names(registered_names())))
 
 
 def publication_of(described: DescribedName) -> Publication:
-    """Return what is to be published under a name."""
+    """Return the publication of a described name."""
     kind, name, path, text = described["kind"], described["name"], described["path"], described["description"]
+    # Code that cannot be imported is published with its error, which a submission then shows.
     if text is None:
         return Publication(kind, name, path, error=described["error"])
     return Publication(kind, name, path, text, hashlib.sha256(text.encode()).hexdigest())

@@ -1,10 +1,9 @@
-"""The sweep file: what may stand in it, its defaults, and the errors for what may not.
+"""The sweep file: its keys, their defaults, and the errors for everything else.
 
-`load_spec` reads a file and `parse_spec` a mapping; both give a SweepSpec or one InputError with all
-problems, each a line that names the place, what was found and what is expected. The user's code is not
-imported here: whether a node, variant, parameter or evaluator exists is asked later, with
-`spec.located.problem(loc, text)` to name the line. `loc` is the path of keys in the file, such as
-`("vary", "retrieve", 2)`; positions in lists stay what they were.
+`load_spec` reads a file and `parse_spec` a mapping; both return a SweepSpec or raise one InputError with all problems,
+each a line with the place, the value and the expectation. The user's code is not imported here: whether a node,
+variant, parameter or evaluator exists is checked later, with `spec.located.problem(loc, text)` for the line. `loc` is
+the path of keys in the file, such as `("vary", "retrieve", 2)`; positions in lists stay as written.
 """
 
 from __future__ import annotations
@@ -40,16 +39,19 @@ from wtb.config.field_types import (
     Text,
     bounded,
     condition,
+    expected,
     form_of,
+    lines,
+    problem,
     seconds,
     stored,
 )
-from wtb.config.keeping.redaction import Redact
 from wtb.config.run_options import (
     JudgingLimits,
     Limits,
     NodeLimits,
     Recycle,
+    Redact,
     Rlimits,
     Run,
     ServerName,
@@ -57,23 +59,21 @@ from wtb.config.run_options import (
     ToolServer,
     Workspace,
 )
-from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
-from wtb.core.factors.file_levels import with_texts
+from wtb.core.factors import with_texts
 from wtb.core.scoring.failure_scores import KINDS
-from wtb.core.scoring.judgement import BY_HAND
-from wtb.core.scoring.scales import ON_FAILURE, OnFailure, failure_score
+from wtb.core.scoring.scores import BY_HAND, ON_FAILURE, OnFailure, failure_score
 from wtb.core.tree import stored_spec
 from wtb.core.tree.combinations import Mode, Random
 from wtb.core.tree.stored_spec import StoredSpec
-from wtb.planning.data.case_columns import CaseTable, ColumnNames
-from wtb.planning.factors.gate_forms import read_gate
-from wtb.planning.factors.grids import Grid
-from wtb.planning.factors.parameter_files import check_texts, read_parameter_files, unread_problems
-from wtb.planning.factors.variant_forms import (
-    SETTLED,
+from wtb.core.values import Json, SweepKeys
+from wtb.planning.case_columns import CaseTable, ColumnNames
+from wtb.planning.parameter_files import check_texts, read_parameter_files, unread_problems
+from wtb.planning.variant_forms import (
+    KEYS_ARE_NODES,
     Choice,
+    Grid,
     Rule,
     Unsettled,
     VariantRef,
@@ -81,19 +81,20 @@ from wtb.planning.factors.variant_forms import (
     distinct,
     mark_choices,
     mark_vary,
+    read_gate,
 )
 
-Variant = str | Mapping[str, Any]  # as a sweep file has it: a name, an import path, or a mapping with parameters
+Variant = str | Mapping[str, Json]  # as a sweep file has it: a name, an import path, or a mapping with parameters
 
 
-def _evaluator(item: object) -> object:
-    """The three ways to write an evaluator, as the fields of EvaluatorRef."""
-    if isinstance(item, EvaluatorRef):
-        return item
-    if isinstance(item, str):
-        return {"name": item}
-    if isinstance(item, dict) and len(item) == 1:
-        ((name, options),) = item.items()
+def _evaluator(form: object) -> object:
+    """Convert the three ways to write an evaluator to the fields of EvaluatorRef."""
+    if isinstance(form, EvaluatorRef):
+        return form
+    if isinstance(form, str):
+        return {"name": form}
+    if isinstance(form, dict) and len(form) == 1:
+        ((name, options),) = form.items()
         if isinstance(options, list):  # such as `all_of: [...]`
             options = {"of": options}
         return {"name": name, "options": {} if options is None else _options(name, options)}
@@ -101,7 +102,7 @@ def _evaluator(item: object) -> object:
 
 
 def _options(name: object, options: object) -> object:
-    """Check the options of an evaluator; a timeout becomes seconds."""
+    """Check the options of an evaluator, and convert a timeout to seconds."""
     if not isinstance(options, dict):
         raise problem(f"{describe(options)}; expected a mapping of options", at=(str(name),))
     if isinstance(options, dict) and "timeout" in options:
@@ -112,23 +113,25 @@ def _options(name: object, options: object) -> object:
     return stored({str(name): options})[str(name)]
 
 
-def _on_failure(value: object) -> object:
-    score = failure_score(value)
+def _on_failure(policy: object) -> object:
+    score = failure_score(policy)
     if score is None:
         raise expected(ON_FAILURE)
     return score
 
 
-def _kind(value: object) -> object:
-    if value not in KINDS:
+def _kind(kind: object) -> object:
+    if kind not in KINDS:
         raise expected(f"a kind of failure: {', '.join(KINDS)}")
-    return value
+    return kind
 
 
-def _agreement(value: object) -> object:
-    """How far scores have to agree with people before gates rest on them."""
-    if value == BY_HAND or (isinstance(value, int | float) and not isinstance(value, bool) and -1 <= value <= 1):
-        return value
+def _agreement(agreement: object) -> object:
+    """Check the agreement with people that gates require of scores."""
+    if agreement == BY_HAND or (
+        isinstance(agreement, int | float) and not isinstance(agreement, bool) and -1 <= agreement <= 1
+    ):
+        return agreement
     raise expected(f"an agreement from -1 to 1, or '{BY_HAND}'")
 
 
@@ -136,10 +139,10 @@ class EvaluatorRef(Strict):
     """One evaluator: a name or an import path, and its options."""
 
     name: Name
-    options: dict[str, Any] = {}
+    options: dict[str, Json] = {}
 
     @model_serializer
-    def _as_written(self) -> dict[str, Any]:
+    def _as_written(self) -> dict[str, Json]:
         return {self.name: self.options}
 
 
@@ -157,10 +160,10 @@ class RandomMode(Strict):
 
 
 class Best(Strict):
-    """Which combination the sweep is to find: of those for which `subject_to` holds, the best by one metric.
+    """The combination that the sweep is to find: the best by one metric of those for which `subject_to` holds.
 
-    That is the metric that decides if none is named. With a `margin` of that metric it is the cheapest combination that
-    is shown to be within it of the best.
+    Without a named metric it is the deciding one. With a `margin` of that metric it is the cheapest combination that is
+    shown to be within it of the best.
     """
 
     maximize: Name | None = None
@@ -184,9 +187,13 @@ Occasion = Literal["stalled", "question", "budget", "paused", "failed", "complet
 
 
 class Notify(Strict):
-    """Notifications, and the target that they go to: a URL or a command.
+    """Notifications with their target: a URL or a command.
 
-    allow_private: the URL may lead to an address that is not public. payload: the form of what the URL is sent.
+    Attributes:
+        to: The target.
+        on: The events that are notified.
+        allow_private: True if the URL may lead to an address that is not public.
+        payload: The format of the request to the URL.
     """
 
     to: Text = Field(description="an http or https URL, or a command")
@@ -195,16 +202,16 @@ class Notify(Strict):
     payload: Literal["json", "slack", "teams"] | None = Field(default=None, description="json, slack or teams")
 
 
-def _notify(item: object) -> object:
-    if isinstance(item, str):
-        return {"to": item}
-    if not isinstance(item, dict | Notify):
+def _notify(recipient: object) -> object:
+    if isinstance(recipient, str):
+        return {"to": recipient}
+    if not isinstance(recipient, dict | Notify):
         raise expected("a URL, a command, or a mapping with 'to', 'on', 'allow_private' and 'payload'")
-    if isinstance(item, dict) and (unknown := [key for key in item if key not in Notify.model_fields]):
+    if isinstance(recipient, dict) and (unknown := [key for key in recipient if key not in Notify.model_fields]):
         raise problem(f"unknown key '{unknown[0]}'{meant_or_known(str(unknown[0]), Notify.model_fields)}")
-    if isinstance(item, dict) and "to" not in item:
+    if isinstance(recipient, dict) and "to" not in recipient:
         raise problem("no 'to'; expected a URL or a command")
-    return item
+    return recipient
 
 
 _Notify = Annotated[Notify, BeforeValidator(_notify)]
@@ -227,9 +234,9 @@ _Cases = Annotated[
 
 
 class SweepSpec(Strict):
-    """Everything a sweep file says, with its defaults. Durations are in seconds.
+    """The contents of a sweep file, with defaults. Durations are in seconds.
 
-    `model_dump(mode="json")` gives a mapping that `parse_spec` reads back as an equal SweepSpec.
+    `model_dump(mode="json")` returns a mapping that `parse_spec` reads back as an equal SweepSpec.
     """
 
     sweep: Name = "sweep"
@@ -271,12 +278,13 @@ class SweepSpec(Strict):
 
     @property
     def fork_variants(self) -> Mapping[str, Sequence[VariantRef]]:
-        """Variants by node that people made for forks. They are no part of what the sweep varies."""
+        """Variants by node that people made for forks. They are not part of the sweep's variation."""
         return self._fork_variants
 
     def with_fork_variants(self, refs: Mapping[str, Sequence[VariantRef]]) -> SweepSpec:
         """Return the sweep with variants that people made for forks."""
         changed = self.model_copy()
+        # A private attribute, so that the stored sweep does not depend on forks.
         changed._fork_variants = refs
         return changed
 
@@ -286,53 +294,55 @@ class SweepSpec(Strict):
 
     @property
     def variants(self) -> Mapping[str, Literal["all"] | Sequence[VariantRef]]:
-        """What is varied, of a sweep without grids: that of a `Bound`, or as it is stored."""
+        """Varied nodes of a sweep without grids: of a `Bound`, or as it is stored."""
         vary = self.vary.values()
-        assert not any(isinstance(one, Unsettled) for one in vary), "keys with dots are settled when a sweep is bound"
+        assert not any(isinstance(listed, Unsettled) for listed in vary), (
+            "keys with dots are settled when a sweep is bound"
+        )
         return cast("Mapping[str, Literal['all'] | Sequence[VariantRef]]", self.vary)
 
     @property
     def has_factors(self) -> bool:
-        """Whether anything of it can be settled only with the names of nodes: grids, and keys with dots."""
+        """True if parts of it need the names of nodes: grids, and keys with dots."""
         vary = self.vary.values()
         listed = self.combinations if isinstance(self.combinations, tuple) else ()
         choices: list[Mapping[str, Any]] = [self.baseline, *self.exclude, *listed]
         return any(
-            isinstance(one, Unsettled) or any(not isinstance(ref, VariantRef) for ref in one if one != "all")
-            for one in vary
-        ) or any(isinstance(one, Unsettled) for choice in choices for one in choice.values())
+            isinstance(listed, Unsettled) or any(not isinstance(ref, VariantRef) for ref in listed if listed != "all")
+            for listed in vary
+        ) or any(isinstance(named, Unsettled) for choice in choices for named in choice.values())
 
     @property
     def located(self) -> Located:
-        """Names the place in the file, or the key, for problems that are found later."""
+        """Names of places in the file, or of keys, for problems that are found later."""
         return self._located
 
     @property
     def folder(self) -> Path:
-        """What paths in the sweep are relative to: the file's folder, else the working directory."""
+        """Folder that paths in the sweep are relative to: the file's, else the working directory."""
         return Path(self._located.document.file).parent if self._located.document else Path()
 
     def as_stored(self) -> StoredSpec:
-        """As JSON, without notifications: their URLs may be secrets."""
+        """Return it as JSON, without notifications, because their URLs may be secrets."""
         excluded = {"notify"} if self.texts else {"notify", "texts"}
         return cast("StoredSpec", self.model_dump(mode="json", exclude=excluded))
 
     @property
     def mode(self) -> Mode:
-        """`combinations` as `wtb.core.tree.combinations.expand` takes it."""
+        """`combinations` as `wtb.core.tree.combinations.expand` accepts it."""
         if isinstance(self.combinations, RandomMode):
             return Random(self.combinations.random.n, self.combinations.random.seed)
         return cast("Mode", self.combinations)
 
 
 class SingleSpec(SweepSpec):
-    """A single execution as the sweep of one cell that it is: it varies nothing but what was chosen for it."""
+    """A single execution as a sweep of one cell, which varies nothing but explicit choices."""
 
     vary: Annotated[dict[Name, Vary], BeforeValidator(mark_vary)] = {}
 
 
 class _Sections(dict[Loc, type[BaseModel]]):
-    """Models by their place; nodes are named by whoever writes the file."""
+    """Models by their place in the file; nodes and servers have names that users choose."""
 
     def __missing__(self, loc: Loc) -> type[BaseModel]:
         if loc[:2] == ("limits", "nodes") and len(loc) == 3:
@@ -366,72 +376,78 @@ def load_spec(path: Path) -> SweepSpec:
 
 
 def spec_of(document: Document) -> SweepSpec:
-    """The sweep that a document describes. Raises InputError with all problems."""
+    """Return the sweep that a document describes. Raises InputError with all problems."""
     named = {"sweep": Path(document.file).stem.removesuffix(".sweep")}
     return read_spec(named | document.data, Path(document.file).parent, Located(document))
 
 
-def read_spec(data: Mapping[str, Any], folder: Path, located: Located) -> SweepSpec:
+def read_spec(keys: SweepKeys, folder: Path, located: Located) -> SweepSpec:
     """Read the keys of a sweep file, and the files that its parameters name. Raises InputError with all problems."""
-    return _validated(read_parameter_files(data, folder, located), located)
+    return _validated(read_parameter_files(keys, folder, located), located)
 
 
-def parse_spec(data: dict[str, Any], where: str = "", *, is_stored: bool = False) -> SweepSpec:
-    """The same from a mapping with the keys of the file.
+def parse_spec(keys: SweepKeys, where: str = "", *, is_stored: bool = False) -> SweepSpec:
+    """Parse a mapping with the keys of the file.
 
-    where: what messages call it. is_stored: it was bound to its code, so that keys with dots are nodes.
+    Args:
+        keys: The mapping.
+        where: Its name in messages.
+        is_stored: True if it was bound to its code, so that keys with dots are nodes.
     """
-    return _validated(data, Located(where=where), context={SETTLED: True} if is_stored else None)
+    return _validated(keys, Located(where=where), context={KEYS_ARE_NODES: True} if is_stored else None)
 
 
-def parse_single(data: dict[str, Any], where: str = "", *, is_stored: bool = False) -> SweepSpec:
-    """The same of a single execution, which need not vary anything."""
-    return _validated(data, Located(where=where), SingleSpec, {SETTLED: True} if is_stored else None)
+def parse_single(keys: SweepKeys, where: str = "", *, is_stored: bool = False) -> SweepSpec:
+    """Parse a single execution, which need not vary anything."""
+    return _validated(keys, Located(where=where), SingleSpec, {KEYS_ARE_NODES: True} if is_stored else None)
 
 
 _FILLER: Final = {"workflow": "a:b", "cases": "a", "vary": {"a": "all"}}  # what a part of a sweep lacks
 
 
 def parse_part(text: str, where: str) -> SweepSpec:
-    """A sweep of which only a part is given, as YAML on a command line. Raises InputError."""
+    """Parse a part of a sweep, as YAML on a command line. Raises InputError."""
     return _validated(_FILLER | parse(text.encode(), where).data, Located(where=where))
 
 
-def read_limits(given: stored_spec.Limits) -> stored_spec.Limits:
-    """Return limits as a sweep file has them, those that are given; null lifts one. Raises InputError."""
+def read_limits(limits: stored_spec.Limits) -> stored_spec.Limits:
+    """Check limits as a sweep file writes them and return those that are set; null removes one. Raises InputError."""
     try:
-        spec = _validated(_FILLER | {"limits": dict(given)}, Located())
+        spec = _validated(_FILLER | {"limits": dict(limits)}, Located())
     except InputError as error:
         raise InputError(*error.problems, argument="limits") from None
-    found = spec.limits.model_dump(exclude_unset=True, exclude={"cell_timeout"})
-    return cast("stored_spec.Limits", found)
+    stored_limits = spec.limits.model_dump(exclude_unset=True, exclude={"cell_timeout"})
+    return cast("stored_spec.Limits", stored_limits)
 
 
-def read_evaluators(given: Sequence[str | Mapping[str, Any]]) -> Sequence[EvaluatorRef]:
+def read_evaluators(evaluators: Sequence[str | Mapping[str, Any]]) -> Sequence[EvaluatorRef]:
     """Read evaluators as a sweep file has them. Raises InputError."""
-    return _validated(_FILLER | {"evaluate": list(given)}, Located()).evaluate
+    return _validated(_FILLER | {"evaluate": list(evaluators)}, Located()).evaluate
 
 
 def load_evaluators(path: Path) -> Sequence[EvaluatorRef]:
     """Read the evaluators of a sweep file, with the texts of the files that their options name. Raises InputError."""
     spec = load_spec(path)
-    return [one.model_copy(update={"options": with_texts(one.options, spec.texts)}) for one in spec.evaluate]
+    return [
+        evaluator.model_copy(update={"options": with_texts(evaluator.options, spec.texts)})
+        for evaluator in spec.evaluate
+    ]
 
 
-def derived(form: Variant, of_forks: Sequence[Mapping[str, Any]]) -> Variant:
-    """Return a variant that derives from one of forks as one that derives from what that does."""
+def derived(form: Variant, of_forks: Sequence[Mapping[str, Json]]) -> Variant:
+    """Return a variant that derives from a fork's variant as one that derives from that variant's base."""
     if isinstance(form, str):
         return form
-    base = next((one for one in of_forks if one["name"] == form.get("of")), None)
-    return form if base is None else {**base, **{key: value for key, value in form.items() if key != "of"}}
+    base = next((fork for fork in of_forks if fork["name"] == form.get("of")), None)
+    return form if base is None else {**base, **{key: content for key, content in form.items() if key != "of"}}
 
 
 def read_variants(
-    given: Mapping[str, Sequence[Variant]], texts: Mapping[str, str] | None = None
+    variants: Mapping[str, Sequence[Variant]], texts: Mapping[str, str] | None = None
 ) -> Mapping[str, Sequence[VariantRef]]:
-    """Read variants by node as a sweep file has them. texts: of the files that they name. Raises InputError."""
-    data = _FILLER | {"vary": {node: list(forms) for node, forms in given.items()}, "texts": dict(texts or {})}
-    vary = _validated(data, Located(), SingleSpec, {SETTLED: True}).variants
+    """Read variants by node as a sweep file writes them. `texts` has the files that they name. Raises InputError."""
+    keys = _FILLER | {"vary": {node: list(forms) for node, forms in variants.items()}, "texts": dict(texts or {})}
+    vary = _validated(keys, Located(), SingleSpec, {KEYS_ARE_NODES: True}).variants
     listed = {node: refs for node, refs in vary.items() if not isinstance(refs, str)}
     if grids := [node for node, refs in listed.items() if not all(isinstance(ref, VariantRef) for ref in refs)]:
         raise InputError(f"{', '.join(grids)}: a grid of levels; expected a single variant, or NODE.PARAMETER: LEVEL")
@@ -439,38 +455,39 @@ def read_variants(
 
 
 def read_node_variants(node: str, listed: Any, located: Located) -> Sequence[VariantRef | Grid]:
-    """Read what is varied of a node whose name has a dot. Raises InputError, with places in the sweep file."""
-    data = _FILLER | {"vary": {node: listed}}
-    return cast("Sequence[VariantRef | Grid]", _validated(data, located, SingleSpec, {SETTLED: True}).vary[node])
+    """Read the variation of a node whose name has a dot. Raises InputError, with places in the sweep file."""
+    keys = _FILLER | {"vary": {node: listed}}
+    return cast("Sequence[VariantRef | Grid]", _validated(keys, located, SingleSpec, {KEYS_ARE_NODES: True}).vary[node])
 
 
 def _validated(
-    data: dict[str, Any],
+    keys: SweepKeys,
     located: Located,
     model: type[SweepSpec] = SweepSpec,
     context: Mapping[str, bool] | None = None,
 ) -> SweepSpec:
-    if problems := list(unread_problems(data, located)):
+    if problems := list(unread_problems(keys, located)):
         raise InputError(*problems)
     try:
-        spec = model.model_validate(data, context=context)
+        spec = model.model_validate(keys, context=context)
     except ValidationError as error:
-        unknown = _unknown_evaluators(data, located)
+        # If the file is valid otherwise, binding it to its code finds these. Here they join the other problems.
+        unknown = _unknown_evaluators(keys, located)
         problems = lines(error, located, _SECTIONS, except_at=unknown)
         raise InputError(*problems, *unknown.values()) from None
     spec._located = located
     return spec
 
 
-def _unknown_evaluators(data: Mapping[str, Any], located: Located) -> dict[Loc, str]:
-    """What is wrong with the names of evaluators, by place."""
+def _unknown_evaluators(keys: SweepKeys, located: Located) -> dict[Loc, str]:
+    """Return the problems of evaluators' names, by place."""
     from wtb.authoring.evaluation.declarations import unknown_evaluator  # which takes its time to import
 
-    found: dict[Loc, str] = {}
-    written = data.get("evaluate")
-    for number, one in enumerate(written if isinstance(written, list) else ()):
-        name = next(iter(one), None) if isinstance(one, dict) and len(one) == 1 else one
+    problems: dict[Loc, str] = {}
+    written = keys.get("evaluate")
+    for number, evaluator in enumerate(written if isinstance(written, list) else ()):
+        name = next(iter(evaluator), None) if isinstance(evaluator, dict) and len(evaluator) == 1 else evaluator
         wrong = unknown_evaluator(name) if isinstance(name, str) else None
         if wrong is not None:
-            found["evaluate", number] = located.problem(("evaluate", number), wrong)
-    return found
+            problems["evaluate", number] = located.problem(("evaluate", number), wrong)
+    return problems

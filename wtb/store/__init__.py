@@ -1,1 +1,1 @@
-"""The store: one schema, one chain of migrations, PostgreSQL and SQLite alike. All queries live here."""
+"""The store: one schema, one chain of migrations, PostgreSQL and SQLite alike. Features have their own queries."""

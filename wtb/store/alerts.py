@@ -1,4 +1,4 @@
-"""Alerts in the database: which events are to be sent to whom, and who is sending them."""
+"""Alerts in the database: events that are to be sent to targets, and the processes that send them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import fetch_record, insert_missing
 from wtb.store.database import Database
-from wtb.store.rows.control import AlertRow, UndeliveredAlert
-from wtb.store.rows.executions import StalledRow
-from wtb.store.rows.sweeps import ListeningSweep
+from wtb.store.records import AlertRow, ListeningSweep, StalledRow, UndeliveredAlert
 from wtb.store.tables.column_types import is_over
 from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, is_visible, now, sweeps
 
@@ -20,7 +18,7 @@ KEPT_S = 86_400.0  # after the end of a sweep, whose last alerts may wait for so
 
 
 def listening(database: Database, sweep_id: str | None = None) -> list[ListeningSweep]:
-    """Return sweeps that have targets: id, name, notify. Without `sweep_id` those that no process runs by itself."""
+    """Return sweeps that have targets: id, name, notify. Without `sweep_id`, those that no process runs by itself."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.notify).where(sweeps.c.notify.is_not(None), is_visible)
     if sweep_id is not None:
         query = query.where(sweeps.c.id == sweep_id)
@@ -30,30 +28,31 @@ def listening(database: Database, sweep_id: str | None = None) -> list[Listening
     return database.records(ListeningSweep, query)
 
 
-def note(database: Database, sweep_id: str, wanted: Sequence[Sequence[str]]) -> int:
-    """Make alerts of a sweep's events, once for each target.
+def note(database: Database, sweep_id: str, kinds_by_target: Sequence[Sequence[str]]) -> int:
+    """Create alerts for the events of a sweep, once for each target.
 
     Args:
         database: The database.
         sweep_id: The sweep.
-        wanted: The kinds of events that each target of the sweep's `notify` wants.
+        kinds_by_target: The kinds of events that each target of the sweep's `notify` selects.
 
     Returns:
-        How many alerts were made.
+        How many alerts were created.
     """
-    kinds = sorted({kind for target in wanted for kind in target})
+    kinds = sorted({kind for target in kinds_by_target for kind in target})
     new = sa.select(events.c.id, events.c.kind).where(
         events.c.sweep_id == sweep_id,
+        # The condition of a partial index, so that the few events that may alert are found among millions.
         sa.text(f"({ALERTING})"),
         events.c.kind.in_(kinds),
         ~sa.exists().where(alerts.c.event_id == events.c.id),
     )
     with database.read() as connection:
-        found = connection.execute(new).all()
+        new_events = connection.execute(new).all()
     rows = [
         {"event_id": id, "target": number, "sweep_id": sweep_id}
-        for id, kind in found
-        for number, target in enumerate(wanted)
+        for id, kind in new_events
+        for number, target in enumerate(kinds_by_target)
         if kind in target
     ]
     if rows:
@@ -70,10 +69,12 @@ def _is_due(sweep_id: str) -> tuple[sa.ColumnElement[bool], ...]:
 def claim(database: Database, sweep_id: str) -> AlertRow | None:
     """Claim the oldest alert that nobody is sending, for the time of a lease. Returns it with its event, or None."""
     due = sa.select(alerts.c.event_id, alerts.c.target).where(*_is_due(sweep_id))
+    # Mostly nothing is due, and a reading transaction does not wait for writers on SQLite.
     with database.read() as connection:
         if connection.execute(due.limit(1)).first() is None:
             return None
     with database.write() as connection:
+        # A locked alert is being claimed by another process.
         query = due.order_by(alerts.c.event_id, alerts.c.target).limit(1).with_for_update(skip_locked=True)
         row = connection.execute(query).one_or_none()
         if row is None:
@@ -87,18 +88,18 @@ def claim(database: Database, sweep_id: str) -> AlertRow | None:
 
 
 def settle(database: Database, alert: AlertRow, error: str | None = None, again_in_s: float = 0.0) -> None:
-    """Record that an alert was sent, or why that was not possible and when to try again."""
+    """Record that an alert was sent, or the error and the time of the next try."""
     mine = alerts.update().where(alerts.c.event_id == alert.event_id, alerts.c.target == alert.target)
     if error is None:
-        settled = mine.values(sent_at=now(), error=None, lease_until=None)
+        update = mine.values(sent_at=now(), error=None, lease_until=None)
     else:
-        settled = mine.values(error=error, lease_until=now() + again_in_s)
+        update = mine.values(error=error, lease_until=now() + again_in_s)
     with database.write() as connection:
-        connection.execute(settled)
+        connection.execute(update)
 
 
 def stalled(database: Database, sweep_id: str) -> list[StalledRow]:
-    """Executions in which a running node has reported nothing for too long, those that wait longest first."""
+    """Return executions in which a running node has reported nothing for too long, those that wait longest first."""
     same_case = sa.and_(cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)
     query = (
         sa.select(executions.c.id, cases.c.id.label("case"), executions.c.stalled_at.label("since"))

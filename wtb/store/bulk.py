@@ -1,16 +1,17 @@
 """Many rows in one call, and several calls in one round trip.
 
-PostgreSQL gets rows as one JSON document a statement, which spares the client almost all of its work (0.5 in place
-of 44 microseconds a row). SQLite, which has no round trips, gets plain tuples.
+PostgreSQL gets rows as one JSON document a statement, which spares the client almost all of its work (0.5 instead of 44
+microseconds a row). SQLite, which has no round trips, gets plain tuples.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import orjson
 import sqlalchemy as sa
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert
 
 T = TypeVar("T")
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+"""A row of any table by column, where code copies tables that it does not know; others read records of their table."""
+NewRow: TypeAlias = Mapping[str, Any]
+"""A row to be written, by column: what the types of the columns of its table take."""
 MOST_ROWS = 5_000
 MOST_BYTES = 16 << 20
-SQLITE_ROWS = 64  # in a statement: the driver gives up the interpreter for each, and more take longer to parse
+BATCH_ROWS = 1_000  # of a stream that is copied
+SQLITE_ROWS = (
+    64  # in a statement: the driver releases the interpreter for each statement, and larger ones take longer to parse
+)
 
 
 def fetch_rows(connection: sa.Connection, query: sa.Executable) -> list[Row]:
@@ -33,7 +40,7 @@ def fetch_rows(connection: sa.Connection, query: sa.Executable) -> list[Row]:
 
     Args:
         connection: In a transaction.
-        query: Whose rows are read.
+        query: The query.
 
     Returns:
         The rows by the names of their columns.
@@ -51,8 +58,8 @@ def fetch_records(connection: sa.Connection, kind: type[T], query: sa.Executable
 
     Args:
         connection: In a transaction.
-        kind: A record of `wtb.store.rows`, whose fields are the columns of the query, in their order.
-        query: Whose rows are read.
+        kind: A record type whose fields are the columns of the query, in their order.
+        query: The query.
 
     Returns:
         A record for each row.
@@ -67,58 +74,75 @@ def fetch_record(connection: sa.Connection, kind: type[T], query: sa.Executable)
 
 
 def fetch_among(
-    connection: sa.Connection, query: sa.Select[*tuple[Any, ...]], column: sa.ColumnElement[Any], wanted: Iterable[Any]
+    connection: sa.Connection, query: sa.Select[*tuple[Any, ...]], column: sa.ColumnElement[Any], keys: Iterable[Any]
 ) -> Iterator[sa.Row[*tuple[Any, ...]]]:
-    """Execute a query for the rows whose `column` has one of many values: a statement has a bound to its parameters."""
-    for part in parts(sorted(set(wanted))):
+    """Execute a query for the rows whose `column` has one of many values, in parts that respect the limit of
+    parameters.
+    """
+    for part in parts(sorted(set(keys))):
         yield from connection.execute(query.where(column.in_(part)))
 
 
-def among(column: sa.ColumnElement[Any], wanted: Iterable[str], *, on_sqlite: bool) -> sa.ColumnElement[bool]:
+def among(column: sa.ColumnElement[Any], texts: Iterable[str], *, on_sqlite: bool) -> sa.ColumnElement[bool]:
     """Return the condition that a column has one of any number of texts, which travel as one parameter."""
-    each = "value FROM json_each(:wanted)" if on_sqlite else "json_array_elements_text(CAST(:wanted AS json))"
-    given = sa.text(f"SELECT {each}").bindparams(wanted=orjson.dumps(list(wanted)).decode())
-    return column.in_(given.columns(sa.column("one", sa.Text)))
+    each = "value FROM json_each(:texts)" if on_sqlite else "json_array_elements_text(CAST(:texts AS json))"
+    query = sa.text(f"SELECT {each}").bindparams(texts=orjson.dumps(list(texts)).decode())
+    return column.in_(query.columns(sa.column("one", sa.Text)))
 
 
-def equal(wanted: Mapping[sa.ColumnElement[Any], str | int | float | None]) -> list[sa.ColumnElement[bool]]:
+def equal(values_by_column: Mapping[sa.ColumnElement[Any], str | int | float | None]) -> list[sa.ColumnElement[bool]]:
     """Return conditions that columns have these values; one whose value is None is left out."""
-    return [column == value for column, value in wanted.items() if value is not None]
+    return [column == operand for column, operand in values_by_column.items() if operand is not None]
 
 
-def parts(items: Sequence[T], size: int = MOST_ROWS) -> Iterator[Sequence[T]]:
+def parts(sequence: Sequence[T], size: int = MOST_ROWS) -> Iterator[Sequence[T]]:
     """Split into parts of at most `size`."""
-    return (items[start : start + size] for start in range(0, len(items), size))
+    return (sequence[start : start + size] for start in range(0, len(sequence), size))
 
 
-def _by_name(result: sa.CursorResult[Any], size: int | None = None) -> list[Row]:
-    names = list(map(str, result.keys()))  # SQLAlchemy's own kind of str is one that JSON writers refuse
-    rows = result.all() if size is None else result.fetchmany(size)
+def in_batches(rows: Iterable[sa.Row[Any]]) -> Iterator[Sequence[sa.Row[Any]]]:
+    """Split rows into parts that fit into memory."""
+    part: list[sa.Row[Any]] = []
+    size = 0
+    for row in rows:
+        part.append(row)
+        size += sum(sys.getsizeof(field) for field in row)
+        if len(part) == BATCH_ROWS or size > MOST_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _by_name(cursor: sa.CursorResult[Any], size: int | None = None) -> list[Row]:
+    names = list(map(str, cursor.keys()))  # SQLAlchemy's own kind of str is one that JSON writers refuse
+    rows = cursor.all() if size is None else cursor.fetchmany(size)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 @contextmanager
 def together(connection: sa.Connection) -> Iterator[None]:
-    """Send what is written inside without waiting for each answer; the end waits, and raises what went wrong."""
+    """Send the statements of the block without waiting for each answer; the end waits, and raises the first error."""
     if connection.dialect.name == "sqlite":
         yield
         return
+    # No pipeline of SQLAlchemy's: statements inside must go through the driver, whose results nobody reads here.
     with connection.connection.driver_connection.pipeline():  # type: ignore[union-attr]  # psycopg's connection
         yield
 
 
-def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[NewRow]) -> None:
     """Insert rows, all of the same columns; those left out have their default."""
     _insert(connection, table, rows, "")
 
 
-def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows; those whose key is there already stay as they are."""
+def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[NewRow]) -> None:
+    """Insert rows; rows whose key exists stay as they are."""
     _insert(connection, table, rows, " ON CONFLICT DO NOTHING")
 
 
 def insert_of(connection: sa.Connection, table: sa.Table) -> Insert:
-    """Return an INSERT that can say what happens on conflict, which each dialect has of its own."""
+    """Return an INSERT with an ON CONFLICT clause, which is a class of its own in each dialect."""
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
     else:
@@ -126,7 +150,7 @@ def insert_of(connection: sa.Connection, table: sa.Table) -> Insert:
     return insert(table)
 
 
-def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], end: str) -> None:
+def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[NewRow], end: str) -> None:
     """Insert rows in as few statements as possible. end: the end of each statement, such as RETURNING."""
     on_sqlite = connection.dialect.name == "sqlite"
     for part in parts(rows, SQLITE_ROWS if on_sqlite else MOST_ROWS):
@@ -135,13 +159,13 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[s
         if on_sqlite:
             row = f"({', '.join('?' * len(names))})"
             marks = ", ".join([row] * len(part))
-            given = tuple(chain.from_iterable(_tuples(table, names, part)))
-            connection.exec_driver_sql(f"{into} VALUES {marks}{end}", given)
+            parameters = tuple(chain.from_iterable(_tuples(table, names, part)))
+            connection.exec_driver_sql(f"{into} VALUES {marks}{end}", parameters)
         else:
             _send(connection, f"{into} {_select(table.name, names)}{end}", part)
 
 
-def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[NewRow]) -> list[tuple[Any, ...]]:
     json = {name for name in names if is_json(table.c[name].type)}
     return [
         tuple([_dumps(row[name]) if name in json and row[name] is not None else row[name] for name in names])
@@ -150,28 +174,28 @@ def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Mapping[str, A
 
 
 def insert_values(connection: sa.Connection, contents: Iterable[tuple[str, bytes]]) -> None:
-    """Store values that are not there yet.
+    """Store values that are not stored yet.
 
     Args:
         connection: In a transaction that writes.
-        contents: (digest, data) in the order of the digests: in one order for all, so that two transactions never wait
-            for each other. They are read as they are written, in parts that memory holds.
+        contents: (digest, data) in the order of the digests: one order for all, so that two transactions never wait for
+            each other in a circle. They are read as they are written, in parts that fit into memory.
     """
     rows: list[dict[str, str]] = []
     size = 0
-    for digest, data in contents:
-        size += len(data)
+    for digest, content in contents:
+        size += len(content)
         if size > MOST_BYTES and rows:
             insert_missing(connection, values, rows)
-            rows, size = [], len(data)
-        rows.append({"digest": digest, "data": data.decode()})
+            rows, size = [], len(content)
+        rows.append({"digest": digest, "data": content.decode()})
     insert_missing(connection, values, rows)
 
 
 def update_rows(
     connection: sa.Connection,
     table: sa.Table,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[NewRow],
     key: Sequence[str],
     *,
     only: Mapping[str, Sequence[str]] | None = None,
@@ -179,11 +203,17 @@ def update_rows(
 ) -> None:
     """Update rows, all of the same columns, by `key`.
 
-    only: column -> the values under which a row may change. stamp: a column that gets the database's time.
+    Args:
+        connection: In a transaction that writes.
+        table: The table.
+        rows: The rows, each with its key and the columns to change.
+        key: The columns of the key.
+        only: The values, by column, under which a row may change.
+        stamp: A column that gets the database's time.
     """
     name = _quoted(table.name)
     may = "".join(
-        f" AND {name}.{_quoted(column)} IN ({', '.join(repr(value) for value in allowed)})"
+        f" AND {name}.{_quoted(column)} IN ({', '.join(repr(allowed_value) for allowed_value in allowed)})"
         for column, allowed in (only or {}).items()
     )
     for part in parts(rows):
@@ -202,8 +232,8 @@ def update_rows(
             _send(connection, f"UPDATE {name} SET {sets} FROM ({source}) AS new WHERE {same}{may}", part)
 
 
-def _send(connection: sa.Connection, query: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Execute a statement that takes rows as one document. Not through SQLAlchemy, which waits for the answer."""
+def _send(connection: sa.Connection, query: str, rows: Sequence[NewRow]) -> None:
+    """Execute a statement that takes rows as one document, on the driver, because SQLAlchemy waits for the answer."""
     connection.connection.driver_connection.execute(query, (_dumps(rows),))  # type: ignore[union-attr]
 
 
@@ -222,12 +252,12 @@ def _as_text(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is no value of a column")
 
 
-@cache  # the same few sets of columns are written again and again
+@cache  # the same few sets of columns are written repeatedly
 def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(map(_quoted, names))
 
 
 @cache
 def _select(table: str, names: tuple[str, ...]) -> str:
-    """A SELECT of these columns from the document, with the types that they have in the table."""
+    """Return a SELECT of these columns from the document, with the types that they have in the table."""
     return f"SELECT {_listed(names)} FROM json_populate_recordset(NULL::{_quoted(table)}, %s::json)"

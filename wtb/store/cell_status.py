@@ -1,10 +1,10 @@
 """The cells of executions, and the status of cells as readers see it.
 
-No row of a cell has the status "running": a version of the row of every cell would be written for that. The cells of
-executions that somebody runs now are running.
+No row of a cell has the status "running", because that would need another version of every row. Cells whose executions
+are running are running.
 
-There is no index of cells by the execution that they name, since each of their two versions would have an entry. An
-execution lists the combinations that it stands for, and these lead to its cells by their key.
+Cells have no index by execution, because each of their two versions would have an entry. An execution lists the
+combinations that it stands for, and these lead to its cells by their key.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from wtb.core.failures import UNFINISHED
 from wtb.store.bulk import fetch_among, update_rows
-from wtb.store.tables.column_types import array_elements
+from wtb.store.tables.column_types import Json, array_elements
 from wtb.store.tables.executions import ExecutionRow
-from wtb.store.tables.schema import cells, executions, is_running, pooled
+from wtb.store.tables.schema import attempts, cells, executions, is_running, node_runs, pooled
 
 _KEY: Final = ("sweep_id", "case_number", "repeat", "combination")
 _elements = array_elements(executions.c.combinations).table_valued("value")
@@ -25,7 +26,7 @@ _combination = sa.cast(_elements.c.value, sa.Integer)
 executions_with_combinations: Final = executions.join(_elements, sa.true())
 """Executions with the combinations that they stand for, one a row: `combination`."""
 combination: Final = _combination.label("combination")
-# A scalar subquery, so that the cell is looked up by its whole key: of a join PostgreSQL, which knows nothing of a new
+# A scalar subquery, so that the cell is looked up by its whole key: with a join PostgreSQL, without statistics of a new
 # sweep, and SQLite read all cells of the case, for each of its executions.
 _named_by_cell = (
     sa.select(cells.c.execution_id)
@@ -43,6 +44,7 @@ def has_cell(*which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     return _named_by_cell.where(*which).scalar_subquery() == executions.c.id
 
 
+# Few executions run at a time, so this subquery is small however large the sweep is.
 _running: Final = (
     sa.select(*(executions.c[name] for name in _KEY[:3]), combination)
     .select_from(executions_with_combinations)
@@ -71,18 +73,18 @@ def running_cells(connection: sa.Connection, sweep_ids: Iterable[str]) -> dict[s
         sweep_ids: The sweeps.
 
     Returns:
-        Sweep -> combination -> how many cells; what has none is left out. Their rows count as pending.
+        The numbers of running cells by sweep and combination, without zeros. Their rows count as pending.
     """
     by = _running.c.sweep_id, _running.c.combination
     query = sa.select(*by, sa.func.count()).select_from(_running.join(cells, _is_same)).where(_is_pending).group_by(*by)
-    found: dict[str, dict[int, int]] = {}
+    counts: dict[str, dict[int, int]] = {}
     for sweep_id, combination, count in fetch_among(connection, query, _running.c.sweep_id, sweep_ids):
-        found.setdefault(sweep_id, {})[combination] = count
-    return found
+        counts.setdefault(sweep_id, {})[combination] = count
+    return counts
 
 
 def with_running(counts: dict[str, int], running: int) -> dict[str, int]:
-    """Return counts of cells by their status, in which so many that are pending in their rows are running."""
+    """Return counts of cells by their status, with `running` of the pending ones counted as running."""
     if not running:
         return counts
     pending = counts["pending"] - running
@@ -104,7 +106,7 @@ def named_executions(sweep_id: str, *which: sa.ColumnElement[bool]) -> sa.Compou
 
 
 def end_waiting(connection: sa.Connection, rows: Iterable[ExecutionRow]) -> None:
-    """Have the cells of executions that waited be pending again."""
+    """Make the cells of executions that waited pending again."""
     waiting = [
         {**{name: getattr(row, name) for name in _KEY[:3]}, "combination": number, "execution_id": row.id}
         for row in rows
@@ -112,3 +114,38 @@ def end_waiting(connection: sa.Connection, rows: Iterable[ExecutionRow]) -> None
     ]
     changed = [{**cell, "status": "pending"} for cell in waiting]
     update_rows(connection, cells, changed, (*_KEY, "execution_id"), only={"status": ("waiting",)})
+
+
+# Every query with this join needs the condition `is_attempt`, because a node run may have no attempt yet.
+of_node_run: Final = attempts.c.node_run_id == node_runs.c.id
+node_runs_with_attempts: Final = node_runs.outerjoin(attempts, of_node_run)
+_has_row = attempts.c.number.is_not(None)
+is_attempt: Final = sa.or_(_has_row, node_runs.c.begun_at.is_not(None))
+
+_succeeded = node_runs.c.status == "succeeded"
+_OF_FIRST: Final[dict[str, sa.ColumnElement[Any]]] = {
+    "node_run_id": node_runs.c.id,
+    "number": sa.literal_column("1", sa.Integer),
+    "status": sa.case((_succeeded, "succeeded"), else_="failed"),
+    "started_at": node_runs.c.begun_at,
+    "failure": sa.case((_succeeded, sa.cast(sa.null(), Json)), else_=sa.literal(UNFINISHED.stored(), Json)),
+    **{name: node_runs.c[name] for name in ("duration_s", "usd", "tokens_in", "tokens_out", "fingerprint")},
+    **{name: node_runs.c[name] for name in ("stdout", "stderr")},
+}
+"""The columns of `attempts`, of a first attempt that has no row there."""
+
+
+def attempt_column(name: str) -> sa.ColumnElement[Any]:
+    """Return a column of attempts for a query of `node_runs_with_attempts`."""
+    column = attempts.c[name]
+    return sa.type_coerce(sa.case((_has_row, column), else_=_OF_FIRST[name]), column.type).label(name)
+
+
+def select_first_attempts(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Select first attempts that have no row of their own, with the columns of `attempts`.
+
+    Args:
+        which: A condition for rows of `node_runs`.
+    """
+    columns = (_OF_FIRST[column.name].label(column.name) for column in attempts.c)
+    return sa.select(*columns).where(which, node_runs.c.begun_at.is_not(None))

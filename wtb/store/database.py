@@ -1,4 +1,4 @@
-"""A database with its tables: whether they are there, their version, and how they are made and upgraded."""
+"""A database with its tables: their existence and version, their creation and upgrade."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from wtb.core.errors import InputError, StoreError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.database_url import database_url
-from wtb.store.log import adopt_log, is_of_another_server
+from wtb.store.log import is_of_another_server, rebase_log
 from wtb.store.tables.schema import REVISION, metadata, projects, sessions, sweeps
 from wtb.store.tables.walls import build_walls
 from wtb.store.transactions import Transactions
@@ -23,9 +23,9 @@ DEFAULT_SESSION = "default"
 MIGRATIONS = Path(__file__).parent / "migrations"
 INITIAL = "2000"  # the oldest version that can be upgraded
 TAG_OF_OLDER = "databases-before-0.1.0"
-_LONGEST_PATH = 503  # in bytes: SQLite's own limit of 512, less what it needs for the names of files beside it
+_LONGEST_PATH = 503  # in bytes: SQLite's own limit of 512, minus the suffixes of the files beside it
 
-# As Alembic makes it, line by line.
+# The same text as Alembic's, because a test compares new databases with migrated ones.
 _VERSION_TABLE = """
 CREATE TABLE alembic_version (
     version_num VARCHAR(32) NOT NULL,
@@ -38,18 +38,18 @@ class Database(Transactions):
     """An open database with the tables of WTB. Threads may share it; processes may not: open it after a fork."""
 
     def exists(self) -> bool:
-        """Return whether there is anything to open, without making it."""
+        """Return whether the database exists, without creating it."""
         if self.path is not None:
             return self.path.exists()
         return self.revision() is not None
 
     def revision(self) -> str | None:
-        """The migration that the database stands at; None where it is empty."""
+        """Return the migration at which the database is; None if it is empty."""
         with self.read() as connection:
             return _revision(connection)
 
     def prepare(self) -> None:
-        """Make the tables of an empty database. Raises InputError where it stands at another version."""
+        """Create the tables of an empty database. Raises InputError if it has another version."""
         self._make_file()
         revision = self.revision()
         self._check_own()
@@ -57,32 +57,32 @@ class Database(Transactions):
             self._create()
         elif revision != REVISION:
             raise self._of_another_version(revision)
-        self._adopt_log()
+        self._rebase_log()
 
     def _check_own(self) -> None:
-        """Refuse an SQLite file of another program. Raises InputError."""
+        """Raise InputError for an SQLite file of another program."""
         if not self.is_sqlite:
             return
         with self.read() as connection:
             tables = set(sa.inspect(connection).get_table_names())
         if tables and not {"alembic_version", sweeps.name} <= tables:
             raise InputError(
-                f"database {self.shown_url} is of another program: it has the table {min(tables)!r}; expected a "
-                "database of WTB, or a file that is not there yet"
+                f"database {self.shown_url} belongs to another program: it has the table {min(tables)!r}; expected a "
+                f"WTB database, or a new file"
             )
 
-    def _adopt_log(self) -> None:
-        """Have the log of a database that was restored from another server go on here."""
+    def _rebase_log(self) -> None:
+        """Continue the log of a database that was restored from another server."""
         with self.read() as connection:
             if not is_of_another_server(connection):
                 return
         with self.write(long=True) as connection:  # all its rows are rewritten
             self._lock_tables(connection)
             if is_of_another_server(connection):
-                adopt_log(connection)
+                rebase_log(connection)
 
     def _make_file(self) -> None:
-        """Make the file of an SQLite database, and its folder, for this user alone: states may hold secrets."""
+        """Create the file of an SQLite database, and its folder, for this user alone: states may hold secrets."""
         if self.path is None:
             return
         if (length := len(os.fsencode(self.path.absolute()))) > _LONGEST_PATH:
@@ -100,7 +100,7 @@ class Database(Transactions):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _create(self) -> None:
-        """Create all tables, unless somebody else just has."""
+        """Create all tables, unless another process just has."""
         with self.write(long=True) as connection:
             self._lock_tables(connection)  # two that start at once: the second waits and finds the tables
             if sa.inspect(connection).has_table("alembic_version"):
@@ -158,7 +158,8 @@ class Database(Transactions):
             fill(connection)
 
     def _migrate(self, connection: sa.Connection, revision: str) -> bool:
-        """Run the migrations up to a version. Returns False if they do not know it, or the one of the database."""
+        """Run the migrations up to a version. Returns False if that version, or the database's own, is unknown."""
+        # Alembic takes long to import, and only upgrades need it.
         from alembic import command
         from alembic.config import Config
         from alembic.util import CommandError
@@ -173,27 +174,31 @@ class Database(Transactions):
         return True
 
     def _lock_tables(self, connection: sa.Connection) -> None:
-        """Let one transaction at a time make or migrate the tables. On SQLite every one that writes is alone."""
+        """Let one transaction at a time create or migrate the tables. On SQLite every writing transaction is alone
+        anyway.
+        """
         if not self.is_sqlite:
             connection.exec_driver_sql("SET LOCAL lock_timeout = 0")  # others may take a while, each in its turn
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
             connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
 
 
-def open_database(given: str | Path | Database | None = None) -> Database:
-    """Open the database that is meant, as `database_url` says; one that is open already stays as it is."""
-    return given if isinstance(given, Database) else Database(database_url(given))
+def open_database(location: str | Path | Database | None = None) -> Database:
+    """Open the database of a location, as `database_url` resolves it; an open database is returned as it is."""
+    return location if isinstance(location, Database) else Database(database_url(location))
 
 
 def advice_on_version(revision: str) -> str:
-    """Return what to do with a database of a version that this WTB does not use."""
+    """Return the advice for a database of a version that this WTB does not use."""
     if revision < INITIAL:
         return (
             f"use a new database, and this one with the WTB of the tag {TAG_OF_OLDER}, whose `wtb doctor` and "
             "`wtb retry` work on it"
         )
     return (
-        "use the newer WTB that made it" if revision > REVISION else "run `wtb db upgrade`, or use the WTB that made it"
+        "use the newer WTB that made it"
+        if revision > REVISION
+        else "run `wtb admin db upgrade`, or use the WTB that made it"
     )
 
 
@@ -225,13 +230,13 @@ def _drop_tables(connection: sa.Connection) -> None:
 def _revision(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-    return found
+    revision: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return revision
 
 
 @cache  # compiling them takes several times as long as executing them
 def _table_statements(driver: str) -> tuple[str, ...]:
-    """What makes all tables in databases of a driver."""
+    """Return the statements that create all tables in databases of a driver."""
     statements: list[str] = []
 
     def keep(statement: Any, *_: object) -> None:

@@ -1,17 +1,17 @@
-"""The log of events: what its readers see, in one order.
+"""The log of events, which readers see in one order.
 
-Most of what happens is known by a row of its own: that a node run started or succeeded, that a step made a checkpoint,
-that an execution completed and its cells with it, that a model was called. Such a row has the position of that in the
-log, (transaction, event), and the log derives the event from it, as `rows/event_sources.py` describes. Only what
-has no row of its own, or happens to a row again, is a row of `events`. Before a row changes so that it would no longer
-say what happened, or goes, `keep_events` writes its events as rows of `events`, so that nobody who reads notices.
+Most events are derived from a row of their own, for example the start or success of a node run, a checkpoint, the
+completion of an execution with its cells, or a call of a model. Such a row has the position of its event in the log,
+(transaction, event), and `event_sources.py` describes how the log derives the event. Only events without such a row,
+or about a later change of a row, are rows of `events`. Before a row changes or is removed, so that its events could no
+longer be derived, `keep_events` stores them as rows of `events`, and readers notice nothing.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -20,10 +20,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.status import OPEN_SWEEPS
+from wtb.core.values import Json
 from wtb.store.bulk import insert_rows, parts
-from wtb.store.rows.event_sources import COLUMNS, DERIVED, events_of_row, select_derived
-from wtb.store.tables.schema import events, exports, log_ids, sweeps
-from wtb.store.tables.sweeps import EventRow, NewEvent
+from wtb.store.event_sources import COLUMNS, DERIVED, events_of_row, select_derived
+from wtb.store.records import OfExecution
+from wtb.store.tables.schema import comments, events, exports, log_ids, sweeps
+from wtb.store.tables.sweeps import ALERTING, EventRow, NewEvent, Subject, SweepRow
 
 LogPosition = tuple[int, int]  # (transaction, id) of an event
 START: LogPosition = (-1, 0)
@@ -33,10 +35,10 @@ ANNOUNCED_EVERY_S = 1.0
 _SWEEP = sa.bindparam("sweep", type_=sa.String())
 _LIMIT = sa.bindparam("most", type_=sa.Integer())
 _EXECUTIONS: sa.BindParameter[str] = sa.bindparam("executions", expanding=True)
-# On PostgreSQL: no event can come any more whose transaction is older than this one.
+# On PostgreSQL: all events of transactions older than this one are visible.
 OLDEST_OPEN = sa.text("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-_TAKING = 8_317_402_616_091_447  # of the advisory lock under which ids are taken again
-_SEQUENCE = "(SELECT pg_get_serial_sequence('events', 'id')::regclass)"  # asked for once, not for each id
+_TAKING = 8_317_402_616_091_447  # the key of the advisory lock under which ids are taken again
+_SEQUENCE = "(SELECT pg_get_serial_sequence('events', 'id')::regclass)"  # looked up once, not for each id
 _TAKE = sa.text(
     "SELECT pg_current_xact_id()::text::bigint, min(id), max(id) "
     f"FROM (SELECT nextval({_SEQUENCE}) AS id FROM generate_series(1, :count)) AS taken"
@@ -44,31 +46,33 @@ _TAKE = sa.text(
 
 
 class Announcer:
-    """Announces that the log has grown, by NOTIFY of PostgreSQL, to who waits for more.
+    """Announces that the log has grown, by NOTIFY of PostgreSQL, to followers.
 
-    It says nothing but that, and may be lost. A commit with an announcement waits for all others that have one
-    (`PreCommit_Notify` in PostgreSQL's src/backend/commands/async.c), so a process makes one in `ANNOUNCED_EVERY_S` at
-    most, and who hears one looks on for longer than that.
+    An announcement has no content and may be lost. A commit with one waits for all other commits that have one
+    (`PreCommit_Notify` in PostgreSQL's src/backend/commands/async.c), so a process sends at most one in
+    `ANNOUNCED_EVERY_S`, and a follower that receives one reads the log for longer than that.
     """
 
     def __init__(self) -> None:
         self._at = -math.inf
 
     def announce(self, connection: sa.Connection) -> bool:
-        """Announce it with a transaction, unless that was done just now; return whether it will be, once that ends."""
+        """Announce growth with a transaction, unless that was done just now. Returns whether it will be, at its
+        commit.
+        """
         if connection.dialect.name == "sqlite" or time.monotonic() < self._at + ANNOUNCED_EVERY_S:
             return False
         connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
         return True
 
     def was_committed(self) -> None:
-        """Take that a transaction with an announcement was committed."""
+        """Record that a transaction with an announcement was committed."""
         self._at = time.monotonic()
 
 
 @dataclass
 class Growth:
-    """Whether a transaction adds to the log; it is among the options of a connection that writes."""
+    """The growth of the log by a transaction, an option of its connection."""
 
     has_grown: bool = False
 
@@ -89,11 +93,12 @@ def take_positions(connection: sa.Connection, count: int) -> tuple[int, Sequence
     if connection.dialect.name != "sqlite":
         while True:
             transaction, first, last = connection.execute(_TAKE, {"count": count}).one()
+            # The sequence may have given ids to another transaction in between: then they are not consecutive.
             if last - first < count:
                 return transaction, range(first, last + 1)
-            # Somebody took some in between. Whoever that happens to goes after the others to whom it did.
+            # Another transaction took ids in between. Those to which that happens take turns.
             connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_TAKING})"))
-    # Not by the table itself, which knows nothing of the ids that other rows have.
+    # Not by AUTOINCREMENT, which does not count the ids in rows of other tables.
     last = connection.scalar(log_ids.update().values(last=log_ids.c.last + count).returning(log_ids.c.last))
     if last is None:
         last = (connection.scalar(sa.select(sa.func.max(events.c.id))) or 0) + count
@@ -102,7 +107,7 @@ def take_positions(connection: sa.Connection, count: int) -> tuple[int, Sequence
 
 
 def insert_events(connection: sa.Connection, rows: Sequence[NewEvent]) -> None:
-    """Insert rows of `events`, after all events that are there."""
+    """Insert rows of `events`, after all present events."""
     if rows:
         _note_growth(connection)
     if rows and connection.dialect.name == "sqlite":
@@ -122,48 +127,50 @@ def log_rows(
     executions: Collection[str] | None = None,
     after: LogPosition = START,
     limit: int | None = None,
-    settled: bool = False,
+    is_settled: bool = False,
 ) -> Iterator[EventRow]:
     """Read events of a sweep in the order in which they became visible.
 
     Args:
         connection: In a transaction.
         sweep_id: The sweep.
-        kinds: What their kinds begin with; by default all.
+        kinds: The beginnings of their kinds; by default all.
         severities: Their severities; by default all.
-        executions: The executions that they are about; by default all.
-        after: (transaction, id) of the last one that was seen.
-        limit: How many at most.
-        settled: Only those that none can come before any more.
+        executions: The executions that the events are about; by default all.
+        after: The (transaction, id) of the last event that was read.
+        limit: Maximum number.
+        is_settled: Only events before which no other can become visible.
 
     Yields:
         Rows as `events` has them.
     """
     on_sqlite = connection.dialect.name == "sqlite"
     filters = tuple(kinds), tuple(severities), executions is not None
-    query = _query(*filters, on_sqlite and after[0] == 0, settled and not on_sqlite, limit is not None)
-    given: dict[str, str | int | list[str]] = {"sweep": sweep_id, "transaction": after[0], "after": after[1]}
-    # One more: of the row that `after` is within, nothing may be left.
-    given |= {} if limit is None else {"most": limit + 1}
-    given |= {} if executions is None else {"executions": list(executions)}
-    found = (event for row in connection.execute(query, given).mappings() for event in _events(row, after, kinds))
-    yield from islice(found, limit)
+    query = _query(*filters, on_sqlite and after[0] == 0, is_settled and not on_sqlite, limit is not None)
+    parameters: dict[str, str | int | list[str]] = {"sweep": sweep_id, "transaction": after[0], "after": after[1]}
+    # One row more, because the row of `after` may have no further events.
+    parameters |= {} if limit is None else {"most": limit + 1}
+    parameters |= {} if executions is None else {"executions": list(executions)}
+    matching = (
+        event for row in connection.execute(query, parameters).mappings() for event in _events(row, after, kinds)
+    )
+    yield from islice(matching, limit)
 
 
-@lru_cache(maxsize=100)  # making it takes as long as executing it, and followers ask again and again
+@lru_cache(maxsize=100)  # making it takes as long as executing it, and followers read repeatedly
 def _query(
     kinds: tuple[str, ...], severities: tuple[str, ...], of_executions: bool,
-    one_transaction: bool, settled: bool, limited: bool,
+    one_transaction: bool, is_settled: bool, limited: bool,
 ) -> sa.Select[Any]:  # fmt: skip
-    wanted = _of_events()
+    own_events = _of_events()
     if kinds:
-        wanted = wanted.where(sa.or_(*(events.c.kind.startswith(kind) for kind in kinds)))
+        own_events = own_events.where(sa.or_(*(events.c.kind.startswith(kind) for kind in kinds)))
     if severities:
-        wanted = wanted.where(events.c.severity.in_(list(severities)))
+        own_events = own_events.where(events.c.severity.in_(list(severities)))
     branches: list[tuple[sa.Select[Any], sa.Column[Any], sa.Column[Any]]]
-    branches = [(wanted, events.c.transaction, events.c.id)]
+    branches = [(own_events, events.c.transaction, events.c.id)]
     if of_executions:
-        branches[0] = (wanted.where(events.c.execution_id.in_(_EXECUTIONS)), *branches[0][1:])
+        branches[0] = (own_events.where(events.c.execution_id.in_(_EXECUTIONS)), *branches[0][1:])
     for number, derived in enumerate(DERIVED):
         holds = derived.holds(kinds)
         if holds is not None and (not severities or "info" in severities):
@@ -174,9 +181,9 @@ def _query(
     ordered = []
     for query, transaction, id in branches:
         query = query.where(_is_after(transaction, id, one_transaction))
-        if settled:
+        if is_settled:
             query = query.where(transaction < OLDEST_OPEN)
-        # Each in order by itself, so that no more of it is read than a page has.
+        # Each branch is ordered and limited by itself, so that an index yields a page without reading the rest.
         ordered.append(sa.select(query.order_by(transaction, id).limit(limit).subquery()))
     both = sa.union_all(*ordered).subquery()
     query = sa.select(both).order_by(both.c.transaction, both.c.id).limit(limit)
@@ -185,7 +192,7 @@ def _query(
 
 def _is_after(transaction: sa.Column[Any], id: sa.Column[Any], one_transaction: bool) -> sa.ColumnElement[bool]:
     after = sa.bindparam("after", type_=sa.BigInteger())
-    if one_transaction:  # always on SQLite, which uses only the first of pairs to look in an index
+    if one_transaction:  # always on SQLite, whose index search uses only the first of a pair
         return sa.and_(transaction == 0, id > after)
     return sa.tuple_(transaction, id) > sa.tuple_(sa.bindparam("transaction", type_=sa.BigInteger()), after)
 
@@ -197,24 +204,26 @@ def _of_events() -> sa.Select[Any]:
 
 
 def _events(row: sa.RowMapping, after: LogPosition, kinds: Sequence[str]) -> Iterator[EventRow]:
-    """The events of a row that are after a position, and whose kinds begin so."""
+    """Yield the events of a row that are after a position, and whose kinds match."""
     for event in events_of_row(row):
         if (event["transaction"], event["id"]) > after and (not kinds or event["kind"].startswith(tuple(kinds))):
             yield event
 
 
 def derived_counts(connection: sa.Connection, sweep_id: str, execution: str | None = None) -> dict[str, int]:
-    """How many events of each kind the rows of a sweep say, of kinds that there are. Their severity is info."""
+    """Return the numbers of events that are derived from rows of a sweep, by kind, without zeros. Their severity is
+    info.
+    """
     return row_counts(connection, sweep_id, execution)[1]
 
 
 def row_counts(
     connection: sa.Connection, sweep_id: str, execution: str | None = None
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Count the rows of a sweep that say events, each of which may be one of millions, in one scan of each table.
+    """Count the rows of a sweep and their events in one scan of each table, because there may be millions.
 
     Returns:
-        How many there are by the name of their table, and what `derived_counts` returns.
+        The numbers of rows by the name of their table, and the result of `derived_counts`.
     """
     rows, counts = dict[str, int](), dict[str, int]()
     for table in dict.fromkeys(derived.table for derived in DERIVED):
@@ -231,23 +240,25 @@ def row_counts(
 
 
 def last_times(sweep: sa.ColumnElement[str]) -> list[sa.ColumnElement[float]]:
-    """When the last event of each source of the log happened, for a query that `sweep` is a column of."""
-    found = []
+    """Return the times of the last event of each source of the log, for a query with the column `sweep`."""
+    times = []
     sources = [(events, events.c.transaction, events.c.id, events.c.at)]
-    sources += [(one.table, one.transaction, one.id, one.at) for one in DERIVED]
+    sources += [(source.table, source.transaction, source.id, source.at) for source in DERIVED]
     for table, transaction, id, at in sources:
         query = sa.select(at).where(table.c.sweep_id == sweep, id.is_not(None))
         last = query.order_by(transaction.desc(), id.desc()).limit(1).correlate_except(table)
-        found.append(last.scalar_subquery())
-    return [sa.func.coalesce(one, 0.0) for one in found]
+        times.append(last.scalar_subquery())
+    return [sa.func.coalesce(time, 0.0) for time in times]
 
 
 def last_position(connection: sa.Connection, sweep_id: str) -> LogPosition:
-    """The position of the last event of a sweep that none can come before any more; START if there is none."""
+    """Return the position of the last event of a sweep before which no other can become visible; START without
+    events.
+    """
     last = START
     for table, transaction, id in (
         (events, events.c.transaction, events.c.id),
-        *((one.table, one.transaction, one.id) for one in DERIVED),
+        *((source.table, source.transaction, source.id) for source in DERIVED),
     ):
         query = sa.select(transaction, id).where(table.c.sweep_id == sweep_id, id.is_not(None))
         if connection.dialect.name != "sqlite":
@@ -258,34 +269,34 @@ def last_position(connection: sa.Connection, sweep_id: str) -> LogPosition:
 
 
 def is_of_another_server(connection: sa.Connection) -> bool:
-    """Return whether PostgreSQL elsewhere wrote the log, which then was restored here.
+    """Return whether PostgreSQL elsewhere wrote the log, which was then restored here.
 
-    Numbers of transactions are the server's. Where it has not come to those that events have, nobody would see them,
-    since what is still to come may come before them.
+    Numbers of transactions belong to a server. Until this server reaches the numbers in the events, nobody would see
+    these, because events with lower numbers could still come.
     """
     if connection.dialect.name == "sqlite":
         return False
     newest = sa.select(events.c.transaction).order_by(events.c.id.desc()).limit(100).subquery()
-    found = [sa.select(sa.func.max(newest.c.transaction))]
-    for one in DERIVED:  # of a sweep that has ended its end is the newest, or what was done to it since
-        last = sa.select(one.transaction).where(one.table.c.sweep_id == sweeps.c.id, one.id.is_not(None))
-        last = last.order_by(one.transaction.desc(), one.id.desc()).limit(1)
-        found.append(sa.select(sa.func.max(last.scalar_subquery())).where(sweeps.c.status.in_(OPEN_SWEEPS)))
+    numbers = [sa.select(sa.func.max(newest.c.transaction))]
+    for source in DERIVED:  # the newest event of an ended sweep is a row of `events`
+        last = sa.select(source.transaction).where(source.table.c.sweep_id == sweeps.c.id, source.id.is_not(None))
+        last = last.order_by(source.transaction.desc(), source.id.desc()).limit(1)
+        numbers.append(sa.select(sa.func.max(last.scalar_subquery())).where(sweeps.c.status.in_(OPEN_SWEEPS)))
     to_come = connection.scalar(sa.text("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"))
-    return any(number is not None and number >= to_come for number in map(connection.scalar, found))
+    return any(number is not None and number >= to_come for number in map(connection.scalar, numbers))
 
 
-def adopt_log(connection: sa.Connection) -> None:
-    """Have all that the log holds come before what this server writes, in the order of its ids."""
-    columns = [events.c.transaction, *(one.transaction for one in DERIVED)]
+def rebase_log(connection: sa.Connection) -> None:
+    """Move the whole log before all that this server writes, in the order of its ids."""
+    columns = [events.c.transaction, *(source.transaction for source in DERIVED)]
     for column in columns:
         connection.execute(sa.update(column.table).where(column > 0).values({column: 0}))
-    connection.execute(exports.delete())  # what was sent is sent again, with the same ids
+    connection.execute(exports.delete())  # all events are sent again, with the same ids
 
 
 def continue_log(connection: sa.Connection) -> None:
-    """Have the next event come after all that the log holds, in a database that was loaded row by row."""
-    ids = [events.c.id, *(one.id for one in DERIVED)]
+    """Continue the ids after the whole log, in a database that was loaded row by row."""
+    ids = [events.c.id, *(source.id for source in DERIVED)]
     last = max(connection.scalar(sa.select(sa.func.max(id))) or 0 for id in ids)
     if connection.dialect.name == "sqlite":
         connection.execute(log_ids.delete())
@@ -297,12 +308,12 @@ def continue_log(connection: sa.Connection) -> None:
 
 
 def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) -> None:
-    """Write the events that rows say as rows of `events`, under their positions, before these rows change or go.
+    """Store the events that are derived from rows, under their positions, before these rows change or are removed.
 
     Args:
         connection: In a transaction that writes.
         table: `node_runs`, `checkpoints` or `executions`.
-        ids: Of the rows.
+        ids: The ids of the rows.
     """
     for number, derived in enumerate(DERIVED):
         owner, id = derived.belongs_to
@@ -312,5 +323,60 @@ def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) 
                 rows = connection.execute(select_derived(number, sweep_id).where(*these)).mappings()
                 insert_rows(connection, events, [event for row in rows for event in events_of_row(row)])
             marks = () if derived.mark is None else (derived.mark,)
-            gone = {column.name: None for column in (derived.transaction, derived.id, *marks)}
-            connection.execute(derived.table.update().where(*these).values(gone))
+            cleared = {column.name: None for column in (derived.transaction, derived.id, *marks)}
+            connection.execute(derived.table.update().where(*these).values(cleared))
+
+
+def subject(session_id: str, sweep_id: str, execution_id: str | None = None) -> Subject:
+    """Return the subject of an event, as columns of `events`."""
+    return {"session_id": session_id, "sweep_id": sweep_id, "execution_id": execution_id}
+
+
+def of_sweep(sweep: SweepRow) -> Subject:
+    """Return the subject of an event about a sweep."""
+    return subject(sweep.session_id, sweep.id)
+
+
+def of_execution(execution: OfExecution) -> Subject:
+    """Return the subject of an event about an execution."""
+    return subject(execution.session_id, execution.sweep_id, execution.id)
+
+
+def event_row(about: Subject, kind: str, details: Mapping[str, Json], severity: str = "info") -> NewEvent:
+    """Return a row of `events` with the present time.
+
+    Args:
+        about: The subject, from `subject`, `of_sweep` or `of_execution`.
+        kind: The kind, for example "sweep.paused".
+        details: The data of the event, as JSON.
+        severity: debug, info, warning or error.
+
+    Returns:
+        A row for `insert_rows`.
+    """
+    return {**about, "kind": kind, "severity": severity, "at": time.time(), "data": dict(details)}
+
+
+def add_event(
+    connection: sa.Connection, about: Subject, kind: str, details: Mapping[str, Json], severity: str = "info"
+) -> None:
+    """Append an event, described as for `event_row`, within a transaction."""
+    insert_events(connection, [event_row(about, kind, details, severity)])
+
+
+def last_comment_number(connection: sa.Connection, sweep_id: str) -> int:
+    """Return the highest number that a comment of a sweep has or had; 0 if there was none.
+
+    Numbers of deleted comments, and of comments on erased cases, are in events about the sweep, which are indexed.
+    """
+    # Numbers of deleted comments count as well, so that a reference never leads to another comment.
+    present = connection.scalar(sa.select(sa.func.max(comments.c.number)).where(comments.c.sweep_id == sweep_id))
+    deleted = sa.select(events.c.data["number"].as_integer(), events.c.data["comments"].as_integer()).where(
+        events.c.sweep_id == sweep_id, events.c.kind.in_(("comment.deleted", "case.erased")), sa.text(f"({ALERTING})")
+    )
+    return max([present or 0, *(number or 0 for row in connection.execute(deleted) for number in row)])
+
+
+def add_execution_event(connection: sa.Connection, execution: OfExecution, kind: str, **details: Any) -> None:
+    """Append an event about an execution, given its row, within a transaction."""
+    add_event(connection, of_execution(execution), kind, details)

@@ -1,4 +1,4 @@
-"""Who runs a sweep: the identity of a process, and whether an owner is provably dead."""
+"""The identity of the process that runs a sweep, and whether an owner is provably dead."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Literal, Protocol
 
 import psutil
 
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
 from wtb.core.ids import new_id
 
 
 class Owner(Protocol):
-    """What says which process it is, or was."""
+    """The attributes that identify a process, running or not."""
 
     @property
     def host(self) -> str: ...
@@ -32,8 +32,9 @@ class ProcessIdentity:
     """A process on a machine that is running since a boot.
 
     Attributes:
-        id: The runner's.
-        boot: What changes when the machine starts anew.
+        id: The id of the runner.
+        host: The name of the machine.
+        boot: An id that changes when the machine restarts.
         pid: Its number, which another process may get once it has ended.
         process_started_at: When it started, as `started_at` returns it.
     """
@@ -47,7 +48,7 @@ class ProcessIdentity:
 
 @frozen(slots=True)
 class WorkerIdentity(ProcessIdentity):
-    """A process that is a worker: its name, what it takes from, and how much at a time."""
+    """A process that is a worker: its name, its queues, and its number of slots."""
 
     worker: str
     queues: Sequence[str | None]
@@ -61,14 +62,14 @@ _next_ids: list[str] = []
 
 
 def next_runner_id() -> str:
-    """The id that the next runner of this process will have."""
+    """Return the id that the next runner of this process will have."""
     if not _next_ids:
         _next_ids.append(new_id())
     return _next_ids[0]
 
 
 def identity() -> ProcessIdentity:
-    """This process, as a new runner."""
+    """Return this process, as a new runner."""
     started = started_at(os.getpid())
     return ProcessIdentity(
         _next_ids.pop() if _next_ids else new_id(), socket.gethostname(), boot_id(), os.getpid(), started
@@ -78,12 +79,12 @@ def identity() -> ProcessIdentity:
 def started_at(pid: int, owner: Owner | None = None) -> float:
     """Return when a process started, in seconds since the boot.
 
-    On Linux no correction of the clock changes them. Seconds since the epoch would change with it, and a process that
-    lives would look dead. Elsewhere they are all there is.
+    On Linux no correction of the clock changes these. Seconds since the epoch would change with it, and a living
+    process would look dead. On other systems only those are available.
 
     Args:
         pid: The process.
-        owner: Whose start it is compared with: an older version has stored seconds since the epoch.
+        owner: The owner whose start it is compared with: older versions stored seconds since the epoch.
 
     Raises:
         psutil.NoSuchProcess: If it has ended.
@@ -91,6 +92,7 @@ def started_at(pid: int, owner: Owner | None = None) -> float:
     if owner is not None and owner.process_started_at > _EPOCH_S:
         return psutil.Process(pid).create_time()
     try:
+        # The name, in parentheses, may contain spaces and parentheses itself, so the fields are counted from its end.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return int(fields[_START_TIME]) / os.sysconf("SC_CLK_TCK")
     except FileNotFoundError:
@@ -102,7 +104,7 @@ def started_at(pid: int, owner: Owner | None = None) -> float:
 
 
 def boot_id() -> str:
-    """What changes when the machine starts anew."""
+    """Return an id that changes when the machine restarts."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -110,7 +112,7 @@ def boot_id() -> str:
 
 
 def state_of(owner: Owner) -> Literal["alive", "dead", "unknown"]:
-    """Whether an owner still runs: known for this machine, unknown for another one."""
+    """Return whether an owner still runs, which is known for this machine only."""
     if owner.host != socket.gethostname():
         return "unknown"
     if owner.boot != boot_id():
@@ -118,19 +120,22 @@ def state_of(owner: Owner) -> Literal["alive", "dead", "unknown"]:
     try:
         process = psutil.Process(owner.pid)
         started = started_at(owner.pid, owner)
-        if process.status() == psutil.STATUS_ZOMBIE:  # dead, and nobody has asked how it ended
+        if process.status() == psutil.STATUS_ZOMBIE:  # dead, but not reaped by its parent
             return "dead"
     except psutil.NoSuchProcess:
         return "dead"
+    # Another process may have got the number since; it started at another time.
     return "alive" if abs(started - owner.process_started_at) < 1.0 else "dead"
 
 
 def may_live(owner: Owner, *, expired: bool) -> bool:
-    """Whether an owner may still be at work. expired: whether its leases have run out, where it cannot be seen."""
+    """Return whether an owner may still be at work. If it is on another machine, `expired` leases mean that it is
+    not.
+    """
     state = state_of(owner)
     return state == "alive" or (state == "unknown" and not expired)
 
 
 def is_not_dead(owner: Owner) -> bool:
-    """Whether an owner is not provably dead."""
+    """Return whether an owner is not provably dead."""
     return state_of(owner) != "dead"

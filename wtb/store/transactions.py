@@ -1,4 +1,4 @@
-"""Transactions of a database: those that read, those that write, and what is written with them."""
+"""Transactions of a database: reading ones, writing ones, and rows that are written with a change."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
-from wtb.config.credentials import guard
-from wtb.config.urls import shown_url
-from wtb.core.classes.frozen import frozen
+from wtb.config.credentials import guard, shown_url
 from wtb.core.errors import StoreAway, StoreError
+from wtb.core.frozen import frozen
 from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
-from wtb.store.database_errors import first_line, out_of_reach
-from wtb.store.database_url import parse_url
+from wtb.store.database_url import first_line, out_of_reach, parse_url
 from wtb.store.engine import make_engine
 from wtb.store.log import Announcer, Growth
 from wtb.store.tables.schema import now
@@ -34,11 +32,11 @@ R = TypeVar("R")
 
 @frozen
 class Scope:
-    """What of a database somebody is limited to.
+    """The part of a database to which a caller is limited.
 
     Attributes:
-        projects: The projects that they may see; None for all.
-        token: The name of the token by which they came, which what they submit is charged to.
+        projects: The visible projects; None for all.
+        token: The name of the access token, to which submissions are charged.
     """
 
     projects: frozenset[str] | None = None
@@ -47,11 +45,13 @@ class Scope:
 
 @dataclass
 class Joined:
-    """What is to be written with a change that is yet to come.
+    """A write that joins a change that is yet to come.
 
     Attributes:
-        around: What else is, by whoever called.
-        is_committed: Whether it was, and the change with it.
+        engine: The engine of the database.
+        write: Writes the rows.
+        around: The write of an outer block.
+        is_committed: Whether it was committed with a change.
     """
 
     engine: sa.Engine
@@ -65,7 +65,7 @@ _joined: ContextVar[Joined | None] = ContextVar("joined", default=None)
 
 @frozen
 class _Snapshot:
-    """A transaction in which a thread reads all that it reads."""
+    """A transaction that all reads of a thread share."""
 
     engine: sa.Engine
     scope: Scope
@@ -76,7 +76,7 @@ _snapshot: ContextVar[_Snapshot | None] = ContextVar("snapshot", default=None)
 
 
 class Transactions:
-    """An open database, as it is read and written. Threads may share it; processes may not: open it after a fork."""
+    """An open database for reading and writing. Threads may share it; processes may not: open it after a fork."""
 
     def __init__(self, url: str) -> None:
         self.url = parse_url(url)
@@ -91,7 +91,7 @@ class Transactions:
         self._turn: AbstractContextManager[Any] = threading.RLock() if in_memory else nullcontext()
 
     def within(self, scope: Scope) -> Self:
-        """Return the same database for somebody who is limited to a part of it; closing either closes both."""
+        """Return the same database for a caller who is limited to a part of it; closing either closes both."""
         other = copy.copy(self)
         other.scope = scope
         return other
@@ -112,8 +112,8 @@ class Transactions:
         """Begin a transaction that writes. On SQLite it takes the write lock at once.
 
         Args:
-            long: Its statements may take as long as they need; else 30 s on PostgreSQL.
-            is_note: It notes what is done and is no change itself: nothing is joined with it.
+            long: Let statements take as long as they need, not just 30 s on PostgreSQL.
+            is_note: The transaction only records something, so that no joined write belongs to it.
 
         Yields:
             A connection in the transaction, which is committed at the end of the block.
@@ -122,7 +122,7 @@ class Transactions:
             StoreError: If the database is out of reach, damaged or full.
         """
         if self._shared() is not None:
-            _snapshot.set(None)  # what is read from now on sees what is written here
+            _snapshot.set(None)  # later reads have to see these writes
         with self._turn, self.reached(), self.engine.connect() as connection:
             growth = Growth()
             connection = connection.execution_options(wtb_write=True, wtb_scope=self.scope, wtb_growth=growth)
@@ -130,10 +130,13 @@ class Transactions:
                 self._give_time(connection, long)
                 self._limit(connection)
                 yield connection
+                # As the last statements: a joined write, such as a row of the audit
+                # log, may make others wait until the commit.
                 all_joined = [] if is_note else self._joined()
                 for joined in all_joined:
                     joined.write(connection)
                 is_announced = growth.has_grown and self._announcer.announce(connection)
+            # Only after the commit: an announcement of a failed transaction must not delay the next one.
             if is_announced:
                 self._announcer.was_committed()
             for joined in all_joined:
@@ -141,13 +144,13 @@ class Transactions:
 
     @contextmanager
     def joined(self, write: Callable[[sa.Connection], None]) -> Iterator[Joined]:
-        """Have something be written with the first change that this thread commits inside the block: both or neither.
+        """Join a write to the first change that this thread commits inside the block: both are committed, or neither.
 
         Args:
-            write: Called as the last thing in its transaction; of blocks within each other that of the inner one.
+            write: Called as the last thing in the transaction; with nested blocks, that of the inner block comes last.
 
         Yields:
-            What says whether it was.
+            The joined write, which shows whether it was committed.
         """
         joined = Joined(self.engine, write, _joined.get())
         reset = _joined.set(joined)
@@ -157,17 +160,17 @@ class Transactions:
             _joined.reset(reset)
 
     def _joined(self) -> list[Joined]:
-        """Return what is to be written with the next change, that of the outermost block first."""
-        found, joined = list[Joined](), _joined.get()
+        """Return the writes to join to the next change, that of the outermost block first."""
+        blocks, joined = list[Joined](), _joined.get()
         while joined is not None:
             if joined.engine is self.engine and not joined.is_committed:
-                found.insert(0, joined)
+                blocks.insert(0, joined)
             joined = joined.around
-        return found
+        return blocks
 
     @contextmanager
     def read(self, *, long: bool = False) -> Iterator[sa.Connection]:
-        """Begin a transaction that reads a single state of the database, or go on in that of `snapshot`.
+        """Begin a transaction that reads one state of the database, or join that of `snapshot`.
 
         Args:
             long: As for `write`.
@@ -185,12 +188,13 @@ class Transactions:
                     self._give_time(shared.connection, long)
                     yield shared.connection
             except BaseException:
-                _snapshot.set(None)  # PostgreSQL refuses what follows in a transaction that has failed
+                _snapshot.set(None)  # PostgreSQL rejects further statements in a failed transaction
                 raise
             return
         with self._turn, self.reached(), self.engine.connect() as connection:
             connection = connection.execution_options(wtb_scope=self.scope)
             if not self.is_sqlite:
+                # Several queries of one operation have to agree, and READ COMMITTED takes a snapshot for each.
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 self._give_time(connection, long)
@@ -199,10 +203,10 @@ class Transactions:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Have all that this thread reads inside the block be read in one transaction, until it writes.
+        """Let all reads of this thread inside the block share one transaction, until it writes.
 
-        Each transaction more takes three round trips to PostgreSQL: that it begins, for whom it is, and that it ends.
-        On SQLite, where there are none, each goes on being one of its own.
+        Each transaction takes three more round trips to PostgreSQL: for its begin, its scope and its end. On SQLite,
+        which has no round trips, each read has a transaction of its own.
         """
         if self.is_sqlite:
             yield
@@ -215,7 +219,7 @@ class Transactions:
                 _snapshot.reset(reset)
 
     def _shared(self) -> _Snapshot | None:
-        """Return the transaction of `snapshot` that this thread is in, of whatever scope."""
+        """Return the transaction of `snapshot` in which this thread is, of whatever scope."""
         shared = _snapshot.get()
         return shared if shared is not None and shared.engine is self.engine else None
 
@@ -273,21 +277,22 @@ class Transactions:
                 connection.exec_driver_sql(f"SET LOCAL {setting} = 0")
 
     def _limit(self, connection: sa.Connection) -> None:
-        """Say for which projects this transaction is, where policies of PostgreSQL ask for it."""
+        """Set the projects of a transaction, for the policies of PostgreSQL."""
+        # Policies apply to the role of servers, so that for other roles the setting would be a wasted round trip.
         if not self.is_sqlite and (self.scope.projects is not None or self.url.username == SERVER):
             setting = projects_setting(self.scope.projects)
             connection.exec_driver_sql("SELECT set_config('wtb.projects', %s, true)", (setting,))
 
     @contextmanager
     def reached(self) -> Iterator[None]:
-        """Raise errors of the driver inside the block as StoreError, where the database is out of reach or damaged."""
+        """Raise driver errors inside the block as StoreError if the database is out of reach or damaged."""
         try:
             yield
         except OperationalError as error:
             raise out_of_reach(f"database {self.shown_url}: {first_line(error.orig)}") from error
         except sa.exc.TimeoutError as error:
             raise StoreError(f"database {self.shown_url}: all connections of this process are in use") from error
-        except self.engine.dialect.loaded_dbapi.OperationalError as error:  # what is sent past SQLAlchemy
+        except self.engine.dialect.loaded_dbapi.OperationalError as error:  # statements that bypass SQLAlchemy
             raise StoreError(f"database {self.shown_url}: {first_line(error)}") from error
         except DBAPIError as error:
             if error.connection_invalidated:

@@ -8,18 +8,18 @@ from langchain_core.messages import SystemMessage, ToolMessage
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from examples.langgraph.agent.graph import PROMPT, State, model, told
+from examples.langgraph.agent.graph import PROMPT, State, error_text, model
 from examples.langgraph.agent.tools import calculate, lookup, nearest
 
 
 def one_at_a_time(state: State) -> dict[str, Any]:
-    """The model may call one tool a turn: more turns, each with the whole conversation."""
+    """Let the model call one tool a turn: more turns, each with the whole conversation."""
     bound = model.bind_tools([lookup, calculate], parallel_tool_calls=False)
     return {"messages": [bound.invoke([SystemMessage(PROMPT), *state["messages"]])]}
 
 
 def in_its_head(state: State, *, prompt: str = "Look up what you need, and estimate the rest.") -> dict[str, Any]:
-    """The model has no calculator."""
+    """Ask the model without a calculator."""
     bound = model.bind_tools([lookup])
     return {"messages": [bound.invoke([SystemMessage(prompt), *state["messages"]])]}
 
@@ -34,23 +34,23 @@ def _with_corrected_item(request: ToolCallRequest, execute: Callable[[ToolCallRe
     return execute(request.override(tool_call={**request.tool_call, "args": arguments}))
 
 
-retrying = ToolNode([lookup, calculate], handle_tool_errors=told, wrap_tool_call=_with_corrected_item)
+retrying = ToolNode([lookup, calculate], handle_tool_errors=error_text, wrap_tool_call=_with_corrected_item)
 """Tries a failed lookup again itself, which saves the model a turn."""
 
 
 def terse(state: State) -> dict[str, Any]:
-    """The figure alone, where there is one."""
-    said = state["messages"][-1].text
-    figure = re.search(r"-?\d+(\.\d+)?", said)
-    return {"answer": said if figure is None or "cannot tell" in said else figure[0]}
+    """Answer with the figure alone, if there is one."""
+    text = state["messages"][-1].text
+    figure = re.search(r"-?\d+(\.\d+)?", text)
+    return {"answer": text if figure is None or "cannot tell" in text else figure[0]}
 
 
 def cited(state: State) -> dict[str, Any]:
-    """What the model said, and what it found in the table to say so."""
+    """Answer with the model's last message and the rows of the table that it used."""
     calls = {call["id"]: call["args"] for message in state["messages"] for call in getattr(message, "tool_calls", [])}
-    found = [
+    rows = [
         f"{calls[message.tool_call_id]['field']} of {calls[message.tool_call_id]['item']}: {message.text}"
         for message in state["messages"]
         if isinstance(message, ToolMessage) and message.name == "lookup" and message.status == "success"
     ]
-    return {"answer": " ".join([state["messages"][-1].text, *(f"[{one}]" for one in found)])}
+    return {"answer": " ".join([state["messages"][-1].text, *(f"[{row}]" for row in rows)])}

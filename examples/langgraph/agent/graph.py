@@ -1,4 +1,4 @@
-"""The graph: agent -> (tools -> agent ...) -> answer. It knows of LangGraph only."""
+"""The graph: agent -> (tools -> agent ...) -> answer. It uses LangGraph only."""
 
 from typing import Any
 
@@ -27,20 +27,20 @@ def agent(state: State) -> dict[str, Any]:
     return {"messages": [bound.invoke([SystemMessage(PROMPT), *state["messages"]])]}
 
 
-def told(error: ToolException) -> str:
-    """What the model reads where a tool failed."""
+def error_text(error: ToolException) -> str:
+    """Return the message for the model if a tool fails."""
     return str(error)
 
 
 def answer(state: State) -> dict[str, Any]:
-    """What the model said last."""
+    """Answer with the model's last message."""
     return {"answer": state["messages"][-1].text}
 
 
 def build() -> StateGraph[State, None, MessagesState, State]:
     builder = StateGraph(State, input_schema=MessagesState)
     builder.add_node("agent", agent)
-    builder.add_node("tools", ToolNode([lookup, calculate], handle_tool_errors=told))
+    builder.add_node("tools", ToolNode([lookup, calculate], handle_tool_errors=error_text))
     builder.add_node("answer", answer)
     builder.add_edge(START, "agent")
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "answer"})

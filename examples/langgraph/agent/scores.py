@@ -1,4 +1,4 @@
-"""How good an answer of the agent is, and what it took."""
+"""Scores of an agent's answer: quality and effort."""
 
 import re
 from typing import Any
@@ -10,26 +10,26 @@ from wtb import evaluator
 
 @evaluator(better="higher")
 def right(case: Any, result: Any) -> bool:
-    """Whether the first figure of the answer is the one expected; where none is, whether the agent says so."""
-    said = result.state["answer"]
+    """Return whether the first figure is as expected; if none is expected, whether the agent cannot tell."""
+    answer = result.state["answer"]
     if case.expected is None:
-        return "cannot tell" in said
-    figure = re.search(r"-?\d+(?:\.\d+)?", said)
+        return "cannot tell" in answer
+    figure = re.search(r"-?\d+(?:\.\d+)?", answer)
     return figure is not None and abs(float(figure[0]) - case.expected) < 1e-6
 
 
 @evaluator(better="higher")
 def grounded(case: Any, result: Any) -> float:
-    """The share of what was looked up that the customer gets to see: 0 to 1, and 1 where nothing was found."""
-    found = [message.text for message in result.state["messages"] if _found(message)]
-    return sum(text in result.state["answer"] for text in found) / len(found) if found else 1.0
+    """Return the share of lookup results that the answer shows: 0 to 1, and 1 if there are none."""
+    results = [message.text for message in result.state["messages"] if _is_lookup(message)]
+    return sum(text in result.state["answer"] for text in results) / len(results) if results else 1.0
 
 
 @evaluator(better="lower")
 def turns(case: Any, result: Any) -> int:
-    """How often the model was asked."""
+    """Return the number of model calls."""
     return sum(isinstance(message, AIMessage) for message in result.state["messages"])
 
 
-def _found(message: Any) -> bool:
+def _is_lookup(message: Any) -> bool:
     return isinstance(message, ToolMessage) and message.name == "lookup" and message.status == "success"

@@ -32,7 +32,7 @@ AMOUNT = re.compile(r"\b(\d+|an?|the) ((?:(?!(?:and|than|cost|weigh|are|is|in|of
 
 
 class Task(NamedTuple):
-    """What a question comes to: `field` of each (number, item), put together with `sign`."""
+    """A parsed question: `field` of each (number, item), combined with `sign`."""
 
     field: str
     amounts: list[tuple[int, str]]
@@ -40,7 +40,7 @@ class Task(NamedTuple):
 
 
 class ScriptedChat(BaseChatModel):
-    """Looks up each item that the question names, calculates where it may, and answers. A token is a word."""
+    """Looks up each item in the question, calculates if it can, and answers. A token is a word."""
 
     model_name: str = "scripted"
 
@@ -51,7 +51,7 @@ class ScriptedChat(BaseChatModel):
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """As OpenAI's: with `parallel_tool_calls=False` it asks for one tool call at a time."""
+        """Bind tools as OpenAI does: with `parallel_tool_calls=False` a reply has one tool call."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(
@@ -64,25 +64,29 @@ class ScriptedChat(BaseChatModel):
         parallel_tool_calls: bool = True,
         **kwargs: Any,
     ) -> ChatResult:
-        said = _reply(messages, {tool["function"]["name"] for tool in tools})
-        calls = said if isinstance(said, list) else []
+        reply = _reply(messages, {tool["function"]["name"] for tool in tools})
+        calls = reply if isinstance(reply, list) else []
         message = AIMessage(
-            content="" if calls else str(said),
+            content="" if calls else str(reply),
             tool_calls=calls if parallel_tool_calls else calls[:1],
             response_metadata={"model_name": self.model_name},
         )
-        taken, given = _words(messages) + _words(tools), _words([message])
-        message.usage_metadata = {"input_tokens": taken, "output_tokens": given, "total_tokens": taken + given}
+        input_tokens, output_tokens = _words(messages) + _words(tools), _words([message])
+        message.usage_metadata = {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "total_tokens": input_tokens + output_tokens,
+        }
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 def _words(things: Sequence[Any]) -> int:
-    plain = [convert_to_openai_messages(one) if isinstance(one, BaseMessage) else one for one in things]
+    plain = [convert_to_openai_messages(message) if isinstance(message, BaseMessage) else message for message in things]
     return len(re.findall(r"\w+", json.dumps(plain)))
 
 
 def _reply(messages: Sequence[BaseMessage], tools: set[str]) -> list[ToolCall] | str:
-    """The tool calls that come next, else the answer."""
+    """Return the next tool calls, or the answer."""
     question = max(number for number, message in enumerate(messages) if isinstance(message, HumanMessage))
     task, since = _read(messages[question].text), messages[question + 1 :]
     if not task.amounts:
@@ -111,14 +115,14 @@ def _reply(messages: Sequence[BaseMessage], tools: set[str]) -> list[ToolCall] |
     if numbers == [1]:
         return f"It is {values[0]}."
     if "calculate" not in tools:  # in its head it counts with whole numbers
-        whole: list[float] = [number * round(float(value)) for number, value in zip(numbers, values, strict=True)]
+        whole: list[float] = [number * round(float(figure)) for number, figure in zip(numbers, values, strict=True)]
         if task.sign == "/" and 0 in whole[1:]:
             return "I cannot tell: there are none to compare with."
         return f"It is about {reduce(OPERATIONS[task.sign], whole):.0f}."
     worked_out = [answers[call["id"] or ""] for call in calls if call["name"] == "calculate"]
     if worked_out:
         return f"{'I cannot tell:' if worked_out[0].status == 'error' else 'It is'} {worked_out[0].text}."
-    parts = [value if number == 1 else f"{number} * {value}" for number, value in zip(numbers, values, strict=True)]
+    parts = [figure if number == 1 else f"{number} * {figure}" for number, figure in zip(numbers, values, strict=True)]
     return [_call("calculate", len(calls), expression=f" {task.sign} ".join(parts))]
 
 

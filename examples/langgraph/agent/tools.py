@@ -1,4 +1,4 @@
-"""What the agent can use: the shop's table, and a calculator. Both tell in words what they cannot do."""
+"""Tools of the agent: the shop's table and a calculator. Their errors are messages for the model."""
 
 import ast
 import csv
@@ -13,24 +13,24 @@ OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.m
 
 
 def table() -> dict[str, dict[str, str]]:
-    """The shop's items by name: price in euros, weight in grams, how many are in stock."""
+    """Return the shop's items by name: price in euros, weight in grams, number in stock."""
     with Path(__file__).with_name("items.csv").open(encoding="utf-8", newline="") as file:
         return {row["item"]: row for row in csv.DictReader(file)}
 
 
 def nearest(item: str) -> str | None:
-    """The item whose name is most like this one, where any is."""
+    """Return the item with the most similar name, if any."""
     return next(iter(difflib.get_close_matches(item, table(), n=1, cutoff=0.75)), None)
 
 
 @tool
 def lookup(item: str, field: Literal["price", "weight", "stock"]) -> str:
     """Look up an item of the shop: its price in euros, its weight in grams, or how many are in stock."""
-    found = table().get(item)
-    if found is None:
+    row = table().get(item)
+    if row is None:
         meant = nearest(item)
         raise ToolException(f"there is no item {item!r}" + (f"; did you mean {meant!r}?" if meant else ""))
-    return found[field]
+    return row[field]
 
 
 @tool

@@ -9,12 +9,12 @@ from examples.langgraph.approval.graph import State, ask, decided, settle
 
 
 def generous(state: State, *, late: float = 0.5) -> Command[Literal["draft", "refuse"]]:
-    """More for what is late."""
+    """Pay more for late deliveries."""
     return settle(state["message"], broken=1.0, late=late)
 
 
 def formal(state: Letter) -> dict[str, Any]:
-    """The letter as a lawyer would have it."""
+    """Write the letter in formal words."""
     return {
         "letter": f"We refer to your order {state['order']}. In view of the fact that {state['reason']}, an amount of "
         f"{state['amount']:.2f} EUR will be credited to your account without admission of liability."

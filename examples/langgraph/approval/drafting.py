@@ -6,7 +6,7 @@ from langgraph.graph import END, START, StateGraph
 
 
 class Letter(TypedDict, total=False):
-    """What the letter is about, what a person wants otherwise in it, and its text so far."""
+    """The letter: its subject, a person's note, and its text so far."""
 
     order: str
     customer: str
@@ -17,15 +17,15 @@ class Letter(TypedDict, total=False):
 
 
 def write(state: Letter) -> dict[str, Any]:
-    """Say what is paid back and why, in one friendly line."""
+    """Write the refund and its reason in one friendly line."""
     reason, amount = state["reason"], f"{state['amount']:.2f} EUR"
     return {"letter": f"Sorry about that! As {reason}, we pay back {amount} for {state['order']}."}
 
 
 def sign(state: Letter) -> dict[str, Any]:
-    """Greet, add what a person wants to have said, and sign."""
-    said = [f"Dear {state['customer']},", state["letter"], state.get("note", ""), "Your shop"]
-    return {"letter": "\n".join(line for line in said if line)}
+    """Greet, add a person's note, and sign."""
+    lines = [f"Dear {state['customer']},", state["letter"], state.get("note", ""), "Your shop"]
+    return {"letter": "\n".join(line for line in lines if line)}
 
 
 def build() -> StateGraph[Letter]:

@@ -1,4 +1,4 @@
-"""The graph: assess -> draft (a subgraph) -> review -> send, or draft again, or refuse. It knows of LangGraph only.
+"""The graph: assess -> draft (a subgraph) -> review -> send, or draft again, or refuse. It uses LangGraph only.
 
 `review` asks a person with `interrupt`. The answer is one of the options, or a mapping with one of them:
 
@@ -27,7 +27,7 @@ BROKEN, LATE = r"broke|crack|shatter|dent", r"late|weeks|delay"
 
 
 class Complaint(TypedDict):
-    """What a case brings: a customer's message."""
+    """The input of a case: a customer's message."""
 
     message: str
 
@@ -41,7 +41,7 @@ class Sent(TypedDict):
 
 
 class State(Complaint, total=False):
-    """The refund on its way; `note` is what a person said last, `sent` what has gone out."""
+    """The refund in progress; `note` is a person's last comment, `sent` the refunds that went out."""
 
     order: str
     customer: str
@@ -54,12 +54,12 @@ class State(Complaint, total=False):
 
 
 def assess(state: State) -> Command[Literal["draft", "refuse"]]:
-    """All of the price for what is broken, a fifth for what is late, nothing else."""
+    """Refund the whole price for broken items, a fifth for late ones, and nothing else."""
     return settle(state["message"], broken=1.0, late=0.2)
 
 
 def settle(message: str, *, broken: float, late: float) -> Command[Literal["draft", "refuse"]]:
-    """The refund by these shares of the price."""
+    """Return the refund by these shares of the price."""
     number = re.search(r"R-\d{4}", message)
     if number is None or number[0] not in ORDERS:
         return Command(goto="refuse", update={"note": "we find no such order"})
@@ -81,7 +81,7 @@ def review(state: State) -> Command[Literal["send", "draft", "refuse"]]:
 
 
 def ask(state: State) -> dict[str, Any]:
-    """What a person answers, with the decision under its key."""
+    """Ask a person, and return the answer with the decision under its key."""
     answer = interrupt(
         {
             "question": f"Pay back {state['amount']:.2f} EUR for {state['order']}?",
@@ -94,7 +94,7 @@ def ask(state: State) -> dict[str, Any]:
 
 
 def decided(answer: dict[str, Any]) -> Command[Literal["send", "draft", "refuse"]]:
-    """Where an answer leads, and what it changes."""
+    """Route by an answer, and apply its changes."""
     match answer:
         case {"decision": "send", **changed}:
             return Command(goto="send", update=only(changed, "letter"))
@@ -106,7 +106,7 @@ def decided(answer: dict[str, Any]) -> Command[Literal["send", "draft", "refuse"
 
 
 def only(changed: dict[str, Any], *keys: str) -> dict[str, Any]:
-    """What an answer changes of what it may; anything else in it would change what nobody looked at."""
+    """Return the allowed changes of an answer; other keys would change values that nobody reviewed."""
     if unknown := changed.keys() - set(keys):
         raise ValueError(f"this decision may change {' and '.join(keys)}; found {', '.join(sorted(unknown))}")
     return changed
@@ -119,7 +119,7 @@ def send(state: State) -> dict[str, Any]:
 
 
 def refuse(state: State) -> dict[str, Any]:
-    """Say why nothing is paid back."""
+    """Write why nothing is refunded."""
     return {"outcome": "refused", "letter": f"We are sorry that we cannot pay anything back: {state['note']}."}
 
 

@@ -1,4 +1,4 @@
-"""Was the right amount paid back, once, and how much is there to read?"""
+"""Scores of a refund: the right amount, paid once, and the length of the letter."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from wtb import evaluator
 
 @evaluator(better="higher")
 def right(case: Any, result: Any) -> bool:
-    """Whether the case ended as expected, and what was paid in all is what was due."""
-    paid = sum(one["amount"] for one in result.state.get("sent", []))
+    """Return whether the case ended as expected and the total payment is the amount due."""
+    paid = sum(payment["amount"] for payment in result.state.get("sent", []))
     return bool(result.state["outcome"] == case.expected["outcome"] and abs(paid - case.expected["amount"]) < 0.005)
 
 
 @evaluator(better="lower")
 def words(case: Any, result: Any) -> int:
-    """The words of the letter."""
+    """Return the number of words of the letter."""
     return len(result.state["letter"].split())

@@ -25,13 +25,13 @@ TRIES = 3
 
 
 class Request(TypedDict):
-    """What a case brings: a request in a person's words."""
+    """The input of a case: a request in a person's words."""
 
     request: str
 
 
 class State(Request, total=False):
-    """The pattern on its way; `note` is what a person said last, `problems` what the samples show."""
+    """The pattern in progress; `note` is a person's last comment, `problems` are mismatches with the samples."""
 
     note: str
     kind: str
@@ -58,7 +58,7 @@ def shaped(state: State, response: str) -> dict[str, Any]:
 
 
 def discover(state: State) -> dict[str, Any]:
-    """Find texts that show what is meant."""
+    """Find sample texts that show the meaning."""
     match, reject = SAMPLES[state["kind"]]
     return {"match": match, "reject": reject}
 
@@ -81,25 +81,25 @@ def built(state: State, response: str) -> dict[str, Any]:
 
 
 def validate(state: State) -> Command[Literal["build", "render"]]:
-    """Hold the pattern against the samples, and build again if it does not fit."""
+    """Check the pattern against the samples, and build again if it does not fit."""
     try:
         fits = re.compile(state["pattern"]).fullmatch
         problems = [f"missed {text!r}" for text in state["match"] if not fits(text)]
         problems += [f"wrongly matched {text!r}" for text in state["reject"] if fits(text)]
     except re.error as error:
         problems = [f"wrongly written: {error}"]
-    again = problems and state["tries"] < TRIES
-    return Command(goto="build" if again else "render", update={"problems": problems})
+    retry = problems and state["tries"] < TRIES
+    return Command(goto="build" if retry else "render", update={"problems": problems})
 
 
 def render(state: State) -> dict[str, Any]:
-    """Write what a person reads."""
+    """Write the text for the reviewer."""
     verdict = "; ".join(state["problems"]) or "fits all samples"
     return {"page": f"{state['kind']}: {state['pattern']} ({verdict}, {state['tries']} tries)"}
 
 
 def review(state: State) -> Command[Literal["shape", "__end__"]]:
-    """Have a person accept, restart or abort. In autonomous runs the samples decide."""
+    """Let a person accept, restart or abort. In autonomous runs the samples decide."""
     context = current_context()
     if context is None or not context.interactive:
         return Command(goto="__end__", update={"outcome": "aborted" if state["problems"] else "approved"})

@@ -1,4 +1,4 @@
-"""A model that follows a script, so that the bot runs offline; a function that asks a real one takes its place."""
+"""A scripted model, so that the bot runs offline; replace it by a function that calls a real one."""
 
 import re
 
@@ -10,7 +10,7 @@ PATTERNS = {  # the first try of each kind misses something
 
 
 def reply(prompt: str) -> str:
-    """What the model replies to a prompt of the bot."""
+    """Return the model's reply to a prompt of the bot."""
     task, _, rest = prompt.partition(": ")
     if task == "Shape":
         return next((kind for word, kind in KINDS.items() if word in rest.lower()), "date")

@@ -1,4 +1,4 @@
-"""How many patterns did the bot build before one fitted?"""
+"""The number of patterns that the bot built until one fitted."""
 
 from typing import Any
 
@@ -7,5 +7,5 @@ from wtb import evaluator
 
 @evaluator(better="lower")
 def tries(case: Any, result: Any) -> int:
-    """The patterns that were built."""
+    """Return the number of patterns that were built."""
     return int(result.state["tries"])

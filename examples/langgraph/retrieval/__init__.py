@@ -1,1 +1,1 @@
-"""Retrieval that grades what it found, one grader for each document, and asks anew where too little was good."""
+"""Retrieval that grades its results, one grader for each document, and searches again if too few are good."""

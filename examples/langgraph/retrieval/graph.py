@@ -22,7 +22,7 @@ ROUNDS = 3  # of searching, at most
 
 
 class Question(TypedDict):
-    """What a case brings: a document of the corpus, to which similar ones are wanted."""
+    """The input of a case: a document of the corpus; the workflow searches for similar ones."""
 
     document: str
     text: str
@@ -37,7 +37,7 @@ class Grade(TypedDict):
 
 
 class State(Question):
-    """found: ids of the last search, best first. grades: of all rounds. good: ids of what was graded so."""
+    """found: ids of the last search, best first. grades: of all rounds. good: ids of the good ones."""
 
     query: str
     rounds: int
@@ -47,7 +47,7 @@ class State(Question):
 
 
 class Pair(TypedDict):
-    """What one grader gets: the text that asks, and the id of one document."""
+    """The input of one grader: the query text, and the id of one document."""
 
     text: str
     document: str
@@ -64,7 +64,7 @@ class Answer(TypedDict):
 
 @cache
 def library() -> Library:
-    """The corpus and its indexes, once a process."""
+    """Return the corpus and its indexes, built once a process."""
     return open_library()
 
 
@@ -73,47 +73,47 @@ def index() -> Index:
 
 
 def ask(state: Question) -> dict[str, Any]:
-    """Begin with the first sentence, which in news sums up the rest."""
+    """Start with the first sentence, which in news sums up the rest."""
     return {"query": chunkers.sentences(state["text"])[0], "rounds": 0}
 
 
 def retrieve(state: State, *, k: int = 8) -> dict[str, Any]:
-    """The k best documents by the cosine of tf-idf vectors."""
+    """Return the k best documents by the cosine of tf-idf vectors."""
     return best(state, retrievers.tfidf(index(), terms(state["query"])), k)
 
 
 def best(state: State, scores: retrievers.Scores, k: int) -> dict[str, Any]:
-    """The k documents with the highest scores, best first; the one that asks is no candidate."""
+    """Return the k documents with the highest scores, best first; the query document is no candidate."""
     owners = index().owners
     order = [owners[row] for row in np.argsort(-scores, kind="stable") if owners[row] != state["document"]]
     return {"found": order[:k], "rounds": state["rounds"] + 1}
 
 
 def each_new_one(state: State) -> list[Send] | Literal["sift"]:
-    """A grader for each document that no round before has graded."""
-    known = {grade["document"] for grade in state["grades"]}
+    """Send each document that no earlier round has graded to a grader."""
+    graded_documents = {grade["document"] for grade in state["grades"]}
     return [
         Send("grade", {"text": state["text"], "document": document})
         for document in state["found"]
-        if document not in known
+        if document not in graded_documents
     ] or "sift"
 
 
 def grade(state: Pair, *, least: float = 0.1) -> dict[str, Any]:
-    """Good is what has a cosine of at least `least` with the whole text that asks."""
+    """Grade by the cosine with the whole query text: good from `least` on."""
     query = terms(state["text"])
     length = np.sqrt(sum(weight**2 for weight in index().weights(query).values()))
     return graded(state, retrievers.tfidf(index(), query) / length, least)
 
 
 def graded(state: Pair, scores: retrievers.Scores, least: float) -> dict[str, Any]:
-    """The grade of the pair's document, of (N,) scores of all."""
+    """Return the grade of the pair's document from the (N,) scores of all."""
     score = float(scores[index().owners.index(state["document"])])
     return {"grades": [Grade(document=state["document"], score=score, good=score >= least)]}
 
 
 def sift(state: State) -> dict[str, Any]:
-    """Keep what was graded as good in any round."""
+    """Keep the documents that any round graded as good."""
     return {"good": [grade["document"] for grade in state["grades"] if grade["good"]]}
 
 
@@ -122,7 +122,7 @@ def enough(state: State) -> Literal["rewrite", "answer"]:
 
 
 def rewrite(state: State, *, words: int = 10) -> dict[str, Any]:
-    """Ask also with what is most typical of the good documents, else of the first ones found."""
+    """Query also with the most typical terms of the good documents, or else of the first results."""
     texts = library().corpus.documents
     weights: Counter[str] = Counter()
     for document in state["good"] or state["found"][:3]:
@@ -132,8 +132,8 @@ def rewrite(state: State, *, words: int = 10) -> dict[str, Any]:
 
 def answer(state: State) -> dict[str, Any]:
     """Rank by grade, and name the best three with their first sentences."""
-    order = sorted(state["grades"], key=lambda one: (one["good"], one["score"]), reverse=True)
-    ranking = [one["document"] for one in order]
+    order = sorted(state["grades"], key=lambda judged: (judged["good"], judged["score"]), reverse=True)
+    ranking = [judged["document"] for judged in order]
     texts = library().corpus.documents
     first = [f"{document}: {chunkers.sentences(texts[document])[0]}" for document in ranking[:3]]
     return {"ranking": ranking[:10], "answer": "\n".join(first)}

@@ -27,7 +27,7 @@ About = tuple[str, int, Choices]  # case, repeat, variants
 
 @dataclass
 class Verdict:
-    """What is not as it must be: lost cells (no outcome), what is there twice, and what differs from the computed one.
+    """The faults: lost cells (no outcome), records that exist twice, and values that differ from the computed ones.
 
     Each text names a sweep and a cell, node run or row.
     """
@@ -111,8 +111,8 @@ class _Trial:
         return self._key(case, cell.repeat, defaults | {node: _variant_number(name) for node, name in names.items()})
 
     def _key(self, case: str, repeat: int, choices: Choices) -> str:
-        chosen = " ".join(f"{node}={number}" for node, number in sorted(choices.items()))
-        return f"{self._scenario.name} {case}/{repeat} {chosen}".rstrip()
+        variants = " ".join(f"{node}={number}" for node, number in sorted(choices.items()))
+        return f"{self._scenario.name} {case}/{repeat} {variants}".rstrip()
 
     def _note(self, key: str, look: Callable[[], str | None]) -> None:
         """Note the problem that a look returns, or that rows and files did not let it look."""
@@ -160,7 +160,7 @@ class _Trial:
             return f"its marks are {marks}"
         files = {name: text.splitlines() for name, text in self._rows.files(head.workspace).items()}
         expected_files = {
-            f"{node}.txt": [f"{value} {mark}" for value, mark in zip(expected.state[node], marks[node], strict=True)]
+            f"{node}.txt": [f"{text} {mark}" for text, mark in zip(expected.state[node], marks[node], strict=True)]
             for node in expected.nodes_with_files
         }
         return None if files == expected_files else f"its files are {files}, expected {expected_files}"
@@ -184,7 +184,11 @@ class _Trial:
                 return f"{where}: its variant is {variant}, its visit {run.visit}"
             if problem := self._problem_of_attempt(case, repeat, visit, run, marks):
                 return f"{where}: {problem}"
-            earlier = {one.node.name: one.variant for one in expected.visits if one.step < visit.step}
+            earlier = {
+                earlier_visit.node.name: earlier_visit.variant
+                for earlier_visit in expected.visits
+                if earlier_visit.step < visit.step
+            }
             self._shared[case, repeat, visit.node.name, visit.variant, visit.visit, *earlier.items()].add(run_id)
         return None
 
@@ -205,7 +209,9 @@ class _Trial:
             return f"the record of its attempt differs: {line}"
         if line.inputs != {node: marks[node][: len(values)] for node, values in visit.before.items()}:
             return f"its attempt read the state of other attempts: {line.inputs}"
-        if visit.node.tool and not any(result.startswith("stamped") for result in self._rows.tool_results[run.id]):
+        if visit.node.tool and not any(
+            tool_result.startswith("stamped") for tool_result in self._rows.tool_results[run.id]
+        ):
             return "its tool call was not recorded"
         return None
 

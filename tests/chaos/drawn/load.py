@@ -1,4 +1,4 @@
-"""What a storm strikes: several drawn sweeps at a time on workers, and the person who answers their questions."""
+"""The load of a storm: several drawn sweeps at a time on workers, and the person who answers their questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tests.chaos.drawn.judge import Verdict, judge_all
 from tests.chaos.drawn.oracle import answers
-from tests.chaos.drawn.record import begun
+from tests.chaos.drawn.record import attempt_starts
 from tests.chaos.drawn.scenario import Scenario
 from tests.chaos.drawn.source import start_arguments, write_scenario
 from tests.support.project import Outcome, Project
@@ -56,7 +56,7 @@ class Load:
             self._next_answers_at = time.monotonic() + ANSWERS_S
             for (question,) in self._project().query("SELECT DISTINCT question FROM approvals WHERE status = 'open'"):
                 text = self._answers[question]
-                self._command("answer", "--all", "approve", "--question", question, "--feedback", text, "--yes")
+                self._command("answer-all", "approve", "--question", question, "--feedback", text, "--yes")
 
     def _submit(self, scenario: Scenario) -> None:
         before = self._status().keys()
@@ -80,15 +80,15 @@ class Load:
         return dict(self._project().query("SELECT id, status FROM sweeps"))
 
     def ended(self) -> int:
-        """How many cells have an outcome."""
+        """Count the cells that have an outcome."""
         return int(self._project().query("SELECT count(*) FROM cells WHERE finished_at IS NOT NULL")[0][0])
 
     def is_completed(self) -> bool:
         return not self._waiting and set(self._status().values()) == {"completed"}
 
-    def begun(self) -> dict[str, int]:
+    def attempt_starts(self) -> dict[str, int]:
         """Mark -> process, of every attempt that has begun."""
-        return begun(self._project(), self.scenarios)
+        return attempt_starts(self._project(), self.scenarios)
 
     def verdict(self) -> Verdict:
         """Judge all sweeps, once nothing runs any more."""

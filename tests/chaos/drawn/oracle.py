@@ -1,4 +1,4 @@
-"""What a cell must come to, computed from its case, repeat and combination alone. Imports nothing of WTB."""
+"""The expected outcome of a cell, computed from its case, repeat and combination alone. Imports nothing of WTB."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def value_of(case: str, repeat: int, node: str, variant: int, visit: int, seen: 
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def is_odd(value: str) -> bool:
-    return int(value[-1], 16) % 2 == 1
+def is_odd(text: str) -> bool:
+    return int(text[-1], 16) % 2 == 1
 
 
 def loops_again(values: list[str]) -> bool:
     return len(values) <= int(values[0][-1], 16) % 3
 
 
-def bulk_of(value: str, size: int) -> str:
-    return (value * (size // len(value) + 1))[:size]
+def bulk_of(text: str, size: int) -> str:
+    return (text * (size // len(text) + 1))[:size]
 
 
 def answer_to(scenario: str, node: str) -> str:
-    """What the storm's person answers to the question of a node."""
+    """Return the answer of the storm's person to the question of a node."""
     return f"answer to {scenario}/{node}"
 
 
@@ -42,7 +42,7 @@ def question_of(scenario: str, node: str) -> str:
 
 
 def tool_text(case: str, node: str, visit: int) -> str:
-    """What a node hands to its tool."""
+    """Return the text that a node passes to its tool."""
     return f"{case}/{node}/{visit}"
 
 
@@ -70,7 +70,7 @@ class Visit:
 
 @dataclass
 class Expected:
-    """What a cell must come to. failed: the node that must fail it, if one must."""
+    """The expected outcome of a cell. failed: the node that must fail it, if one must."""
 
     visits: list[Visit] = field(default_factory=list)
     failed: str | None = None
@@ -78,7 +78,7 @@ class Expected:
 
     @property
     def trail(self) -> list[str]:
-        """What the nodes together append to one key, in the order of the path."""
+        """The texts that the nodes append to one key, in the order of the path."""
         return [f"{visit.node.name}={visit.value}" for visit in self.visits]
 
     @property

@@ -41,7 +41,7 @@ def read_record(folder: Path, name: str) -> Iterator[Line]:
             yield Line(**line)
 
 
-def begun(project: Project, scenarios: Iterable[Scenario]) -> dict[str, int]:
+def attempt_starts(project: Project, scenarios: Iterable[Scenario]) -> dict[str, int]:
     """Mark -> process, of every attempt that has begun."""
     lines = (line for scenario in scenarios for line in read_record(project.folder, scenario.name))
     return {line.mark: line.pid for line in lines if line.word == "begun"}

@@ -68,8 +68,8 @@ class Rows:
         self.tool_results: dict[str, set[str]] = defaultdict(set)
         for run, failure in self._of_node_runs("CAST(failure AS text)", ATTEMPTS, "ORDER BY number"):
             self.attempts[run].append(failure)
-        for run, result in self._of_node_runs("result", "invocations", "AND status = 'done'"):
-            self.tool_results[run].add(json.loads(result))
+        for run, tool_result in self._of_node_runs("result", "invocations", "AND status = 'done'"):
+            self.tool_results[run].add(json.loads(tool_result))
 
     def _select(self, columns: str, table: str, condition: str = "") -> list[tuple[Any, ...]]:
         query = f"SELECT {columns} FROM {table} WHERE sweep_id = :sweep {condition}"
@@ -91,13 +91,15 @@ class Rows:
         """File -> text, of a snapshot. Raises OSError if a file is missing, ValueError if its hash is another one."""
         if manifest is None:
             return {}
-        return {name: self._content(entry[0]) for name, entry in json.loads(self._content(manifest)).items()}
+        return {name: self._content(record[0]) for name, record in json.loads(self._content(manifest)).items()}
 
     def _content(self, digest: str) -> str:
-        data = (self._project.folder / ".wtb" / "files" / "projects" / "default" / digest[:2] / digest[2:]).read_bytes()
-        if hashlib.sha256(data).hexdigest() != digest:
+        content = (
+            self._project.folder / ".wtb" / "files" / "projects" / "default" / digest[:2] / digest[2:]
+        ).read_bytes()
+        if hashlib.sha256(content).hexdigest() != digest:
             raise ValueError(f"the file {digest[:8]} is damaged")
-        return data.decode()
+        return content.decode()
 
     def lineage(self, head_id: str) -> list[Checkpoint]:
         """The checkpoints from the root to a head. Raises KeyError if one is missing."""
@@ -112,6 +114,6 @@ def stored_values(project: Project) -> dict[str, str]:
     return dict(project.query('SELECT digest, data FROM "values"'))
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(field: Any) -> Any:
     """A JSON column: SQLite returns text, PostgreSQL what the text stands for. Other texts stay."""
-    return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
+    return json.loads(field) if isinstance(field, str) and field[:1] in ("{", "[") else field

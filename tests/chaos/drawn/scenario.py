@@ -177,13 +177,13 @@ def draw_scenarios(seed: int, cells: int, *, on_workers: bool = True) -> list[Sc
     drawn, sum_of_cells = list[Scenario](), 0
     while sum_of_cells < cells:
         dice = random.Random(f"{seed}/{len(drawn)}")
-        most = max(8, cells - sum_of_cells)
-        drawn.append(_draw(dice, f"storm{len(drawn)}", on_workers=on_workers, first=not drawn, most=most))
+        cells_left = max(8, cells - sum_of_cells)
+        drawn.append(_draw(dice, f"storm{len(drawn)}", on_workers=on_workers, first=not drawn, max_cells=cells_left))
         sum_of_cells += drawn[-1].cells
     return drawn
 
 
-def _draw(dice: random.Random, name: str, *, on_workers: bool, first: bool, most: int) -> Scenario:
+def _draw(dice: random.Random, name: str, *, on_workers: bool, first: bool, max_cells: int) -> Scenario:
     """Draw one of at most so many cells, about.
 
     The first of a storm is short, patient, without evaluators and commits each step. A state from before the last node
@@ -196,7 +196,7 @@ def _draw(dice: random.Random, name: str, *, on_workers: bool, first: bool, most
     paced = first or chance() < 0.6
     combinations = _combinations(dice, blocks, 1 if single else MOST_COMBINATIONS)
     repeats = 1 if single else dice.choice((1, 1, 2, 3))
-    cells = min(most, dice.randint(*(PATIENT_CELLS if paced else QUICK_CELLS)))
+    cells = min(max_cells, dice.randint(*(PATIENT_CELLS if paced else QUICK_CELLS)))
     return Scenario(
         name=name,
         blocks=blocks,
@@ -261,22 +261,22 @@ def _node(dice: random.Random, name: str, *, langgraph: bool, queues: bool, alon
     )
 
 
-def _combinations(dice: random.Random, blocks: tuple[Block, ...], most: int) -> tuple[Choices, ...]:
+def _combinations(dice: random.Random, blocks: tuple[Block, ...], count: int) -> tuple[Choices, ...]:
     """Some of all combinations of variants, the baseline among them."""
     varied = {node.name: range(node.variants) for block in blocks for node in block.nodes if node.variants > 1}
-    some = [dict(zip(varied, numbers, strict=True)) for numbers in _mixed(dice, [*varied.values()], 4 * most)]
+    some = [dict(zip(varied, numbers, strict=True)) for numbers in _mixed(dice, [*varied.values()], 4 * count)]
     baseline = dict.fromkeys(varied, 0)
-    others = [choices for choices in some if choices != baseline]
-    return (baseline, *others[: most - 1])
+    varied_choices = [choices for choices in some if choices != baseline]
+    return (baseline, *varied_choices[: count - 1])
 
 
-def _mixed(dice: random.Random, levels: list[range], most: int) -> list[tuple[int, ...]]:
+def _mixed(dice: random.Random, levels: list[range], count: int) -> list[tuple[int, ...]]:
     """All combinations in a mixed order, or so many of them where there are more."""
     total = 1
     for level in levels:
         total *= len(level)
-    if total <= most:
+    if total <= count:
         every = list(product(*levels))
         dice.shuffle(every)
         return every
-    return list(dict.fromkeys(tuple(dice.choice(level) for level in levels) for _ in range(most)))
+    return list(dict.fromkeys(tuple(dice.choice(level) for level in levels) for _ in range(count)))

@@ -87,15 +87,15 @@ def end(state, ctx, node, seen, marks, attempt):
 
 
 def work(state, ctx, by):
-    begun = begin(state, ctx, by)
+    attempt = begin(state, ctx, by)
     time.sleep(pace())
-    return end(state, ctx, *begun)
+    return end(state, ctx, *attempt)
 
 
 async def work_async(state, ctx, by):
-    begun = begin(state, ctx, by)
+    attempt = begin(state, ctx, by)
     await asyncio.sleep(pace())
-    return end(state, ctx, *begun)
+    return end(state, ctx, *attempt)
 
 
 def again(name):
@@ -153,7 +153,7 @@ def write_scenario(scenario: Scenario) -> dict[str, str]:
 
 
 def set_pace(project: Project, seconds: float) -> None:
-    """How long each node takes that begins from now on, but for those of sweeps that are quick."""
+    """Set how long each node takes that begins from now on, except in quick sweeps."""
     project.write({"pace.new": f"{seconds:g}"})
     (project.folder / "pace.new").rename(project.folder / "pace")
 
@@ -163,7 +163,7 @@ def variant_name(number: int) -> str:
 
 
 def start_arguments(scenario: Scenario) -> list[str]:
-    """What `wtb start` is given for a single execution."""
+    """Return the arguments of `wtb start` for a single execution."""
     (choices,) = scenario.combinations
     variants = [f"{node}={variant_name(number)}" for node, number in choices.items() if number]
     settings = ["--set", f"case={case_ids(scenario)[0]}", "--set", "trail=[]"]
@@ -239,7 +239,7 @@ def _options(node: Node) -> str:
     options |= {"threads": 8} if node.kind == "threads" else {}
     options |= {"limit": node.limit} if node.limit else {}
     options |= {"queue": node.queue} if node.queue else {}
-    return ", ".join(f"{name}={value!r}" for name, value in options.items())
+    return ", ".join(f"{name}={setting!r}" for name, setting in options.items())
 
 
 def _langgraph(scenario: Scenario) -> Iterator[str]:
@@ -298,8 +298,8 @@ def _sweep(scenario: Scenario) -> dict[str, Any]:
         },
     }
     if varied:
-        chosen = [{node: variant_name(by) for node, by in choices.items()} for choices in scenario.combinations]
-        sweep |= {"vary": varied, "combinations": chosen}
+        named = [{node: variant_name(by) for node, by in choices.items()} for choices in scenario.combinations]
+        sweep |= {"vary": varied, "combinations": named}
     if scenario.evaluated:
         sweep["evaluate"] = [f"{scenario.name}:as_computed"]
     if scenario.budget:

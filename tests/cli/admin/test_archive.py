@@ -1,4 +1,4 @@
-"""`wtb export` and `wtb import`: an execution carried to another database, looked at and gone on with there."""
+"""`wtb admin export` and `wtb admin import`: an execution carried to another database, and continued there."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ wf.edge(third, END)
 
 
 def single(project: Project, *args: str) -> str:
-    """Begin the single execution that the tests carry around; its id."""
-    given = ("start", "carry:wf", "--set", "x=1", "--variant", "first=by_two", *args)
-    return str(project.inside(*given, "--format", "json", check=1).json["execution"]["sweep"]["id"])
+    """Start a single execution and return its id."""
+    command = ("start", "carry:wf", "--set", "x=1", "--variant", "first=by_two", *args)
+    return str(project.inside(*command, "--format", "json", check=1).json["execution"]["sweep"]["id"])
 
 
 @pytest.fixture(scope="module")
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """Where an execution was paused and exported, then ended and exported again."""
+    """A project with an execution that was exported when it was paused, and again at its end."""
     project = Project(tmp_path_factory.mktemp("origin") / "project")
     project.write({"carry.py": WORKFLOW})
     id = single(project, "--until", "second")
-    project.inside("export", id, "-o", "paused.wtb", check=0)
+    project.inside("admin", "export", id, "-o", "paused.wtb", check=0)
     project.inside("resume", id, check=0)
-    project.inside("export", id, "-o", "done.wtb", check=0)
+    project.inside("admin", "export", id, "-o", "done.wtb", check=0)
     yield project
     project.close()
 
@@ -96,7 +96,7 @@ def members(file: Path) -> dict[str, bytes]:
 
 
 def history(file: Path) -> dict[str, Any]:
-    """What an archive says, with numbers in place of ids and without what tells of the export and import itself."""
+    """Return the contents of an archive with numbers instead of ids, without the events of export and import."""
     parts = members(file)
     head = json.loads(parts.pop("execution.json"))
     rows = {name: [json.loads(line) for line in parts.pop(f"history/{name}.jsonl").splitlines()] for name in HISTORY}
@@ -107,8 +107,8 @@ def history(file: Path) -> dict[str, Any]:
         if isinstance(value, str):
             return numbers.get(value, value)
         if isinstance(value, list):
-            return [plain(item) for item in value]
-        return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+            return [plain(part) for part in value]
+        return {key: plain(part) for key, part in value.items()} if isinstance(value, dict) else value
 
     rows["events"] = [row for row in rows["events"] if row["kind"] != "execution.imported"]
     rows["executions"] = [{**row, "status": None, "reason": None} for row in rows["executions"]]
@@ -124,24 +124,26 @@ HISTORY = (
 
 
 def test_an_execution_looks_the_same_in_another_database(origin: Project, elsewhere: Project) -> None:
-    said = elsewhere.inside("import", str(origin.folder / "done.wtb"), "--name", "carried", "--format", "json", check=0)
-    made = said.json
-    assert (made["name"], made["status"], made["files"]) == ("carried", "completed", 2)
-    known = origin.inside("show", made["from"], "--calls", "--format", "json", check=0).json
-    shown = elsewhere.inside("show", made["execution"], "--calls", "--format", "json", check=0).json
-    assert shown["state"] == known["state"]
-    assert shown["totals"] == known["totals"]
+    outcome = elsewhere.inside(
+        "admin", "import", str(origin.folder / "done.wtb"), "--name", "carried", "--format", "json", check=0
+    )
+    imported = outcome.json
+    assert (imported["name"], imported["status"], imported["files"]) == ("carried", "completed", 2)
+    original = origin.inside("show", imported["from"], "--calls", "--format", "json", check=0).json
+    copied = elsewhere.inside("show", imported["execution"], "--calls", "--format", "json", check=0).json
+    assert copied["state"] == original["state"]
+    assert copied["totals"] == original["totals"]
     names = ("node", "variant", "status", "attempts", "usd", "duration_s", "tried")
-    assert [[run[n] for n in names] for run in shown["path"]] == [[run[n] for n in names] for run in known["path"]]
-    assert [[call["prompt"] for call in run["calls"]] for run in shown["path"]] == [["2 + 2?"] * 2, [], []]
-    elsewhere.inside("files", made["execution"], "notes/first.txt", "-o", "first.txt", check=0)
+    assert [[run[n] for n in names] for run in copied["path"]] == [[run[n] for n in names] for run in original["path"]]
+    assert [[call["prompt"] for call in run["calls"]] for run in copied["path"]] == [["2 + 2?"] * 2, [], []]
+    elsewhere.inside("files", imported["execution"], "notes/first.txt", "-o", "first.txt", check=0)
     assert (elsewhere.folder / "first.txt").read_text() == "first " * 1000
-    assert "→ third" in elsewhere.inside("history", made["id"], check=0).stdout
-    log = elsewhere.inside("log", made["id"], check=0).stdout
+    assert "→ third" in elsewhere.inside("history", imported["id"], check=0).stdout
+    log = elsewhere.inside("log", imported["id"], check=0).stdout
     assert sentence("imported from an archive made on") in log
     assert sentence("{} failed in attempt {} of {}", "first=by_two", 1, 2) in " ".join(log.split())
     assert elsewhere.inside("list", check=0).stdout == ""  # single executions are not listed with sweeps
-    elsewhere.inside("export", made["id"], "-o", "again.wtb", check=0)
+    elsewhere.inside("admin", "export", imported["id"], "-o", "again.wtb", check=0)
     assert history(elsewhere.folder / "again.wtb") == {
         **(first := history(origin.folder / "done.wtb")),
         "head": {**first["head"], "name": "carried", "spec": {**first["head"]["spec"], "sweep": "carried"}},
@@ -167,44 +169,44 @@ wf.edge(tools, END)
 def test_an_answer_keeps_its_value_in_an_archive(origin: Project, elsewhere: Project) -> None:
     for project in (origin, elsewhere):
         project.write({"asking.py": ASKING})
-    given = ("start", "asking:wf", "--set", "calls=[1, 2]")
-    id = origin.inside(*given, "--format", "json", check=1).json["execution"]["sweep"]["id"]
+    command = ("start", "asking:wf", "--set", "calls=[1, 2]")
+    id = origin.inside(*command, "--format", "json", check=1).json["execution"]["sweep"]["id"]
     origin.inside("answer", id, "--value", '{"decisions": [{"type": "edit"}, null]}', "--no-run", check=0)
-    origin.inside("export", id, "-o", "asked.wtb", check=0)
+    origin.inside("admin", "export", id, "-o", "asked.wtb", check=0)
 
-    made = elsewhere.inside("import", str(origin.folder / "asked.wtb"), "--format", "json", check=0).json
-    (one,) = elsewhere.inside("approvals", "--all", "--format", "json", check=0).json["approvals"]
-    assert one["answer"]["value"] == {"decisions": [{"type": "edit"}, None]}
-    elsewhere.inside("resume", made["id"], check=0)
-    shown = elsewhere.inside("show", made["execution"], "--format", "json", check=0).json
-    assert shown["state"]["decisions"] == [{"type": "edit"}, None]
+    imported = elsewhere.inside("admin", "import", str(origin.folder / "asked.wtb"), "--format", "json", check=0).json
+    (approval,) = elsewhere.inside("approvals", "--all", "--format", "json", check=0).json["approvals"]
+    assert approval["answer"]["value"] == {"decisions": [{"type": "edit"}, None]}
+    elsewhere.inside("resume", imported["id"], check=0)
+    document = elsewhere.inside("show", imported["execution"], "--format", "json", check=0).json
+    assert document["state"]["decisions"] == [{"type": "edit"}, None]
 
     def spoil(rows: list[dict[str, Any]]) -> None:
         rows[0]["answer"]["value"] = '{"$timedelta": 3}'
 
     with zipfile.ZipFile(elsewhere.folder / "bad.wtb", "w") as archive:
-        for name, data in rewritten(members(origin.folder / "asked.wtb"), approvals=spoil).items():
-            archive.writestr(name, data)
-    refused = elsewhere.inside("import", "bad.wtb", check=2).said
+        for name, content in rewritten(members(origin.folder / "asked.wtb"), approvals=spoil).items():
+            archive.writestr(name, content)
+    refused = elsewhere.inside("admin", "import", "bad.wtb", check=2).output
     assert (
         sentence("{}.jsonl, line {}", "approvals", 1) + sentence(": answer.value") + sentence(": not a stored value")
         in refused
     )
 
 
-def test_one_that_was_paused_goes_on_elsewhere_and_ends_the_same(origin: Project, elsewhere: Project) -> None:
-    said = elsewhere.inside("import", str(origin.folder / "paused.wtb"), check=0)
-    id = said.stdout.strip()
-    assert sentence("continue with: wtb resume {}", id) in said.said
+def test_one_that_was_paused_continues_elsewhere_and_ends_the_same(origin: Project, elsewhere: Project) -> None:
+    outcome = elsewhere.inside("admin", "import", str(origin.folder / "paused.wtb"), check=0)
+    id = outcome.stdout.strip()
+    assert sentence("continue with: wtb resume {}", id) in outcome.output
     elsewhere.inside("resume", id, check=0)
-    made = elsewhere.inside("show", id, "--format", "json", check=0).json
-    assert [cell["status"] for cell in made["cells"]] == ["succeeded"]
+    sweep = elsewhere.inside("show", id, "--format", "json", check=0).json
+    assert [cell["status"] for cell in sweep["cells"]] == ["succeeded"]
     (execution,) = [row[0] for row in elsewhere.query("SELECT execution_id FROM cells")]
     done = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
-    here = elsewhere.inside("show", execution, "--format", "json", check=0).json
-    there = origin.inside("show", done, "--format", "json", check=0).json
-    assert here["state"] == there["state"]
-    assert [run["node"] for run in here["path"]] == ["first", "second", "third"]
+    continued = elsewhere.inside("show", execution, "--format", "json", check=0).json
+    original = origin.inside("show", done, "--format", "json", check=0).json
+    assert continued["state"] == original["state"]
+    assert [run["node"] for run in continued["path"]] == ["first", "second", "third"]
     assert elsewhere.query(f"SELECT count(*) FROM {ATTEMPTS}")[0][0] == 4  # nothing ran again
 
 
@@ -213,18 +215,18 @@ def test_an_execution_of_a_sweep_is_exported_as_one_of_its_cells(shared_project:
     project.inside("run", "sweep.yaml", "--limit", "1", "--quiet", check=0)
     cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
     root = project.query("SELECT id FROM executions WHERE origin = 'root'")[0][0]
-    said = project.inside("export", root, "-o", "root.wtb", check=0)
+    outcome = project.inside("admin", "export", root, "-o", "root.wtb", check=0)
     assert (
         sentence("it stands for {} cells; the archive is of the one with {}", 64, "A=default, B=default, C=default")
-        in said.said
+        in outcome.output
     )
     last = cells[-1]
-    project.inside("export", last["execution"], "-o", "last.wtb", check=0)
-    made = project.inside("import", "last.wtb", "--format", "json", check=0).json
-    shown = project.inside("show", made["execution"], "--format", "json", check=0).json
-    assert shown["cells"][0]["scores"] == last["scores"]
-    assert shown["execution"]["combinations"] == [{"A": "v3", "B": "v3", "C": "v3"}]
-    root_made = project.inside("import", "root.wtb", "--format", "json", check=0).json
+    project.inside("admin", "export", last["execution"], "-o", "last.wtb", check=0)
+    imported = project.inside("admin", "import", "last.wtb", "--format", "json", check=0).json
+    document = project.inside("show", imported["execution"], "--format", "json", check=0).json
+    assert document["cells"][0]["scores"] == last["scores"]
+    assert document["execution"]["combinations"] == [{"A": "v3", "B": "v3", "C": "v3"}]
+    root_made = project.inside("admin", "import", "root.wtb", "--format", "json", check=0).json
     assert root_made["status"] == "paused"
     project.inside("resume", root_made["id"], check=0)
     (state,) = project.inside("show", root_made["id"], "--cells", "--format", "json", check=0).json["cells"]
@@ -233,14 +235,14 @@ def test_an_execution_of_a_sweep_is_exported_as_one_of_its_cells(shared_project:
 
 
 def rewritten(parts: dict[str, bytes], **history: Callable[[list[dict[str, Any]]], Any]) -> dict[str, bytes]:
-    """Members with rows changed, and what execution.json says of them made true again."""
+    """Return the members with rows changed, and execution.json updated to match."""
     head = json.loads(parts["execution.json"])
     for name, change in history.items():
         rows = [json.loads(line) for line in parts[f"history/{name}.jsonl"].splitlines()]
         rows = change(rows) or rows
-        data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-        parts = {**parts, f"history/{name}.jsonl": data}
-        head["history"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "rows": len(rows)}
+        lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        parts = {**parts, f"history/{name}.jsonl": lines}
+        head["history"][name] = {"sha256": hashlib.sha256(lines).hexdigest(), "rows": len(rows)}
     return {**parts, "execution.json": json.dumps(head).encode()}
 
 
@@ -249,20 +251,20 @@ def headed(parts: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
 
 
 def without(parts: dict[str, bytes], start: str) -> dict[str, bytes]:
-    gone = next(name for name in parts if name.startswith(start))
-    return {name: data for name, data in parts.items() if name != gone}
+    missing = next(name for name in parts if name.startswith(start))
+    return {name: content for name, content in parts.items() if name != missing}
 
 
-def damaged(parts: dict[str, bytes], start: str, data: bytes = b"1") -> dict[str, bytes]:
-    return {**parts, next(name for name in parts if name.startswith(start)): data}
+def damaged(parts: dict[str, bytes], start: str, content: bytes = b"1") -> dict[str, bytes]:
+    return {**parts, next(name for name in parts if name.startswith(start)): content}
 
 
-def put(parts: dict[str, bytes], data: bytes, folder: str = "files") -> dict[str, bytes]:
-    return {**parts, f"{folder}/{hashlib.sha256(data).hexdigest()}": data}
+def put(parts: dict[str, bytes], content: bytes, folder: str = "files") -> dict[str, bytes]:
+    return {**parts, f"{folder}/{hashlib.sha256(content).hexdigest()}": content}
 
 
-def set_in(name: str, column: str, value: Any, number: int = 0) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
-    return lambda parts: rewritten(parts, **{name: lambda rows: rows[number].__setitem__(column, value)})
+def set_in(name: str, column: str, cell: Any, number: int = 0) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
+    return lambda parts: rewritten(parts, **{name: lambda rows: rows[number].__setitem__(column, cell)})
 
 
 def in_graph(parts: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
@@ -389,56 +391,72 @@ def good(origin: Project) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_archive_is_refused_whole_and_named(origin: Project, good: dict[str, bytes], what: str) -> None:
-    change, told = BAD[what]
+    change, pattern = BAD[what]
     with zipfile.ZipFile(origin.folder / "bad.wtb", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in change(dict(good)).items():
-            archive.writestr(name, data)
+        for name, content in change(dict(good)).items():
+            archive.writestr(name, content)
     before = origin.query("SELECT count(*) FROM sweeps"), origin.query("SELECT count(*) FROM checkpoints")
-    refused = origin.inside("import", "bad.wtb", check=2)
-    assert re.search(told, refused.said), refused.stderr
-    said = [line.strip() for line in refused.stderr.splitlines() if line.strip()]
-    assert all(line.count("bad.wtb: ") == 1 for line in said), refused.stderr
+    refused = origin.inside("admin", "import", "bad.wtb", check=2)
+    assert re.search(pattern, refused.output), refused.stderr
+    lines = [line.strip() for line in refused.stderr.splitlines() if line.strip()]
+    assert all(line.count("bad.wtb: ") == 1 for line in lines), refused.stderr
     assert (origin.query("SELECT count(*) FROM sweeps"), origin.query("SELECT count(*) FROM checkpoints")) == before
 
 
 def test_what_is_no_archive_or_too_large_is_refused(origin: Project) -> None:
     origin.write({"text.wtb": "no zip"})
-    assert sentence("cannot be read as an archive") in origin.inside("import", "text.wtb", check=2).stderr
-    assert sentence("{} is a folder; expected a file", ".") in origin.inside("import", ".", check=2).stderr
-    assert sentence("there is no file {}", "nowhere.wtb") in origin.inside("import", "nowhere.wtb", check=2).stderr
+    assert sentence("cannot be read as an archive") in origin.inside("admin", "import", "text.wtb", check=2).stderr
+    assert sentence("{} is a folder; expected a file", ".") in origin.inside("admin", "import", ".", check=2).stderr
+    assert (
+        sentence("there is no file {}", "nowhere.wtb")
+        in origin.inside("admin", "import", "nowhere.wtb", check=2).stderr
+    )
     cut = (origin.folder / "done.wtb").read_bytes()[:-200]
     (origin.folder / "cut.wtb").write_bytes(cut)
-    assert sentence("cannot be read as an archive") in origin.inside("import", "cut.wtb", check=2).stderr
+    assert sentence("cannot be read as an archive") in origin.inside("admin", "import", "cut.wtb", check=2).stderr
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("values/" + "0" * 64, b"\0" * 70_000_000)
     (origin.folder / "bomb.wtb").write_bytes(bomb.getvalue())
     assert (
         sentence("{} bytes; at most {} are expected", "has 70,000,000", "67,108,864")
-        in origin.inside("import", "bomb.wtb", check=2).said
+        in origin.inside("admin", "import", "bomb.wtb", check=2).output
     )
-    told = origin.inside("import", "done.wtb", "--max-size", "1KB", check=2).said
-    assert sentence("max_bytes allows {} at most", "1,000") + " (--max-size)" in told
-    assert "--max-size" in origin.inside("import", "done.wtb", "--max-size", "large", check=2).stderr
+    refusal = origin.inside("admin", "import", "done.wtb", "--max-size", "1KB", check=2).output
+    assert sentence("max_bytes allows {} at most", "1,000") + " (--max-size)" in refusal
+    assert "--max-size" in origin.inside("admin", "import", "done.wtb", "--max-size", "large", check=2).stderr
 
 
 def test_a_session_is_not_given_more_files_than_its_quota(origin: Project) -> None:
-    origin.inside("session", "create", "small", "--disk", "1KB", check=0)
-    refused = origin.inside("import", "done.wtb", "--session", "small", check=2)
-    assert sentence("the quota of the session ({} bytes)", "1,000") in refused.said
-    assert sentence("there is no session") in origin.inside("import", "done.wtb", "--session", "nobody", check=2).stderr
+    origin.inside("admin", "session", "create", "small", "--disk", "1KB", check=0)
+    refused = origin.inside("admin", "import", "done.wtb", "--session", "small", check=2)
+    assert sentence("the quota of the session ({} bytes)", "1,000") in refused.output
+    assert (
+        sentence("there is no session")
+        in origin.inside("admin", "import", "done.wtb", "--session", "nobody", check=2).stderr
+    )
 
 
 def test_export_refuses_what_it_cannot_write_or_find(origin: Project) -> None:
     id = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
     assert (
-        sentence("is there already; give another name, or force it to be replaced") + " (--force)"
-        in origin.inside("export", id, "-o", "done.wtb", check=2).said
+        sentence("exists already; give another name, or force its replacement") + " (--force)"
+        in origin.inside("admin", "export", id, "-o", "done.wtb", check=2).output
     )
-    assert "is a directory" in origin.inside("export", id, "-o", ".", check=2).stderr
-    assert sentence("there is no execution {}", "'nothing'") in origin.inside("export", "nothing", check=2).stderr
+    assert "is a directory" in origin.inside("admin", "export", id, "-o", ".", check=2).stderr
+    assert (
+        sentence("there is no execution {}", "'nothing'") in origin.inside("admin", "export", "nothing", check=2).stderr
+    )
     origin.write({"plain": ""})
-    assert sentence("there is no folder {}", "plain") in origin.inside("export", id, "-o", "plain/x.wtb", check=2).said
-    assert sentence("there is no folder {}", "gone") in origin.inside("export", id, "-o", "gone/x.wtb", check=2).said
+    assert (
+        sentence("there is no folder {}", "plain")
+        in origin.inside("admin", "export", id, "-o", "plain/x.wtb", check=2).output
+    )
+    assert (
+        sentence("there is no folder {}", "gone")
+        in origin.inside("admin", "export", id, "-o", "gone/x.wtb", check=2).output
+    )
     assert not (origin.folder / "gone").exists()
-    assert sentence("cannot be written") in origin.inside("export", id, "-o", "x" * 250 + ".wtb", check=1).stderr
+    assert (
+        sentence("cannot be written") in origin.inside("admin", "export", id, "-o", "x" * 250 + ".wtb", check=1).stderr
+    )

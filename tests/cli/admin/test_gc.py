@@ -47,15 +47,15 @@ def wtb(project: Project, *arguments: str, **environment: str) -> Outcome:
 
 
 def removed(outcome: Outcome) -> dict[str, Any]:
-    """What a collection says was removed, without what there was none of."""
+    """Return the counts of removed objects, without those that are 0."""
     assert outcome.code == 0, outcome.stderr
     assert set(outcome.json["removed"]) == NOTHING
     assert outcome.json["notes"] == []
-    return {kind: one["count"] for kind, one in outcome.json["removed"].items() if one["count"]}
+    return {kind: amount["count"] for kind, amount in outcome.json["removed"].items() if amount["count"]}
 
 
 def gc(project: Project, *options: str) -> dict[str, Any]:
-    return removed(wtb(project, "gc", *options, "--format", "json"))
+    return removed(wtb(project, "admin", "gc", *options, "--format", "json"))
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ def ran(empty_project: Project) -> Project:
 
 
 def sweep_id(project: Project) -> str:
-    ((found,),) = project.query("SELECT id FROM sweeps")
-    return str(found)
+    ((sweep,),) = project.query("SELECT id FROM sweeps")
+    return str(sweep)
 
 
 def make_old(project: Project) -> None:
-    """As if everything had happened ten days ago."""
+    """Move every time of the database ten days back."""
     project.change("UPDATE sweeps SET created_at = created_at - 864000, finished_at = finished_at - 864000")
     project.change("UPDATE checkpoints SET created_at = created_at - 864000")
     project.change("UPDATE attempts SET started_at = started_at - 864000")
@@ -108,9 +108,9 @@ def test_judgements_that_nobody_used_for_long_go_and_a_dry_run_counts_them(ran: 
         (folder / name).write_text("[1.0, 0.001, null]")
         os.utime(folder / name, (time.time() - age_s,) * 2)
 
-    found = wtb(ran, "gc", "--dry-run", "--format", "json")
-    assert removed(found) == {"judgements": 2}
-    assert found.json["removed"]["judgements"]["bytes"] == 2 * len("[1.0, 0.001, null]")
+    preview = wtb(ran, "admin", "gc", "--dry-run", "--format", "json")
+    assert removed(preview) == {"judgements": 2}
+    assert preview.json["removed"]["judgements"]["bytes"] == 2 * len("[1.0, 0.001, null]")
     assert len(list(folder.iterdir())) == 3
     assert gc(ran) == {"judgements": 2}
     assert [path.name for path in folder.iterdir()] == ["ab3"]
@@ -120,52 +120,52 @@ def test_judgements_that_nobody_used_for_long_go_and_a_dry_run_counts_them(ran: 
 def test_the_table_says_what_would_be_removed_and_how_large_it_is(ran: Project) -> None:
     make_old(ran)
 
-    shown = wtb(ran, "gc", "--sweeps", "7d", "--keep", "0", "--dry-run").stdout
-    lines = [line.split() for line in shown.splitlines()]
+    table = wtb(ran, "admin", "gc", "--sweeps", "7d", "--keep", "0", "--dry-run").stdout
+    lines = [line.split() for line in table.splitlines()]
 
     assert lines[0] == ["would", "be", "removed", "how", "many", "bytes"]
     assert ["sweeps", "1"] in lines
     assert ["values", "3", "11", "B"] in lines  # 1, "one" and "two"
     assert next(line for line in lines if line[:2] == ["stored", "files"])[2] == "4"
-    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert all(len(line) <= 80 for line in table.splitlines())
 
 
 def test_the_policy_stands_in_wtb_toml(ran: Project) -> None:
     make_old(ran)
     (ran.folder / "wtb.toml").write_text('[retention]\nsweeps = "7d"\nkeep = 0\n')
 
-    found = wtb(ran, "gc", "--dry-run", "--keep", "1", "--format", "json")
-    assert removed(found) == {}
-    assert (found.json["policy"]["sweeps"], found.json["policy"]["keep"]) == (7 * 86400.0, 1)
+    preview = wtb(ran, "admin", "gc", "--dry-run", "--keep", "1", "--format", "json")
+    assert removed(preview) == {}
+    assert (preview.json["policy"]["sweeps"], preview.json["policy"]["keep"]) == (7 * 86400.0, 1)
     assert gc(ran)["sweeps"] == 1
 
     (ran.folder / "wtb.toml").write_text('[retention]\nsweep = "7d"\n')
-    refused = wtb(ran, "gc")
+    refused = wtb(ran, "admin", "gc")
     assert refused.code == 2
-    assert sentence("has no setting {}", "'sweep'") + sentence("; did you mean '{}'?", "sweeps") in refused.said
+    assert sentence("has no setting {}", "'sweep'") + sentence("; did you mean '{}'?", "sweeps") in refused.output
 
 
 @pytest.mark.parametrize("option", ["--outputs", "--superseded", "--sweeps", "--files"])
 def test_an_age_that_cannot_be_read_is_refused(ran: Project, option: str) -> None:
-    refused = wtb(ran, "gc", option, "soon")
+    refused = wtb(ran, "admin", "gc", option, "soon")
     assert refused.code == 2
-    assert sentence("{} = {}: expected a duration such as 12h, 7d or 2w", option, "'soon'") in refused.said
+    assert sentence("{} = {}: expected a duration such as 12h, 7d or 2w", option, "'soon'") in refused.output
 
 
 def test_a_pinned_sweep_stays_until_it_is_unpinned(ran: Project) -> None:
     make_old(ran)
     options = ("--sweeps", "7d", "--keep", "0")
 
-    assert wtb(ran, "pin", "files").stdout == f"pinned sweep files ({sweep_id(ran)})\n"
+    assert wtb(ran, "admin", "pin", "files").stdout == f"pinned sweep files ({sweep_id(ran)})\n"
     assert gc(ran, *options) == {}
-    assert wtb(ran, "unpin", "files").stdout == f"unpinned sweep files ({sweep_id(ran)})\n"
+    assert wtb(ran, "admin", "unpin", "files").stdout == f"unpinned sweep files ({sweep_id(ran)})\n"
     assert gc(ran, *options)["sweeps"] == 1
 
 
 def test_a_checkpoint_is_pinned_by_its_id_or_as_the_head_of_an_execution(ran: Project) -> None:
     execution, head = ran.query("SELECT id, head_id FROM executions WHERE status = 'completed' ORDER BY id")[0]
 
-    assert wtb(ran, "pin", head, "--name", "before the change").stdout == (
+    assert wtb(ran, "admin", "pin", head, "--name", "before the change").stdout == (
         f"pinned checkpoint {head} as before the change\n"
     )
     pinned = ran.query("SELECT id, name FROM checkpoints WHERE pinned")
@@ -174,21 +174,21 @@ def test_a_checkpoint_is_pinned_by_its_id_or_as_the_head_of_an_execution(ran: Pr
     assert history["checkpoints"][-1]["name"] == "before the change"
     make_old(ran)
     assert gc(ran, "--sweeps", "7d", "--keep", "0") == {}
-    assert wtb(ran, "unpin", execution).stdout == f"unpinned checkpoint {head}\n"
+    assert wtb(ran, "admin", "unpin", execution).stdout == f"unpinned checkpoint {head}\n"
     assert gc(ran, "--sweeps", "7d", "--keep", "0")["sweeps"] == 1
 
 
 def test_what_cannot_be_pinned_is_refused(ran: Project) -> None:
-    nothing = wtb(ran, "pin", "filse")
-    assert (nothing.code, sentence("did you mean '{}'?", "files") in nothing.said) == (2, True)
-    named = wtb(ran, "pin", "files", "--name", "x")
-    assert (named.code, sentence("a name is for checkpoints") in named.said) == (2, True)
-    assert wtb(ran, "pin", "files", "--name", " ").code == 2
+    nothing = wtb(ran, "admin", "pin", "filse")
+    assert (nothing.code, sentence("did you mean '{}'?", "files") in nothing.output) == (2, True)
+    named = wtb(ran, "admin", "pin", "files", "--name", "x")
+    assert (named.code, sentence("a name is for checkpoints") in named.output) == (2, True)
+    assert wtb(ran, "admin", "pin", "files", "--name", " ").code == 2
 
 
 def test_a_collection_without_a_database_says_how_to_make_one(empty_project: Project) -> None:
-    refused = wtb(empty_project, "gc")
-    assert (refused.code, sentence("`wtb run` makes one") in refused.said) == (2, True)
+    refused = wtb(empty_project, "admin", "gc")
+    assert (refused.code, sentence("`wtb run` creates one") in refused.output) == (2, True)
     assert list(empty_project.folder.iterdir()) == []
 
 
@@ -197,8 +197,8 @@ def test_doctor_shows_how_much_is_stored_and_what_was_left_behind(ran: Project) 
     place = ran.folder / ".wtb" / "sessions" / "default" / "sweep" / "nobody"
     os.utime(place, (0, 0))
 
-    found = wtb(ran, "doctor", "--format", "json")
-    checks = {check["name"]: check for check in found.json["checks"]}
+    outcome = wtb(ran, "doctor", "--format", "json")
+    checks = {check["name"]: check for check in outcome.json["checks"]}
 
     assert checks["values"]["found"] == "11 B in 3 values"
     assert checks["left behind"]["found"].startswith("directories of dead runners: 1, processes: 0")
@@ -212,20 +212,20 @@ def test_doctor_shows_how_much_is_stored_and_what_was_left_behind(ran: Project) 
     }
 
 
-# What earlier releases kept beside each other
+# Stores of earlier releases, in which projects shared a folder
 
 
 def flatten(project: Project) -> dict[str, bytes]:
-    """Lay out the store as earlier releases did. Returns what it holds."""
-    top, held = project.folder / ".wtb" / "files", {}
+    """Lay out the store as earlier releases did. Returns its contents by digest."""
+    top, contents = project.folder / ".wtb" / "files", {}
     for place in sorted((top / "projects").glob("*/??/*")):
-        held[place.parent.name + place.name] = place.read_bytes()
+        contents[place.parent.name + place.name] = place.read_bytes()
         (top / place.parent.name).mkdir(exist_ok=True)
         place.replace(top / place.parent.name / place.name)
     shutil.rmtree(top / "projects")
     (top / "judgements" / "ab").mkdir(parents=True)
     (top / "judgements" / "ab" / "reply").write_text("[1, null]")
-    return held
+    return contents
 
 
 def stored(project: Project, folder: str) -> set[str]:
@@ -234,10 +234,10 @@ def stored(project: Project, folder: str) -> set[str]:
 
 
 def test_what_earlier_releases_left_is_the_only_projects_once_it_runs_something(ran: Project) -> None:
-    held = flatten(ran)
+    contents = flatten(ran)
     assert wtb(ran, "files", "files", "--combination", "write=two", "made.txt").stdout == "two"
     ran.wtb("run", "sweep.yaml", "--quiet", check=0)
-    assert stored(ran, "projects/default") == held.keys()
+    assert stored(ran, "projects/default") == contents.keys()
     assert not stored(ran, ".")
     assert (ran.folder / ".wtb" / "files" / "projects" / "default" / "judgements" / "ab" / "reply").exists()
     assert wtb(ran, "files", "files", "--combination", "write=two", "made.txt").stdout == "two"
@@ -246,7 +246,7 @@ def test_what_earlier_releases_left_is_the_only_projects_once_it_runs_something(
 def test_of_several_projects_each_gets_its_own_copy_of_what_earlier_releases_left(ran: Project) -> None:
     ran.write({"other.yaml": SWEEP.replace("sweep: files", "sweep: other") + "project: alpha\n"})
     ran.wtb("run", "other.yaml", "--quiet", check=0)
-    held = flatten(ran)
+    contents = flatten(ran)
     make_old(ran)
     ran.wtb("run", "sweep.yaml", "--quiet", check=0)  # which leaves alone what may be the other's
     assert wtb(ran, "files", "other", "--combination", "write=two", "made.txt").stdout == "two"
@@ -255,9 +255,9 @@ def test_of_several_projects_each_gets_its_own_copy_of_what_earlier_releases_lef
 
     assert not stored(ran, ".")
     for folder in ("projects/default", "projects/alpha"):
-        assert stored(ran, folder) == held.keys()
+        assert stored(ran, folder) == contents.keys()
     places = [ran.folder / ".wtb" / "files" / "projects" / name for name in ("default", "alpha")]
-    for digest, content in held.items():
+    for digest, content in contents.items():
         copies = [place / digest[:2] / digest[2:] for place in places]
         assert [copy.read_bytes() for copy in copies] == [content] * 2
         assert not copies[0].samefile(copies[1])
@@ -267,6 +267,6 @@ def test_of_several_projects_each_gets_its_own_copy_of_what_earlier_releases_lef
 
 def test_a_case_is_erased_from_where_earlier_releases_kept_it(ran: Project) -> None:
     flatten(ran)
-    wtb(ran, "erase", "a", "--yes")
+    wtb(ran, "admin", "erase", "a", "--yes")
     assert not stored(ran, ".")
     assert not stored(ran, "projects/default")

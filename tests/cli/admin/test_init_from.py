@@ -51,7 +51,7 @@ def test_tests_become_cases_and_what_has_no_counterpart_is_named(empty_project: 
         "tests[2]: more.yaml: cannot be read",
         "next: cd demo && wtb run sweep.yaml",
     ):
-        assert words in done.said
+        assert words in done.output
     folder = empty_project.folder / "demo"
     first, second = map(json.loads, (folder / "cases.jsonl").read_text("utf-8").splitlines())
     assert first["input"] == {"question": "Where is my parcel?"}
@@ -89,8 +89,8 @@ def test_variables_with_several_values_are_cases_of_their_own_and_templates_are_
         {"not": {"exact_match": {"field": "answer"}, "weight": 2}},
     ]
     assert first["expected"] == {"answer": "42"}
-    left = [line for line in done.stderr.splitlines() if "left out" in line]
-    assert [line.split("tests[0].")[1] for line in left] == [
+    omitted = [line for line in done.stderr.splitlines() if "left out" in line]
+    assert [line.split("tests[0].")[1] for line in omitted] == [
         "assert[1]: 'icontains'",
         "assert[2]: 'contains'",
         "assert[4]: 'bleu'",
@@ -101,13 +101,13 @@ def test_what_was_brought_over_runs_once_a_model_is_called(empty_project: Projec
     empty_project.write({"promptfooconfig.yaml": CONFIG.replace("openai:gpt-4", "exec:./own.sh")})
     empty_project.inside("init", "--from", "promptfooconfig.yaml", check=0)
     workflow = empty_project.folder / "workflow.py"
-    asked = 'return "42" if "times" in prompt else prompt.replace("?", ", sorry")'
+    reply = 'return "42" if "times" in prompt else prompt.replace("?", ", sorry")'
     workflow.write_text(
-        workflow.read_text("utf-8").replace('raise NotImplementedError("call your model here")', asked), "utf-8"
+        workflow.read_text("utf-8").replace('raise NotImplementedError("call your model here")', reply), "utf-8"
     )
     empty_project.inside("run", "sweep.yaml", "-q", check=0)
     scores = empty_project.query("SELECT combination, case_number, value FROM scores WHERE metric = 'assertions'")
-    assert sorted(value for *_, value in scores) == pytest.approx([0.6, 0.6, 1, 1])
+    assert sorted(score for *_, score in scores) == pytest.approx([0.6, 0.6, 1, 1])
     (answers,) = empty_project.query("SELECT count(*) FROM cells WHERE status = 'succeeded'")
     assert answers == (4,)
 
@@ -171,10 +171,10 @@ def test_prompts_are_filled_in_once_and_as_promptfoo_writes_values(empty_project
     empty_project.write({"config.yaml": "prompts: ['{{a}} {{ b }} {{c}} {{none}}.']\ntests: [{vars: {a: 1}}]"})
     empty_project.inside("init", "--from", "config.yaml", check=0)
     text = (empty_project.folder / "workflow.py").read_text("utf-8")
-    made: dict[str, Any] = {}
-    exec(text.replace('raise NotImplementedError("call your model here")', "return prompt"), made)
+    namespace: dict[str, Any] = {}
+    exec(text.replace('raise NotImplementedError("call your model here")', "return prompt"), namespace)
     (prompt,) = prompts(empty_project).values()
-    assert made["answer"]({"a": "{{ b }}", "b": True, "c": 2.0}, prompt=prompt) == {"answer": "{{ b }} true 2 ."}
+    assert namespace["answer"]({"a": "{{ b }}", "b": True, "c": 2.0}, prompt=prompt) == {"answer": "{{ b }} true 2 ."}
 
 
 TESTS = """
@@ -232,8 +232,8 @@ def test_what_of_tests_would_mean_something_else_is_named(empty_project: Project
 
 
 def left_out(project: Project) -> list[str]:
-    said = project.inside("init", "--from", "config.yaml", check=0).stderr.splitlines()
-    return [line.split("left out: ")[1] for line in said if "left out: " in line]
+    lines = project.inside("init", "--from", "config.yaml", check=0).stderr.splitlines()
+    return [line.split("left out: ")[1] for line in lines if "left out: " in line]
 
 
 @pytest.mark.parametrize(
@@ -242,17 +242,17 @@ def left_out(project: Project) -> list[str]:
         ("prompts: [a]", sentence("'tests' is {}; expected a list of tests", "nothing")),
         (
             "tests: file://tests.csv",
-            sentence("no test that can be brought over: {}", "tests: tests.csv: cannot be read"),
+            sentence("no test that can be imported: {}", "tests: tests.csv: cannot be read"),
         ),
         ("tests: file://../out.csv", sentence("outside of the folder of the configuration")),
-        ("tests: [file://a.yaml]", sentence("no test that can be brought over")),
+        ("tests: [file://a.yaml]", sentence("no test that can be imported")),
         ("tests: [", "config.yaml"),
-        ("tests: [{vars: {a: 'file://a'}}]", sentence("no test that can be brought over")),
+        ("tests: [{vars: {a: 'file://a'}}]", sentence("no test that can be imported")),
     ],
 )
 def test_a_configuration_without_tests_is_refused(empty_project: Project, config: str, words: str) -> None:
     empty_project.write({"config.yaml": config})
-    assert words in empty_project.inside("init", "demo", "--from", "config.yaml", check=2).said
+    assert words in empty_project.inside("init", "demo", "--from", "config.yaml", check=2).output
     assert not (empty_project.folder / "demo").exists()
 
 
@@ -333,7 +333,7 @@ def test_aliases_that_expand_without_end_are_refused(empty_project: Project) -> 
     empty_project.write({"config.yaml": "\n".join(lines) + "\ntests: [{vars: {a: 1}}]\n"})
     assert (
         sentence("aliases that expand to more than")
-        in empty_project.inside("init", "--from", "config.yaml", check=2).said
+        in empty_project.inside("init", "--from", "config.yaml", check=2).output
     )
     empty_project.write({"config.yaml": "a: &a [*a]\ntests: [{vars: {a: 1}}]\n"})
     empty_project.inside("init", "--from", "config.yaml", check=2)
@@ -378,15 +378,15 @@ def test_assertions_that_ask_a_model_are_judges_and_those_without_one_are_named(
         f"tests[1].assert[1]: {own}",
     ]
     first, second = map(json.loads, (empty_project.folder / "cases.jsonl").read_text("utf-8").splitlines())
-    asked = {"field": "answer", "model": "gpt-4o-mini"}
-    facts = "Nothing in the answer contradicts the facts of the reference. It may say less than that, or more."
+    common = {"field": "answer", "model": "gpt-4o-mini"}
+    facts = "Nothing in the answer contradicts the facts of the reference. It may contain less, or more."
     claude = {"field": "answer", "model": "claude-sonnet-4-5", "criteria": "It is short.", "provider": "anthropic"}
     assert first["assert"] == [
-        {"judge": {**asked, "criteria": "It answers a", "weight": 2}},
-        {"judge": {**asked, "criteria": facts, "reference": True}},
-        {"not": {"judge": {**asked, "criteria": "It is rude."}}},
+        {"judge": {**common, "criteria": "It answers a", "weight": 2}},
+        {"judge": {**common, "criteria": facts, "reference": True}},
+        {"not": {"judge": {**common, "criteria": "It is rude."}}},
         {"judge": claude},
-        {"judge": {**asked, "criteria": "It is kind."}},
+        {"judge": {**common, "criteria": "It is kind."}},
     ]
     assert first["expected"] == {"answer": "It is a."}
     assert second["assert"] == [
@@ -400,7 +400,7 @@ def test_assertions_that_ask_a_model_are_judges_and_those_without_one_are_named(
 
 
 @pytest.mark.parametrize(
-    ("judge", "asked"),
+    ("judge", "options"),
     [
         ("gpt-4o-mini", {"model": "gpt-4o-mini"}),
         ("our:own", {"model": "our:own"}),
@@ -408,12 +408,12 @@ def test_assertions_that_ask_a_model_are_judges_and_those_without_one_are_named(
     ],
 )
 def test_a_model_that_the_configuration_does_not_name_is_named_by_an_option(
-    empty_project: Project, judge: str, asked: dict[str, str]
+    empty_project: Project, judge: str, options: dict[str, str]
 ) -> None:
     empty_project.write({"promptfooconfig.yaml": CONFIG})
     done = empty_project.inside("init", "--from", "promptfooconfig.yaml", "--judge", judge, check=0)
     assert "llm-rubric" not in done.stderr
     first = json.loads((empty_project.folder / "cases.jsonl").read_text("utf-8").splitlines()[0])
-    assert first["assert"][-1] == {"judge": {"field": "answer", "criteria": "is kind", **asked}}
+    assert first["assert"][-1] == {"judge": {"field": "answer", "criteria": "is kind", **options}}
     alone = empty_project.inside("init", "other", "--judge", judge, check=2)
-    assert sentence("expected --from with it") in alone.said
+    assert sentence("--judge is given without --from") in alone.output

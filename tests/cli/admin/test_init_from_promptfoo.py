@@ -52,8 +52,8 @@ def parcels(empty_project: Project) -> Project:
 
 def test_prompts_and_providers_are_factors_and_the_rest_is_named(parcels: Project) -> None:
     done = parcels.inside("init", "demo", "--from", "promptfooconfig.yaml", check=0)
-    left = [line.split("left out: ")[1] for line in done.stderr.splitlines() if "left out: " in line]
-    assert left == [
+    omitted = [line.split("left out: ")[1] for line in done.stderr.splitlines() if "left out: " in line]
+    assert omitted == [
         "description",
         "providers[1].label",
         "providers[1].config.apiBaseUrl",
@@ -61,7 +61,7 @@ def test_prompts_and_providers_are_factors_and_the_rest_is_named(parcels: Projec
         "tests[0].description",
         "tests[0].assert[1]: 'javascript'",
     ]
-    assert sentence("{}wtb run sweep.yaml", "next: cd demo && ") in done.said
+    assert sentence("{}wtb run sweep.yaml", "next: cd demo && ") in done.output
     sweep = yaml.safe_load((parcels.folder / "demo" / "sweep.yaml").read_text("utf-8"))
     prompts = [f"file://imported_prompts/{name}.txt" for name in ("plain", "Kind_words", "terse")]
     assert sweep["vary"] == {
@@ -83,8 +83,8 @@ def test_it_runs_with_a_key_and_asks_each_model_with_its_settings(parcels: Proje
         parcels.wtb("run", "sweep.yaml", "--quiet", env=env, check=0)
     assert len(parcels.inside("matrix", "sweep", "--format", "json", check=0).json["rows"]) == 9
     assert parcels.query("SELECT count(*) FROM cells WHERE status = 'succeeded'") == [(18,)]
-    asked = parcels.query("SELECT model, count(*) FROM calls GROUP BY model")
-    assert sum(count for _, count in asked) == 18
+    calls = parcels.query("SELECT model, count(*) FROM calls GROUP BY model")
+    assert sum(count for _, count in calls) == 18
 
 
 CHATS = """
@@ -107,14 +107,14 @@ def test_chats_are_sent_as_messages_and_what_is_no_chat_is_named(empty_project: 
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{question}}"}]
     empty_project.write({"config.yaml": CHATS, "chat.json": json.dumps(chat), "chat.yaml": yaml.safe_dump(chat[1:])})
     done = empty_project.inside("init", "--from", "config.yaml", check=0)
-    left = [line.split("left out: ")[1] for line in done.stderr.splitlines() if "left out: " in line]
+    omitted = [line.split("left out: ")[1] for line in done.stderr.splitlines() if "left out: " in line]
     expected = "expected a list of messages, each with a role and a content that is text"
-    assert [line.replace("...", "") for line in left[:1]] == ["prompts[1].config"]
-    assert left[1].startswith("prompts[4]: ")
-    assert sentence("no JSON until its variables are filled in; {}", expected) in left[1]
-    assert left[2].startswith("prompts[5]: ")
-    assert expected in left[2]
-    assert left[3:] == [
+    assert [line.replace("...", "") for line in omitted[:1]] == ["prompts[1].config"]
+    assert omitted[1].startswith("prompts[4]: ")
+    assert sentence("no JSON until its variables are filled in; {}", expected) in omitted[1]
+    assert omitted[2].startswith("prompts[5]: ")
+    assert expected in omitted[2]
+    assert omitted[3:] == [
         sentence("prompts: {} has the same text as {}", "'same'", "prompt_4"),
         "providers[1].label",
         sentence("{}: the same model and settings as those of another provider", "providers[1]"),
@@ -131,11 +131,11 @@ def test_chats_are_sent_as_messages_and_what_is_no_chat_is_named(empty_project: 
         env = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": f"{provider.url}/v1"}
         empty_project.wtb("run", "sweep.yaml", "--quiet", env=env, check=0)
     assert empty_project.query("SELECT count(*) FROM cells WHERE status = 'succeeded'") == [(4,)]
-    shown = [
+    documents = [
         empty_project.inside("show", str(id), "--calls", "--format", "json", check=0).stdout
         for (id,) in empty_project.query("SELECT id FROM executions")
     ]
-    calls = "".join(shown)
+    calls = "".join(documents)
     assert calls.count("Be brief.") == 1
     assert "{{question}}" not in calls
     assert calls.count("quoted?") >= 4

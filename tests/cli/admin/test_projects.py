@@ -69,7 +69,7 @@ def test_init_does_not_overwrite_unless_forced(empty_project: Project) -> None:
     (empty_project.folder / "sweep.yaml").write_text("mine")
     refused = wtb(empty_project, "init")
     assert refused.code == 2
-    assert sentence("{} would be overwritten; --force does that", "sweep.yaml") in refused.stderr
+    assert sentence("{} exists already; overwrite it with --force", "sweep.yaml") in refused.stderr
     assert [path.name for path in empty_project.folder.iterdir()] == ["sweep.yaml"]
     assert wtb(empty_project, "init", "--force").code == 0
     assert (empty_project.folder / "sweep.yaml").read_bytes() == (TEMPLATES / "sweep.yaml").read_bytes()
@@ -100,41 +100,41 @@ def test_an_unknown_workflow_is_refused_with_a_near_match(demo: Project) -> None
 
 
 def test_doctor_is_content_before_anything_was_run_and_makes_nothing(empty_project: Project) -> None:
-    found = wtb(empty_project, "doctor", "--format", "json")
-    assert found.code == 0, found.stdout
-    document = found.json
+    outcome = wtb(empty_project, "doctor", "--format", "json")
+    assert outcome.code == 0, outcome.stdout
+    document = outcome.json
     assert document["ok"] is True
     assert {"Python", "WTB", "SQLite", "database", "files", "free space"} <= {c["name"] for c in document["checks"]}
     assert list(empty_project.folder.iterdir()) == []
-    shown = wtb(empty_project, "doctor").stdout
-    assert "all is well" in shown
-    assert all(len(line) <= 80 for line in shown.splitlines())
+    text = wtb(empty_project, "doctor").stdout
+    assert "all is well" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_doctor_counts_what_a_database_holds(empty_project: Project) -> None:
     url = f"sqlite:///{empty_project.folder / 'wtb.db'}"
     submitted(url)[0].close()
-    shown = " ".join(wtb(empty_project, "doctor", "--db", url).stdout.split())
-    assert f"its version {REVISION}" in shown
-    assert "1 sweep, 2 cells" in shown
+    text = " ".join(wtb(empty_project, "doctor", "--db", url).stdout.split())
+    assert f"its version {REVISION}" in text
+    assert "1 sweep, 2 cells" in text
 
 
 def test_doctor_says_how_to_mend_what_is_wrong(empty_project: Project) -> None:
     (empty_project.folder / "wtb.toml").write_text("[workflows\n")
-    found = wtb(empty_project, "doctor", WTB_DATABASE_URL="postgresql://nobody:secret@127.0.0.1:1/none")
-    assert found.code == 1
-    assert "secret" not in found.stdout
-    said = " ".join(found.stdout.split())
-    assert "→ start its server, or give another one with --db or WTB_DATABASE_URL" in said
-    assert "→ correct that file" in said
-    assert "2 problems found" in said
+    outcome = wtb(empty_project, "doctor", WTB_DATABASE_URL="postgresql://nobody:secret@127.0.0.1:1/none")
+    assert outcome.code == 1
+    assert "secret" not in outcome.stdout
+    text = " ".join(outcome.stdout.split())
+    assert "→ start its server, or give another one with --db or WTB_DATABASE_URL" in text
+    assert "→ correct that file" in text
+    assert "2 problems found" in text
 
 
 def test_a_database_is_made_and_its_version_told(empty_project: Project, database_url: str) -> None:
-    assert wtb(empty_project, "db", "version", "--db", database_url).code == 2
-    assert f"made, version {REVISION}" in wtb(empty_project, "db", "upgrade", "--db", database_url).stdout
-    assert "nothing to do" in wtb(empty_project, "db", "upgrade", "--db", database_url).stdout
-    assert wtb(empty_project, "db", "version", "--db", database_url).stdout == f"{REVISION}\n"
+    assert wtb(empty_project, "admin", "db", "version", "--db", database_url).code == 2
+    assert f"made, version {REVISION}" in wtb(empty_project, "admin", "db", "upgrade", "--db", database_url).stdout
+    assert "nothing to do" in wtb(empty_project, "admin", "db", "upgrade", "--db", database_url).stdout
+    assert wtb(empty_project, "admin", "db", "version", "--db", database_url).stdout == f"{REVISION}\n"
 
 
 def test_a_sweep_is_deleted_with_all_that_is_its(empty_project: Project, database_url: str) -> None:
@@ -150,13 +150,13 @@ def test_a_sweep_is_deleted_with_all_that_is_its(empty_project: Project, databas
     database.close()
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 1), ("", 2, 1)])
-def test_deleting_asks_first(empty_project: Project, sqlite_url: str, answer: str, code: int, left: int) -> None:
+@pytest.mark.parametrize(("answer", "code", "remaining"), [("y\n", 0, 0), ("n\n", 1, 1), ("", 2, 1)])
+def test_deleting_asks_first(empty_project: Project, sqlite_url: str, answer: str, code: int, remaining: int) -> None:
     database, sweep_id = submitted(sqlite_url)
-    asked = empty_project.wtb("delete", sweep_id, "--db", sqlite_url, stdin=answer)
-    assert asked.code == code
-    assert "for good?" in asked.stderr
-    assert len(queries.list_sweeps(database)) == left
+    outcome = empty_project.wtb("delete", sweep_id, "--db", sqlite_url, stdin=answer)
+    assert outcome.code == code
+    assert "permanently?" in outcome.stderr
+    assert len(queries.list_sweeps(database)) == remaining
 
 
 def test_a_sweep_that_somebody_runs_is_not_deleted(empty_project: Project, sqlite_url: str) -> None:

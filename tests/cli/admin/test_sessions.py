@@ -1,4 +1,4 @@
-"""wtb session create, change, list, show, archive and delete, and --session and WTB_SESSION of other commands."""
+"""wtb admin session create, change, list, show, archive and delete, and --session and WTB_SESSION of other commands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.prose import sentence
 from wtb.core.ids import new_id
+from wtb.store.access import sessions
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
-from wtb.store.limits import sessions
 from wtb.store.process_identity import identity
 from wtb.store.runs import slots
 
@@ -35,14 +35,14 @@ def run(project: Project, *arguments: str, **environment: str) -> Outcome:
     return done
 
 
-def made(project: Project, name: str, *options: str) -> None:
-    done = wtb(project, "session", "create", name, *options)
+def make_session(project: Project, name: str, *options: str) -> None:
+    done = wtb(project, "admin", "session", "create", name, *options)
     assert done.code == 0, done.stderr
 
 
 def listed(project: Project, *options: str) -> dict[str, dict[str, Any]]:
-    found = wtb(project, "session", "list", "--format", "json", *options).json["sessions"]
-    return {session["name"]: session for session in found}
+    rows = wtb(project, "admin", "session", "list", "--format", "json", *options).json["sessions"]
+    return {session["name"]: session for session in rows}
 
 
 def owned(project: Project) -> list[str]:
@@ -66,9 +66,9 @@ NO_QUOTA = {"disk": None, "node_runs": None, "usd": None, "tokens": None, "memor
 
 
 def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Project) -> None:
-    done = wtb(project, "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
+    done = wtb(project, "admin", "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
     assert (done.code, done.stdout) == (0, "session ann: made, disk 1.5 GB, 4 node runs at a time, $20.00\n")
-    assert sentence("wtb run sweep.yaml --session {}", "ann") in done.said
+    assert sentence("wtb run sweep.yaml --session {}", "ann") in done.output
     assert listed(project)["ann"]["quota"] == {
         "disk": 1_500_000_000,
         "node_runs": 4,
@@ -79,27 +79,31 @@ def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Proj
 
 
 def test_a_session_has_a_quota_of_memory_in_all_that_shows_it(project: Project) -> None:
-    done = wtb(project, "session", "create", "ann", "--memory", "4GB", "--disk", "1GB")
+    done = wtb(project, "admin", "session", "create", "ann", "--memory", "4GB", "--disk", "1GB")
     assert done.stdout == "session ann: made, disk 1.0 GB, memory 4.0 GB\n"
     session = listed(project)["ann"]
     assert (session["quota"]["memory"], session["usage"]["memory"]) == (4 * 10**9, 0)
     assert listed(project)["default"]["usage"]["memory"] is None, "without a quota it is not measured"
-    lines = [" ".join(line.split()) for line in wtb(project, "session", "list", COLUMNS="100").stdout.splitlines()]
+    lines = [
+        " ".join(line.split()) for line in wtb(project, "admin", "session", "list", COLUMNS="100").stdout.splitlines()
+    ]
     assert lines[0] == "name sweeps cells disk memory spent node runs"
     assert lines[2:] == ["ann 0 0 0 B of 1.0 GB 0 B of 4.0 GB $0.00 0", "default 0 0 0 B $0.00 0"]
-    assert "quota: disk 1.0 GB, memory 4.0 GB" in wtb(project, "session", "list", COLUMNS="60").stdout
-    shown = wtb(project, "session", "show", "ann").stdout
-    assert "memory 0 B of 4.0 GB" in " ".join(shown.split())
-    assert wtb(project, "session", "change", "ann", "--memory", "512MiB").stdout == (
+    assert "quota: disk 1.0 GB, memory 4.0 GB" in wtb(project, "admin", "session", "list", COLUMNS="60").stdout
+    text = wtb(project, "admin", "session", "show", "ann").stdout
+    assert "memory 0 B of 4.0 GB" in " ".join(text.split())
+    assert wtb(project, "admin", "session", "change", "ann", "--memory", "512MiB").stdout == (
         "session ann: disk 1.0 GB, memory 536.9 MB\n"
     )
-    assert wtb(project, "session", "change", "ann", "--memory", "none").stdout == "session ann: disk 1.0 GB\n"
-    assert "memory" not in wtb(project, "session", "list").stdout
-    assert "memory" not in wtb(project, "session", "show", "ann").stdout
+    assert wtb(project, "admin", "session", "change", "ann", "--memory", "none").stdout == "session ann: disk 1.0 GB\n"
+    assert "memory" not in wtb(project, "admin", "session", "list").stdout
+    assert "memory" not in wtb(project, "admin", "session", "show", "ann").stdout
 
 
 def test_a_session_without_a_quota_has_no_limits(project: Project) -> None:
-    assert wtb(project, "session", "create", "ann", "--disk", "none").stdout == "session ann: made, no limits\n"
+    assert (
+        wtb(project, "admin", "session", "create", "ann", "--disk", "none").stdout == "session ann: made, no limits\n"
+    )
     assert listed(project)["ann"]["quota"] == {
         "disk": None,
         "node_runs": None,
@@ -110,8 +114,8 @@ def test_a_session_without_a_quota_has_no_limits(project: Project) -> None:
 
 
 def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> None:
-    made(project, "ann", "--disk", "2GiB", "--usd", "0.5")
-    done = wtb(project, "session", "change", "ann", "--usd", "none", "--concurrency", "1")
+    make_session(project, "ann", "--disk", "2GiB", "--usd", "0.5")
+    done = wtb(project, "admin", "session", "change", "ann", "--usd", "none", "--concurrency", "1")
     assert (done.code, done.stdout) == (0, "session ann: disk 2.1 GB, 1 node run at a time\n")
     assert listed(project)["ann"]["quota"] == {
         "disk": 2**31,
@@ -120,11 +124,11 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
         "tokens": None,
         "memory": None,
     }
-    assert wtb(project, "session", "change", "default", "--usd", "$5").stdout == "session default: $5.00\n"
+    assert wtb(project, "admin", "session", "change", "default", "--usd", "$5").stdout == "session default: $5.00\n"
 
 
 @pytest.mark.parametrize(
-    ("option", "found", "expected"),
+    ("option", "limit", "expected"),
     [
         ("--disk", "ten", "--disk 'ten' is not a size; expected a positive size, such as 500MB, 1.5GB"),
         ("--disk", "0", sentence("{} is not a size", "--disk '0'")),
@@ -152,51 +156,54 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
 )
 @pytest.mark.parametrize("command", ["create", "change"])
 def test_a_limit_that_cannot_be_read_is_refused(
-    project: Project, command: str, option: str, found: str, expected: str
+    project: Project, command: str, option: str, limit: str, expected: str
 ) -> None:
-    done = wtb(project, "session", command, "ann", option, found)
+    done = wtb(project, "admin", "session", command, "ann", option, limit)
     assert (done.code, done.stdout) == (2, "")
-    assert expected in done.said
+    assert expected in done.output
     assert not project.file.exists()
 
 
 @pytest.mark.parametrize("name", ["..", ".wtb", "a/b", "a b", "é", "x" * 65])
 def test_a_name_that_cannot_be_a_directory_is_refused(project: Project, name: str) -> None:
-    done = wtb(project, "session", "create", name)
+    done = wtb(project, "admin", "session", "create", name)
     assert (done.code, done.stdout) == (2, "")
-    assert sentence("cannot be the name of a session; expected {}", "1 to 64 letters, digits") in done.said
+    assert sentence("cannot be the name of a session; expected {}", "1 to 64 letters, digits") in done.output
     assert not project.file.exists()
 
 
 def test_what_is_there_is_not_made_again(project: Project) -> None:
-    made(project, "ann")
+    make_session(project, "ann")
     for name in ("ann", "ANN", "default"):
-        done = wtb(project, "session", "create", name)
+        done = wtb(project, "admin", "session", "create", name)
         assert (done.code, done.stdout) == (2, "")
-        assert sentence("there is a session") in done.said
+        assert sentence("there is a session") in done.output
 
 
 def test_a_change_of_nothing_is_refused(project: Project) -> None:
-    made(project, "ann")
-    done = wtb(project, "session", "change", "ann")
+    make_session(project, "ann")
+    done = wtb(project, "admin", "session", "change", "ann")
     assert done.code == 2
-    assert sentence("nothing to change; give --disk, --memory, --concurrency, --usd or --tokens") in done.said
+    assert sentence("no change is given; give --disk, --memory, --concurrency, --usd or --tokens") in done.output
 
 
 @pytest.mark.parametrize("command", ["change --usd 1", "show", "archive", "delete", "delete --yes"])
 def test_a_session_that_is_not_there_is_named_with_a_near_one(project: Project, command: str) -> None:
-    made(project, "nightly")
+    make_session(project, "nightly")
     name, *options = command.split()
-    done = wtb(project, "session", name, "nigthly", *options)
+    done = wtb(project, "admin", "session", name, "nigthly", *options)
     assert (done.code, done.stdout) == (2, "")
-    assert "there is no session 'nigthly'; did you mean 'nightly'? (`wtb session create nigthly` makes it)" in done.said
+    assert (
+        "there is no session 'nigthly'; did you mean 'nightly'? (`wtb admin session create nigthly` makes it)"
+        in done.output
+    )
 
 
 @pytest.mark.parametrize("command", ["show", "archive", "delete"])
 def test_without_a_database_it_says_so_and_makes_none(project: Project, command: str) -> None:
-    done = wtb(project, "session", command, "ann")
+    done = wtb(project, "admin", "session", command, "ann")
     assert done.code == 2
-    assert sentence("there is no database") in done.said
+    assert sentence("there is no database") in done.output
     assert not project.file.exists()
 
 
@@ -204,27 +211,27 @@ def test_without_a_database_it_says_so_and_makes_none(project: Project, command:
 
 
 def test_there_is_nothing_to_list_without_a_database(project: Project) -> None:
-    done = wtb(project, "session", "list")
+    done = wtb(project, "admin", "session", "list")
     assert (done.code, done.stdout) == (0, "")
-    assert sentence("no sessions yet; `wtb session create NAME` makes one") in done.said
-    assert wtb(project, "session", "list", "--format", "json").json == {"sessions": []}
+    assert sentence("no sessions yet; `wtb admin session create NAME` makes one") in done.output
+    assert wtb(project, "admin", "session", "list", "--format", "json").json == {"sessions": []}
     assert not project.file.exists()
 
 
 def test_the_list_shows_what_is_used_of_how_much(project: Project) -> None:
-    made(project, "ann", "--usd", "20", "--disk", "10GB", "--concurrency", "4")
-    made(project, "bob")
+    make_session(project, "ann", "--usd", "20", "--disk", "10GB", "--concurrency", "4")
+    make_session(project, "bob")
     run(project, "--session", "ann")
     run(project, "--session", "ann")
-    found = listed(project)
-    assert list(found) == ["ann", "bob", "default"]
-    assert (found["ann"]["sweeps"], found["ann"]["cells"]) == (2, 2)
-    assert found["ann"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 3.5, "tokens": 8, "memory": None}
-    assert found["bob"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 0.0, "tokens": 0, "memory": None}
-    assert (found["bob"]["sweeps"], found["bob"]["archived_at"]) == (0, None)
+    rows = listed(project)
+    assert list(rows) == ["ann", "bob", "default"]
+    assert (rows["ann"]["sweeps"], rows["ann"]["cells"]) == (2, 2)
+    assert rows["ann"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 3.5, "tokens": 8, "memory": None}
+    assert rows["bob"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 0.0, "tokens": 0, "memory": None}
+    assert (rows["bob"]["sweeps"], rows["bob"]["archived_at"]) == (0, None)
 
-    shown = wtb(project, "session", "list").stdout
-    assert [" ".join(line.split()) for line in shown.splitlines()[2:]] == [
+    table = wtb(project, "admin", "session", "list").stdout
+    assert [" ".join(line.split()) for line in table.splitlines()[2:]] == [
         "ann 2 2 0 B of 10.0 GB $3.50 of $20.00 0 of 4",
         "bob 0 0 0 B $0.00 0",
         "default 0 0 0 B $0.00 0",
@@ -232,37 +239,37 @@ def test_the_list_shows_what_is_used_of_how_much(project: Project) -> None:
 
 
 def test_the_list_fits_in_80_columns_whatever_its_figures(project: Project) -> None:
-    made(project, "a" * 64, "--usd", "123456.78", "--disk", "999TB", "--concurrency", "2147483647")
-    made(project, "b" * 64, "--usd", "0.000001")
-    assert wtb(project, "session", "archive", "b" * 64).code == 0
-    shown = {width: wtb(project, "session", "list", "--all", COLUMNS=str(width)).stdout for width in (72, 80)}
-    assert all(max(map(len, text.splitlines())) <= width for width, text in shown.items())
-    assert "quota: disk 999.0 TB, 2,147,483,647 node runs at a time, $123,456.78" in shown[72]
-    assert "0 B of 999.0 TB" in shown[80]
-    assert "quota" not in shown[80]
-    assert all("  archived 20" in text for text in shown.values())
+    make_session(project, "a" * 64, "--usd", "123456.78", "--disk", "999TB", "--concurrency", "2147483647")
+    make_session(project, "b" * 64, "--usd", "0.000001")
+    assert wtb(project, "admin", "session", "archive", "b" * 64).code == 0
+    tables = {width: wtb(project, "admin", "session", "list", "--all", COLUMNS=str(width)).stdout for width in (72, 80)}
+    assert all(max(map(len, text.splitlines())) <= width for width, text in tables.items())
+    assert "quota: disk 999.0 TB, 2,147,483,647 node runs at a time, $123,456.78" in tables[72]
+    assert "0 B of 999.0 TB" in tables[80]
+    assert "quota" not in tables[80]
+    assert all("  archived 20" in text for text in tables.values())
 
 
 def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: Project) -> None:
-    made(project, "ann", "--concurrency", "4")
+    make_session(project, "ann", "--concurrency", "4")
     run(project, "--session", "ann")
     database = database_of(project)
     session = sessions.find_session(database, "ann").id
     # This process lives; of the same pid in an earlier life it is known that it is dead.
-    slots.take_slots(database, identity(), session, 3)
+    slots.register_runner(database, identity(), session, 3)
     dead = replace(identity(), id=new_id(), process_started_at=1.0)
-    slots.take_slots(database, dead, session, 1)
+    slots.register_runner(database, dead, session, 1)
 
-    shown = wtb(project, "session", "show", "ann")
-    assert shown.code == 0
-    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    outcome = wtb(project, "admin", "session", "show", "ann")
+    assert outcome.code == 0
+    lines = [" ".join(line.split()) for line in outcome.stdout.splitlines()]
     assert lines[0] == "ann"
     assert {"sweeps 1: 1 completed", "cells 1", "disk 0 B", "spent $1.75", "node runs 3 of 4 at a time"} <= set(lines)
     assert sentence("process {} on {} ({}, {})", os.getpid(), socket.gethostname(), 3, "alive") in " ".join(lines)
     assert lines[-1] == "more: " + sentence("wtb list --session {}", "ann")
-    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert max(map(len, outcome.stdout.splitlines())) <= 80
 
-    document = wtb(project, "session", "show", "ann", "--format", "json").json
+    document = wtb(project, "admin", "session", "show", "ann", "--format", "json").json
     assert document["session"] == listed(project)["ann"]
     assert document["session"]["usage"]["node_runs"] == 3
     assert document["sweeps_by_status"] == {"completed": 1}
@@ -276,7 +283,7 @@ def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: P
 
 def test_the_option_comes_before_the_file_and_the_file_before_the_environment(project: Project) -> None:
     for name in ("option", "file", "environment"):
-        made(project, name)
+        make_session(project, name)
     run(project)
     run(project, WTB_SESSION="environment")
     project.write({"sweep.yaml": (project.folder / "sweep.yaml").read_text("utf-8") + "session: file\n"})
@@ -286,38 +293,38 @@ def test_the_option_comes_before_the_file_and_the_file_before_the_environment(pr
 
 
 def test_the_list_of_sweeps_is_that_of_a_session(project: Project) -> None:
-    made(project, "ann")
+    make_session(project, "ann")
     run(project)
     run(project, "--session", "ann")
 
-    def shown(*options: str, **environment: str) -> list[str]:
-        found = wtb(project, "list", "--format", "json", *options, **environment).json["sweeps"]
-        return [sweep["session"] for sweep in found]
+    def sessions_of(*options: str, **environment: str) -> list[str]:
+        sweeps = wtb(project, "list", "--format", "json", *options, **environment).json["sweeps"]
+        return [sweep["session"] for sweep in sweeps]
 
-    assert sorted(shown()) == ["ann", "default"]
-    assert shown("--session", "ann") == ["ann"]
-    assert shown(WTB_SESSION="ann") == ["ann"]
-    assert shown("--session", "default", WTB_SESSION="ann") == ["default"]
+    assert sorted(sessions_of()) == ["ann", "default"]
+    assert sessions_of("--session", "ann") == ["ann"]
+    assert sessions_of(WTB_SESSION="ann") == ["ann"]
+    assert sessions_of("--session", "default", WTB_SESSION="ann") == ["default"]
     done = wtb(project, "list", "--session", "anm")
     assert (done.code, done.stdout) == (2, "")
-    assert sentence("there is no session {}", "'anm'") + sentence("; did you mean '{}'?", "ann") in done.said
-    assert sentence("no sweep matches") in wtb(project, "list", "--session", "ann", "--status", "failed").said
+    assert sentence("there is no session {}", "'anm'") + sentence("; did you mean '{}'?", "ann") in done.output
+    assert sentence("no sweep matches") in wtb(project, "list", "--session", "ann", "--status", "failed").output
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
-@pytest.mark.parametrize("given", ["option", "file", "environment"])
-def test_an_unknown_session_is_refused(project: Project, command: str, given: str) -> None:
-    made(project, "nightly")
+@pytest.mark.parametrize("source", ["option", "file", "environment"])
+def test_an_unknown_session_is_refused(project: Project, command: str, source: str) -> None:
+    make_session(project, "nightly")
     options, environment = [], {}
-    if given == "option":
+    if source == "option":
         options = ["--session", "nigthly"]
-    elif given == "file":
+    elif source == "file":
         project.write({"sweep.yaml": (project.folder / "sweep.yaml").read_text("utf-8") + "session: nigthly\n"})
     else:
         environment = {"WTB_SESSION": "nigthly"}
     done = wtb(project, command, "sweep.yaml", *options, **environment)
     assert (done.code, done.stdout) == (2, "")
-    assert "did you mean 'nightly'? (`wtb session create nigthly` makes it)" in done.said
+    assert "did you mean 'nightly'? (`wtb admin session create nigthly` makes it)" in done.output
     assert owned(project) == []
 
 
@@ -326,9 +333,9 @@ def test_a_plan_needs_a_database_only_for_a_session_of_its_own(project: Project)
     assert wtb(project, "plan", "sweep.yaml", "--session", "default").code == 0
     done = wtb(project, "plan", "sweep.yaml", "--session", "ann")
     assert done.code == 2
-    assert "there is no session 'ann'; `wtb session create ann` makes it" in done.said
+    assert "there is no session 'ann'; `wtb admin session create ann` makes it" in done.output
     assert not project.file.exists()
-    made(project, "ann")
+    make_session(project, "ann")
     assert wtb(project, "plan", "sweep.yaml", "--session", "ann").code == 0
 
 
@@ -336,31 +343,33 @@ def test_a_plan_needs_a_database_only_for_a_session_of_its_own(project: Project)
 
 
 def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -> None:
-    made(project, "ann")
+    make_session(project, "ann")
     run(project, "--session", "ann")
-    assert wtb(project, "session", "archive", "ann").stdout == "session ann: archived\n"
-    assert wtb(project, "session", "archive", "ann").stdout == "session ann: archived already\n"
+    assert wtb(project, "admin", "session", "archive", "ann").stdout == "session ann: archived\n"
+    assert wtb(project, "admin", "session", "archive", "ann").stdout == "session ann: archived already\n"
 
     for command in ("plan", "run"):
         done = wtb(project, command, "sweep.yaml", "--session", "ann")
         assert (done.code, done.stdout) == (2, "")
         assert (
             sentence(
-                "{} is archived and takes no new sweeps; `wtb session archive {} --undo` opens it again", "'ann'", "ann"
+                "{} is archived, so it accepts no new sweeps; reopen it with `wtb admin session archive {} --undo`",
+                "'ann'",
+                "ann",
             )
-            in done.said
+            in done.output
         )
     assert owned(project) == ["ann"]
     assert list(listed(project)) == ["default"]
     assert listed(project, "--all")["ann"]["archived_at"] is not None
-    assert "archived" in wtb(project, "session", "list", "--all").stdout
-    assert wtb(project, "session", "show", "ann").stdout.startswith("ann (archived: it takes no new sweeps)\n")
+    assert "archived" in wtb(project, "admin", "session", "list", "--all").stdout
+    assert wtb(project, "admin", "session", "show", "ann").stdout.startswith("ann (archived: it takes no new sweeps)\n")
     assert wtb(project, "matrix", "first", "--format", "json").json["cells"]["succeeded"] == 1
 
-    assert wtb(project, "session", "archive", "ann", "--undo").stdout == sentence("session ann") + ": " + sentence(
-        "not archived\n"
-    )
-    assert wtb(project, "session", "archive", "ann", "--undo").stdout == "session ann: not archived already\n"
+    assert wtb(project, "admin", "session", "archive", "ann", "--undo").stdout == sentence(
+        "session ann"
+    ) + ": " + sentence("not archived\n")
+    assert wtb(project, "admin", "session", "archive", "ann", "--undo").stdout == "session ann: not archived already\n"
     run(project, "--session", "ann")
     assert owned(project) == ["ann", "ann"]
 
@@ -368,9 +377,9 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
 @pytest.mark.parametrize("command", ["archive", "delete"])
 def test_the_default_session_stays(project: Project, command: str) -> None:
     run(project)
-    done = wtb(project, "session", command, "default")
+    done = wtb(project, "admin", "session", command, "default")
     assert (done.code, done.stdout) == (2, "")
-    assert sentence("{} cannot be {}", "'default'", f"{command}d") in done.said
+    assert sentence("{} cannot be {}", "'default'", f"{command}d") in done.output
     assert owned(project) == ["default"]
 
 
@@ -379,23 +388,23 @@ def test_the_default_session_stays(project: Project, command: str) -> None:
 
 def test_a_session_goes_with_its_sweeps_and_directory_and_nothing_of_another(project: Project) -> None:
     for name in ("ann", "bob"):
-        made(project, name)
+        make_session(project, name)
         run(project, "--session", name)
         project.write({f".wtb/sessions/{name}/attempt/left.txt": "x"})
-    (kept,) = wtb(project, "list", "--session", "bob", "--format", "json").json["sweeps"]
-    before = project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=kept["id"])
-    matrix = wtb(project, "matrix", kept["id"], "--format", "json").json
+    (sweep,) = wtb(project, "list", "--session", "bob", "--format", "json").json["sweeps"]
+    before = project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=sweep["id"])
+    matrix = wtb(project, "matrix", sweep["id"], "--format", "json").json
 
-    done = wtb(project, "session", "delete", "ann", "--yes")
+    done = wtb(project, "admin", "session", "delete", "ann", "--yes")
 
     assert done.code == 0
     assert done.stdout == sentence("deleted session {} with {} and {}", "ann", "1 sweep", "1 cell") + "\n"
     assert list(listed(project)) == ["bob", "default"]
     assert owned(project) == ["bob"]
     assert sorted(path.name for path in (project.folder / ".wtb" / "sessions").iterdir()) == ["bob"]
-    assert project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=kept["id"]) == before
-    assert wtb(project, "matrix", kept["id"], "--format", "json").json == matrix
-    assert project.query("SELECT DISTINCT sweep_id FROM events") == [(kept["id"],)]
+    assert project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=sweep["id"]) == before
+    assert wtb(project, "matrix", sweep["id"], "--format", "json").json == matrix
+    assert project.query("SELECT DISTINCT sweep_id FROM events") == [(sweep["id"],)]
 
 
 FILES = """
@@ -425,7 +434,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
         project.url = request.getfixturevalue("prepared_postgres_url")
     project.write({"files.py": FILES, "sweep.yaml": "workflow: files:wf\ncases: [{input: {}}]\nvary: {A: all}\n"})
     for name in ("ann", "bob"):
-        made(project, name)
+        make_session(project, name)
         project.wtb("run", "sweep.yaml", "--session", name, "--quiet", env={"WHO": name}, check=0)
     store = FileStore(project.folder / ".wtb" / "files").of_project("default")
     own = {hashlib.sha256((name * 100).encode()).hexdigest(): name for name in ("ann", "bob")}
@@ -436,24 +445,24 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     stored = {digest: size for digest, size, _ in store.stored()}
     assert stored.keys() == {*own, same, *manifests.values()}
     disk = {name: 1600 + 300 + stored[manifests[name]] for name in ("ann", "bob")}
-    assert {name: one["usage"]["disk"] for name, one in listed(project).items()} == {**disk, "default": 0}
+    assert {name: session["usage"]["disk"] for name, session in listed(project).items()} == {**disk, "default": 0}
     for digest in stored:  # older than what a collection leaves alone
         os.utime(store.path(digest), (1.0, 1.0))
 
-    done = wtb(project, "session", "delete", "ann", "--yes")
+    done = wtb(project, "admin", "session", "delete", "ann", "--yes")
 
     assert done.code == 0
-    assert "freed" in done.said
-    assert "1 stored value and 2 stored files" in done.said
-    assert sentence("no stored files were removed") not in done.said
-    left = {digest for digest, _, _ in store.stored()}
-    assert {own.get(digest) for digest in left} == {"bob", None}
-    assert left == {same, manifests["bob"], *(digest for digest, name in own.items() if name == "bob")}
-    assert {name: entry.digest for name, entry in store.manifest(manifests["bob"]).items()} == {
+    assert "freed" in done.output
+    assert "1 stored value and 2 stored files" in done.output
+    assert sentence("no stored files were removed") not in done.output
+    remaining = {digest for digest, _, _ in store.stored()}
+    assert {own.get(digest) for digest in remaining} == {"bob", None}
+    assert remaining == {same, manifests["bob"], *(digest for digest, name in own.items() if name == "bob")}
+    assert {name: file.digest for name, file in store.manifest(manifests["bob"]).items()} == {
         "own.txt": next(digest for digest, name in own.items() if name == "bob"),
         "same.txt": same,
     }
-    for digest in left:
+    for digest in remaining:
         assert hashlib.sha256(Path(store.path(digest)).read_bytes()).hexdigest() == digest
     (cell,) = wtb(project, "show", "sweep", "--cells", "--format", "json").json["cells"]
     assert cell["state"] == {"own": "bob" * 100, "same": sentence("the same in both") * 100}
@@ -461,67 +470,69 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
 
 
 def test_a_session_with_sweeps_is_not_deleted_unasked(project: Project) -> None:
-    made(project, "ann")
+    make_session(project, "ann")
     run(project, "--session", "ann")
-    done = project.wtb("session", "delete", "ann", check=2)
+    done = project.wtb("admin", "session", "delete", "ann", check=2)
     assert done.stdout == ""
-    assert "Delete session ann with 1 sweep, 1 cell and 0 B of files for good?" in done.said
-    assert sentence("nobody is there to confirm it; give --yes") in done.said
+    assert "Delete session ann with 1 sweep, 1 cell and 0 B of files permanently?" in done.output
+    assert sentence("this needs confirmation, and there is no terminal; give --yes") in done.output
     assert owned(project) == ["ann"]
-    refused = project.wtb("session", "delete", "ann", stdin="n\n", check=1)
-    assert sentence("nothing was deleted") in refused.said
-    project.wtb("session", "delete", "ann", stdin="y\n", check=0)
+    refused = project.wtb("admin", "session", "delete", "ann", stdin="n\n", check=1)
+    assert sentence("nothing was deleted") in refused.output
+    project.wtb("admin", "session", "delete", "ann", stdin="y\n", check=0)
     assert owned(project) == []
 
 
 def test_an_empty_session_is_deleted_without_a_question(project: Project) -> None:
-    made(project, "ann")
+    make_session(project, "ann")
     assert (
-        wtb(project, "session", "delete", "ann").stdout
+        wtb(project, "admin", "session", "delete", "ann").stdout
         == sentence("deleted session {} with {} and {}", "ann", "0 sweeps", "0 cells") + "\n"
     )
     assert list(listed(project)) == ["default"]
 
 
 def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
-    made(project, "ann")
+    make_session(project, "ann")
     database = database_of(project)
-    here = identity()
-    slots.take_slots(database, here, sessions.find_session(database, "ann").id, 1)
-    done = wtb(project, "session", "delete", "ann", "--yes")
+    runner = identity()
+    slots.register_runner(database, runner, sessions.find_session(database, "ann").id, 1)
+    done = wtb(project, "admin", "session", "delete", "ann", "--yes")
     assert (done.code, done.stdout) == (2, "")
     assert (
-        sentence("session {}: process {} on {} is running {}; stop that", "'ann'", here.pid, here.host, "a sweep of it")
-        in done.said
+        sentence(
+            "session {}: process {} on {} is running {}; stop that", "'ann'", runner.pid, runner.host, "a sweep of it"
+        )
+        in done.output
     )
-    slots.end_runner(database, here.id)
+    slots.end_runner(database, runner.id)
     database.close()
-    assert wtb(project, "session", "delete", "ann", "--yes").code == 0
+    assert wtb(project, "admin", "session", "delete", "ann", "--yes").code == 0
 
 
 # Owners, metadata and other names
 
 
 def test_a_session_has_an_owner_metadata_and_another_name(project: Project) -> None:
-    made(project, "ann", "--owner", "Ann <ann@example.org>", "--meta", "ticket=W-1", "--meta", "cost=a=b")
+    make_session(project, "ann", "--owner", "Ann <ann@example.org>", "--meta", "ticket=W-1", "--meta", "cost=a=b")
     run(project, "--session", "ann")
     assert (
-        wtb(project, "session", "rename", "ann", "bob").stdout
+        wtb(project, "admin", "session", "rename", "ann", "bob").stdout
         == sentence("session {}: called {} now", "ann", "bob") + "\n"
     )
     assert listed(project)["bob"]["owner"] == "Ann <ann@example.org>"
     assert listed(project)["bob"]["metadata"] == {"ticket": "W-1", "cost": "a=b"}
     assert listed(project)["bob"]["active_at"] > listed(project)["bob"]["created_at"]
-    shown = wtb(project, "session", "show", "bob").stdout
-    assert "Ann <ann@example.org>" in shown
-    assert 'ticket: "W-1", cost: "a=b"' in shown
-    assert "last active" in shown
+    text = wtb(project, "admin", "session", "show", "bob").stdout
+    assert "Ann <ann@example.org>" in text
+    assert 'ticket: "W-1", cost: "a=b"' in text
+    assert "last active" in text
     assert owned(project) == ["bob"]
-    assert wtb(project, "session", "change", "bob", "--owner", "", "--meta", "cost=").code == 0
+    assert wtb(project, "admin", "session", "change", "bob", "--owner", "", "--meta", "cost=").code == 0
     assert (listed(project)["bob"]["owner"], listed(project)["bob"]["metadata"]) == (None, {"ticket": "W-1"})
     assert (
         sentence("--meta {}: expected KEY=TEXT", "'cost'")
-        in wtb(project, "session", "change", "bob", "--meta", "cost").said
+        in wtb(project, "admin", "session", "change", "bob", "--meta", "cost").output
     )
-    assert sentence("there is no session {}", "'ann'") in wtb(project, "session", "show", "ann").said
-    assert "'default' cannot be renamed" in wtb(project, "session", "rename", "default", "x").said
+    assert sentence("there is no session {}", "'ann'") in wtb(project, "admin", "session", "show", "ann").output
+    assert "'default' cannot be renamed" in wtb(project, "admin", "session", "rename", "default", "x").output

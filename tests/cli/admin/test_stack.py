@@ -27,9 +27,9 @@ from tests.support.project import Outcome, Project, Running
 from tests.support.prose import sentence
 from wtb.config.stack_file import Stack, broker_url, find_stack
 from wtb.execution.sandbox.launch.launching import environment
-from wtb.hosting.servers.databases import connect
-from wtb.hosting.servers.processes import HOST, free_port
-from wtb.hosting.stack.status import stack_document
+from wtb.hosting.servers.background import stack_document
+from wtb.hosting.servers.postgres import connect
+from wtb.hosting.servers.server import HOST, free_port
 from wtb.store.database_url import DEFAULT_URL, database_url
 from wtb.store.tables.schema import REVISION
 
@@ -39,7 +39,7 @@ QUICK = ("--concurrency", "1")
 PATIENCE_S = 90.0  # a start with a new database, on a machine that does other things too
 
 
-# What a node can read of what keeps it, and in the stack's folder, and what that lets it do.
+# A node lists everything that it can read of its ancestors and in the stack's folder, and tries to connect with it.
 SPY = """
 import json
 import os
@@ -101,7 +101,7 @@ def folder(servers_folder: Path, request: pytest.FixtureRequest) -> Iterator[Pro
     project = Project(servers_folder / f"stack-{request.node.name[:40].strip(']')}")
     yield project
     project.inside("down", timeout=PATIENCE_S)
-    gone(project.folder)
+    wait_until_ended(project.folder)
     project.close()
     shutil.rmtree(project.folder)
 
@@ -113,7 +113,7 @@ def shared(servers_folder: Path) -> Iterator[Project]:
     project.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
     yield project
     project.inside("down", check=0, timeout=PATIENCE_S)
-    gone(project.folder)
+    wait_until_ended(project.folder)
     project.close()
 
 
@@ -133,40 +133,40 @@ def second(servers_folder: Path) -> Iterator[Second]:
     project, port, api_port = Project(servers_folder / "second-stack"), free_port(), free_port()
     options = ("--detach", *QUICK, "--flower-port", str(port), "--serve-port", str(api_port))
     up = project.wtb("up", *options, env={"WTB_FLOWER_AUTH": "me:my own"}, check=0, timeout=PATIENCE_S)
-    yield Second(project, up.said, port, api_port)
+    yield Second(project, up.output, port, api_port)
     project.inside("down", timeout=PATIENCE_S)
-    gone(project.folder)
+    wait_until_ended(project.folder)
     project.close()
 
 
 def processes_of(folder: Path) -> list[int]:
     """Processes of a stack: they work in its folder, or in its database's."""
-    found = []
+    pids = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             works_there = Path(process.cwd()).is_relative_to(folder) or str(folder) in " ".join(process.cmdline())
             if process.pid != os.getpid() and works_there:
-                found.append(process.pid)
-    return found
+                pids.append(process.pid)
+    return pids
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """A folder and what is below it, as far as others than its owner may do anything with it."""
-    found = []
+    """Return the paths in a folder to which users other than the owner have any permission."""
+    paths = []
     for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):  # the server has removed it
             if path.lstat().st_mode & 0o077 and not path.is_symlink():
-                found.append(str(path.relative_to(folder.parent)))
-    return found
+                paths.append(str(path.relative_to(folder.parent)))
+    return paths
 
 
 def servers_of(stack: Stack) -> list[psutil.Process]:
-    """Every process of a stack, its servers and what keeps them included."""
+    """Return every process of a stack, including its servers and supervisors."""
     own = psutil.Process(stack.pid)
     return [own, *own.children(recursive=True)]
 
 
-def gone(folder: Path) -> None:
+def wait_until_ended(folder: Path) -> None:
     Project.until(lambda: not processes_of(folder), f"all processes in {folder} to end")
 
 
@@ -186,8 +186,8 @@ def status(project: Project) -> dict[str, Any]:
 
 
 def part(project: Project, name: str) -> Any:
-    (found,) = [part for part in status(project)["parts"] if part["name"] == name]
-    return found
+    (process,) = [part for part in status(project)["parts"] if part["name"] == name]
+    return process
 
 
 def start(project: Project, *options: str) -> Running:
@@ -229,9 +229,9 @@ class TestASecondStack:  # before parts of the first are killed
 
     def test_answers_over_http_whoever_has_a_token(self, second: Second) -> None:
         url = f"http://127.0.0.1:{second.api_port}/api/v1"
-        assert sentence("API: {}; `wtb token create NAME` makes a token for both", url) in second.printed
+        assert sentence("API: {}; `wtb admin token create NAME` makes a token for both", url) in second.printed
         assert part(second.project, "serve")["status"] == "up"
-        token = second.project.inside("token", "create", "ann", check=0).stdout.strip()
+        token = second.project.inside("admin", "token", "create", "ann", check=0).stdout.strip()
         address = f"127.0.0.1:{second.api_port}"
         with closing(http.client.HTTPConnection(address, timeout=30)) as connection:
             connection.request("GET", "/api/v1/sweeps", headers={"Authorization": f"Bearer {token}"})
@@ -242,21 +242,21 @@ class TestASecondStack:  # before parts of the first are killed
 
     @pytest.mark.slow
     def test_lives_beside_the_first_and_ends_without_it(self, shared: Project, second: Second) -> None:
-        one, other = second.project, shared
-        stacks = stack_of(one), stack_of(other)
+        project, other = second.project, shared
+        stacks = stack_of(project), stack_of(other)
         assert len({stack.database_url for stack in stacks}) == len({stack.broker_url for stack in stacks}) == 2
         for stack in stacks:
             with connect(stack.database_url) as connection:
                 query = "SELECT count(DISTINCT worker) FROM runners WHERE worker IS NOT NULL AND ended_at IS NULL"
                 assert connection.execute(query).fetchone() == (1,)
-        assert one.inside("down", check=0, timeout=PATIENCE_S).said == sentence("the stack is down")
-        assert find_stack(one.folder) is None
-        gone(one.folder)
+        assert project.inside("down", check=0, timeout=PATIENCE_S).output == sentence("the stack is down")
+        assert find_stack(project.folder) is None
+        wait_until_ended(project.folder)
         assert status(other)["up"]
-        assert one.inside("status", "--stack", check=0).stdout == sentence(
+        assert project.inside("status", "--stack", check=0).stdout == sentence(
             "no stack is up in this folder; `wtb up` starts one\n"
         )
-        assert not status(one)["up"]
+        assert not status(project)["up"]
 
 
 def test_a_spare_takes_the_place_of_a_killed_worker(empty_project: Project) -> None:
@@ -286,23 +286,23 @@ def test_a_spare_takes_the_place_of_a_killed_worker(empty_project: Project) -> N
 
 class TestAStackInTheBackground:
     def test_is_ready_when_the_command_returns(self, shared: Project) -> None:
-        found = shared.inside("status", "--stack", "--format", "json", check=0).json
-        assert found["up"]
-        assert [(part["name"], part["status"]) for part in found["parts"]] == [
+        document = shared.inside("status", "--stack", "--format", "json", check=0).json
+        assert document["up"]
+        assert [(part["name"], part["status"]) for part in document["parts"]] == [
             (name, "up") for name in (*SERVERS, *PROGRAMS)
         ]
-        assert all(part["memory"] > 2**20 and part["since"] for part in found["parts"])
+        assert all(part["memory"] > 2**20 and part["since"] for part in document["parts"])
 
     def test_its_status_fits_80_columns_and_shows_no_password(self, shared: Project) -> None:
-        shown = shared.inside("status", "--stack", check=0, env={"COLUMNS": "80"}).stdout
-        assert max(map(len, shown.splitlines())) <= 80
+        text = shared.inside("status", "--stack", check=0, env={"COLUMNS": "80"}).stdout
+        assert max(map(len, text.splitlines())) <= 80
         stack = stack_of(shared)
         assert stack.flower is not None
         passwords = [urlsplit(url).password for url in (stack.database_url, stack.broker_url)]
         for password in [*passwords, stack.flower.password]:
             assert password
-            assert password not in shown
-        assert stack.flower.url.removeprefix("http://") in shown
+            assert password not in text
+        assert stack.flower.url.removeprefix("http://") in text
         assert status(shared)["flower"]["password"] == stack.flower.password
 
     def test_what_it_notes_is_closed_to_others(self, shared: Project) -> None:
@@ -311,13 +311,13 @@ class TestAStackInTheBackground:
         assert (home / "logs").stat().st_mode & 0o777 == 0o700
 
     def test_commands_in_its_folder_use_it(self, shared: Project) -> None:
-        assert shared.inside("db", "version", check=0).stdout == f"{REVISION}\n"
+        assert shared.inside("admin", "db", "version", check=0).stdout == f"{REVISION}\n"
         assert not shared.file.exists()
 
     def test_the_environment_wins_over_it(self, shared: Project, sqlite_url: str) -> None:
-        found = shared.inside("db", "version", env={"WTB_DATABASE_URL": sqlite_url})
-        assert found.code == 2
-        assert sqlite_url.removeprefix("sqlite:///") in found.said
+        outcome = shared.inside("admin", "db", "version", env={"WTB_DATABASE_URL": sqlite_url})
+        assert outcome.code == 2
+        assert sqlite_url.removeprefix("sqlite:///") in outcome.output
 
     def test_urls_are_found_in_its_folder_alone(
         self, shared: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -341,8 +341,8 @@ class TestAStackInTheBackground:
     def test_a_second_one_in_the_folder_is_refused(self, shared: Project) -> None:
         for options in ([], ["--detach"]):
             refused = shared.wtb("up", *options, check=2)
-            assert sentence("a stack is up in this folder already (process {})", stack_of(shared).pid) in refused.said
-            assert "`wtb down`" in refused.said
+            assert sentence("a stack is up in this folder already (process {})", stack_of(shared).pid) in refused.output
+            assert "`wtb down`" in refused.output
         assert status(shared)["up"]
 
     def test_has_a_log_for_each_part(self, shared: Project) -> None:
@@ -361,22 +361,22 @@ class TestAStackInTheBackground:
         before, count = (part(shared, name)[key] for key in ("pid", "restarts"))
         os.kill(before, signal.SIGKILL)
 
-        def again() -> bool:
-            found = status(shared)
-            (now,) = [part for part in found["parts"] if part["name"] == name]
-            return bool(found["up"] and now["pid"] not in (None, before))
+        def is_up_again() -> bool:
+            document = status(shared)
+            (now,) = [part for part in document["parts"] if part["name"] == name]
+            return bool(document["up"] and now["pid"] not in (None, before))
 
-        Project.until(again, f"{name} to be up again", PATIENCE_S)
+        Project.until(is_up_again, f"{name} to be up again", PATIENCE_S)
         restarted = part(shared, name)
         assert restarted["restarts"] == count + 1
         assert restarted["restarted_at"] >= restarted["since"]
         assert restarted["restart_reason"] == sentence("was killed by {}", "SIGKILL")
-        shown = shared.wtb("status", "--stack", check=0).stdout
-        assert re.search(rf"(?m)^{name} was started again at .*: it was killed by SIGKILL$", shown)
+        text = shared.wtb("status", "--stack", check=0).stdout
+        assert re.search(rf"(?m)^{name} was started again at .*: it was killed by SIGKILL$", text)
         log = (shared.folder / ".wtb" / "logs" / "wtb.log").read_text()
         assert re.search(rf"{name} was killed by SIGKILL; it is started again in \d+ s\n", log)
         assert f"{name} was started again\n" in log
-        assert shared.inside("db", "version", check=0).stdout == f"{REVISION}\n"
+        assert shared.inside("admin", "db", "version", check=0).stdout == f"{REVISION}\n"
 
     def test_its_files_are_for_their_owner_only(self, shared: Project) -> None:
         assert open_to_others(shared.folder / ".wtb") == []
@@ -388,12 +388,12 @@ class TestAStackInTheBackground:
         sweep = "sweep: spy\nworkflow: spy:wf\ncases: [{id: c, input: {}}]\nvary: {look: all}\n"
         shared.write({"spy.py": SPY, "spy.yaml": sweep, "known": json.dumps([*secrets, port])})
         shared.wtb("submit", "spy.yaml", "--wait", check=0, timeout=PATIENCE_S)
-        found = json.loads((shared.folder / "found").read_text())
-        assert stack.pid in found["ancestors"]
-        assert found["shown"] == []
-        assert found["readable"] == []
-        assert {"wtb"} == {user for user, _ in found["connected"]}, "it was told the password"
-        assert {is_superuser for _, is_superuser in found["connected"]} == {"off"}
+        report = json.loads((shared.folder / "found").read_text())
+        assert stack.pid in report["ancestors"]
+        assert report["shown"] == []
+        assert report["readable"] == []
+        assert {"wtb"} == {user for user, _ in report["connected"]}, "it was told the password"
+        assert {is_superuser for _, is_superuser in report["connected"]} == {"off"}
 
 
 class TestFlower:
@@ -420,22 +420,26 @@ class TestFlower:
         assert part(shared, "worker")["pid"] == worker
 
     def test_does_not_open_to_others_without_a_password_of_your_own(self, shared: Project) -> None:
-        refused = shared.inside("flower", "--address", "0.0.0.0", check=2)
-        assert "WTB_FLOWER_AUTH=USER:PASSWORD" in refused.said
+        refused = shared.inside("admin", "flower", "--address", "0.0.0.0", check=2)
+        assert "WTB_FLOWER_AUTH=USER:PASSWORD" in refused.output
 
     @pytest.mark.parametrize("auth", ["nobody", "user:", ":password", "a:b,c:d"])
     def test_refuses_a_user_and_password_that_are_none(self, shared: Project, auth: str) -> None:
-        assert "expected USER:PASSWORD" in shared.inside("flower", env={"WTB_FLOWER_AUTH": auth}, check=2).said
+        assert (
+            "expected USER:PASSWORD" in shared.inside("admin", "flower", env={"WTB_FLOWER_AUTH": auth}, check=2).output
+        )
 
     def test_needs_a_broker(self, empty_project: Project) -> None:
-        refused = empty_project.inside("flower", check=2)
-        assert sentence("set WTB_BROKER_URL, or run `wtb up` in this folder") in refused.said
+        refused = empty_project.inside("admin", "flower", check=2)
+        assert sentence("set WTB_BROKER_URL, or run `wtb up` in this folder") in refused.output
 
     def test_heeds_neither_its_own_file_nor_its_own_variables_about_who_may_look(self, shared: Project) -> None:
         port = free_port()
         (shared.folder / "flowerconfig.py").write_text("basic_auth = None\nread_only = False\n")
         theirs = {"FLOWER_BASIC_AUTH": "they:open", "FLOWER_ADDRESS": "0.0.0.0", "FLOWER_READ_ONLY": "false"}
-        with shared.start("flower", "--port", str(port), env={**theirs, "WTB_FLOWER_AUTH": "we:may look"}) as flower:
+        with shared.start(
+            "admin", "flower", "--port", str(port), env={**theirs, "WTB_FLOWER_AUTH": "we:may look"}
+        ) as flower:
 
             def answer(auth: str) -> int | None:
                 with suppress(OSError):
@@ -460,12 +464,12 @@ def test_ctrl_c_stops_all_of_it_and_says_who_says_what(folder: Project) -> None:
     assert not [process for process in processes if process.is_running() and lives(process.pid)]
     who = {line.partition("|")[0].strip() for line in ended.stderr.splitlines()}
     assert who == {*SERVERS, *PROGRAMS, "wtb"}
-    said = [line.partition("| ")[2] for line in ended.stderr.splitlines() if line.startswith("wtb ")]
-    assert re.fullmatch(r"ready after \d+\.\d s; next, in this folder: wtb submit sweep.yaml", said[0])
+    lines = [line.partition("| ")[2] for line in ended.stderr.splitlines() if line.startswith("wtb ")]
+    assert re.fullmatch(r"ready after \d+\.\d s; next, in this folder: wtb submit sweep.yaml", lines[0])
     assert stack.flower is not None
-    assert said[1] == sentence("Flower: {}, user {}, password {}", stack.flower.url, "wtb", stack.flower.password)
-    assert said[2] == sentence("stop: Ctrl-C here, or `wtb down`")
-    assert said[-1] == sentence("all of it is stopped")
+    assert lines[1] == sentence("Flower: {}, user {}, password {}", stack.flower.url, "wtb", stack.flower.password)
+    assert lines[2] == sentence("stop: Ctrl-C here, or `wtb down`")
+    assert lines[-1] == sentence("all of it is stopped")
     assert find_stack(folder.folder) is None
     assert not (folder.folder / ".wtb" / "stack" / "stack.json").exists()
     assert "database system is shut down" in ended.stderr
@@ -485,7 +489,7 @@ def test_killing_it_leaves_no_process_and_it_comes_up_again_with_its_data(folder
         "all of it to end",
     )
     assert find_stack(folder.folder) is None
-    assert folder.inside("down", check=0).said == sentence("no stack is up in this folder: nothing to stop")
+    assert folder.inside("down", check=0).output == sentence("no stack is up in this folder: nothing to stop")
     with start(folder, "--no-flower") as running:
         with connect(stack_of(folder).database_url) as connection:
             assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
@@ -494,10 +498,10 @@ def test_killing_it_leaves_no_process_and_it_comes_up_again_with_its_data(folder
 
 
 def test_a_taken_port_of_flower_is_refused_before_anything_starts(folder: Project) -> None:
-    with socket.create_server((HOST, 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
         refused = folder.wtb("up", "--flower-port", str(port), check=2)
-    assert sentence("port {} of {} is taken", port, HOST) in refused.said
+    assert sentence("port {} of {} is taken", port, HOST) in refused.output
     assert not (folder.folder / ".wtb" / "postgres").exists()
 
 
@@ -506,8 +510,8 @@ def test_a_stop_while_it_starts_is_heeded(folder: Project) -> None:
         Project.until(lambda: (folder.folder / ".wtb" / "valkey" / "password").exists(), "the first server")
         running.signal(signal.SIGTERM)
         ended = running.wait(check=0, timeout=PATIENCE_S)
-    assert "ready after" not in ended.said
-    gone(folder.folder)
+    assert "ready after" not in ended.output
+    wait_until_ended(folder.folder)
 
 
 @pytest.mark.parametrize("options", [[], pytest.param(["--detach"], marks=pytest.mark.slow)], ids=["here", "detached"])
@@ -515,9 +519,9 @@ def test_a_worker_that_cannot_start_is_an_error_that_says_so(folder: Project, op
     folder.write({"shadows/celery.py": "raise SystemExit('this is no Celery')"})
     shadows = {"PYTHONPATH": str(folder.folder / "shadows")}
     failed = folder.wtb("up", "--no-flower", *options, check=1, env=shadows, timeout=PATIENCE_S)
-    assert re.search(r"(worker|scheduler) ended with exit code 1, 2 times, before it was ready", failed.said)
-    assert ("this is no Celery" in failed.said) is not bool(options)
-    gone(folder.folder)
+    assert re.search(r"(worker|scheduler) ended with exit code 1, 2 times, before it was ready", failed.output)
+    assert ("this is no Celery" in failed.output) is not bool(options)
+    wait_until_ended(folder.folder)
 
 
 @pytest.mark.slow
@@ -533,8 +537,8 @@ def test_modules_of_a_user_may_have_the_names_of_what_it_runs(folder: Project) -
     folder.write({**own, "own.py": code, "own.yaml": spec})
     folder.wtb("up", *QUICK, "--detach", check=0, timeout=PATIENCE_S)
     try:
-        shown = folder.wtb("submit", "own.yaml", "--wait", check=None, timeout=PATIENCE_S)
-        assert shown.code == 0, shown.said
+        outcome = folder.wtb("submit", "own.yaml", "--wait", check=None, timeout=PATIENCE_S)
+        assert outcome.code == 0, outcome.output
         status = folder.wtb("status", "--stack", "--format", "json", check=0).json
         assert {part["status"] for part in status["parts"]} == {"up"}
     finally:
@@ -543,7 +547,7 @@ def test_modules_of_a_user_may_have_the_names_of_what_it_runs(folder: Project) -
 
 def test_down_without_a_stack_says_so(empty_project: Project) -> None:
     done = empty_project.inside("down", check=0)
-    assert done.said == sentence("no stack is up in this folder: nothing to stop")
+    assert done.output == sentence("no stack is up in this folder: nothing to stop")
 
 
 def test_a_note_of_a_process_that_is_another_one_now_counts_for_nothing(empty_project: Project) -> None:
@@ -558,8 +562,8 @@ def test_a_note_that_cannot_be_read_says_what_to_do(empty_project: Project) -> N
     (home / "stack").mkdir(parents=True)
     (home / "stack" / "stack.json").write_text("{")
     refused = empty_project.inside("list", check=2)
-    assert ".wtb/stack/stack.json cannot be read" in refused.said
-    assert "remove it" in refused.said
+    assert ".wtb/stack/stack.json cannot be read" in refused.output
+    assert "remove it" in refused.output
 
 
 @pytest.fixture
@@ -571,7 +575,7 @@ def read_only(tmp_path: Path) -> Iterator[Project]:
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.fail(f"a read-only place needs a mount (root, or sudo without a password): {done.stderr.strip()}")
-    # What a command prints is kept elsewhere.
+    # The output of commands is stored elsewhere.
     yield project
     subprocess.run([*sudo, "umount", "--lazy", str(project.folder)], check=True)
 
@@ -579,47 +583,47 @@ def read_only(tmp_path: Path) -> Iterator[Project]:
 @pytest.mark.parametrize("options", [(), ("--detach",)])
 def test_a_place_that_is_read_only_is_refused(read_only: Project, options: tuple[str, ...]) -> None:
     refused: Outcome = read_only.wtb("up", *options, check=4)
-    assert sentence("cannot write to") in refused.said
-    assert "Read-only file system" in refused.said
-    assert sentence("in a folder that is yours to write to") in refused.said
+    assert sentence("cannot write to") in refused.output
+    assert "Read-only file system" in refused.output
+    assert sentence("in a folder that is yours to write to") in refused.output
 
 
 @pytest.mark.parametrize("missing", ["celery", "flower"])
 def test_without_the_packages_it_says_which_to_install(
     empty_project: Project, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    from wtb.hosting.stack import up
+    from wtb.hosting.servers import up
 
-    there = up.importlib.util.find_spec
-    monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == missing else there(name))
+    find_spec = up.importlib.util.find_spec
+    monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == missing else find_spec(name))
     refused = empty_project.inside("up", check=2)
-    assert f"not installed: {missing}" in refused.said
-    assert 'pip install "workflow-test-bench[stack]"' in refused.said
+    assert f"not installed: {missing}" in refused.output
+    assert 'pip install "workflow-test-bench[stack]"' in refused.output
 
 
 def test_without_the_server_it_says_how_to_install_it(empty_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wtb.hosting.stack import up
+    from wtb.hosting.servers import up
 
-    there = up.importlib.util.find_spec
-    monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == "uvicorn" else there(name))
+    find_spec = up.importlib.util.find_spec
+    monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == "uvicorn" else find_spec(name))
     refused = empty_project.inside("up", "--serve", check=2)
-    assert 'pip install "workflow-test-bench[server]"' in refused.said
+    assert 'pip install "workflow-test-bench[server]"' in refused.output
 
 
 def test_node_processes_do_not_learn_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = {"WTB_DATABASE_URL": "a", "WTB_BROKER_URL": "b", "WTB_FLOWER_AUTH": "c", "FLOWER_BASIC_AUTH": "d"}
-    for name, value in secret.items():
-        monkeypatch.setenv(name, value)
+    for name, text in secret.items():
+        monkeypatch.setenv(name, text)
     monkeypatch.setenv("FLOWERS", "the user's own")
-    found = environment(None, "runner")
-    assert found.keys().isdisjoint(secret)
-    assert found["FLOWERS"] == "the user's own"
+    variables = environment(None, "runner")
+    assert variables.keys().isdisjoint(secret)
+    assert variables["FLOWERS"] == "the user's own"
 
 
 def test_status_wants_a_sweep_or_the_stack(empty_project: Project) -> None:
-    for given in ([], ["some", "--stack"]):
-        refused = empty_project.inside("status", *given, check=2)
-        assert sentence("name one sweep (`wtb list` shows them), or give --stack") in refused.said
+    for arguments in ([], ["some", "--stack"]):
+        refused = empty_project.inside("status", *arguments, check=2)
+        assert sentence("no sweep is named; name one (`wtb list` shows them), or give --stack") in refused.output
 
 
 @pytest.mark.slow

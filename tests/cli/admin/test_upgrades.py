@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.project import Project
 from tests.support.prose import sentence
-from wtb.hosting.stack.up import _bring_up_to_date
+from wtb.hosting.servers.up import _bring_up_to_date
 from wtb.store.database import INITIAL, TAG_OF_OLDER
 from wtb.store.tables.schema import REVISION
 
@@ -23,33 +23,37 @@ def earlier(project: Project, next_version: Callable[[], str]) -> Project:
 
 def test_its_sweeps_are_there_after_the_upgrade(earlier: Project) -> None:
     refused = earlier.inside("matrix", "first", check=2)
-    expected = sentence("is of version {}; this WTB expects {}: {}", INITIAL, "2001", "run `wtb db upgrade`")
-    assert expected in " ".join(refused.said.split())
-    assert earlier.inside("db", "version", check=1).stdout.startswith(f"{INITIAL}; this WTB expects 2001")
+    expected = sentence("is of version {}; this WTB expects {}: {}", INITIAL, "2001", "run `wtb admin db upgrade`")
+    assert expected in " ".join(refused.output.split())
+    assert earlier.inside("admin", "db", "version", check=1).stdout.startswith(f"{INITIAL}; this WTB expects 2001")
 
     assert (
-        sentence("upgraded from version {} to {}", INITIAL, "2001") in earlier.inside("db", "upgrade", check=0).stdout
+        sentence("upgraded from version {} to {}", INITIAL, "2001")
+        in earlier.inside("admin", "db", "upgrade", check=0).stdout
     )
-    assert "nothing to do" in earlier.inside("db", "upgrade", check=0).stdout
+    assert "nothing to do" in earlier.inside("admin", "db", "upgrade", check=0).stdout
 
-    assert earlier.inside("db", "version", check=0).stdout == "2001\n"
+    assert earlier.inside("admin", "db", "version", check=0).stdout == "2001\n"
     (listed,) = earlier.inside("list", "--format", "json", check=0).json["sweeps"]
     assert (listed["name"], listed["status"]) == ("first", "completed")
     assert earlier.inside("matrix", "first", check=0).stdout
 
 
 def test_an_upgrade_can_be_undone(earlier: Project) -> None:
-    upgraded = earlier.inside("db", "upgrade", check=0)
-    kept = upgraded.said.partition("to go back: wtb db restore ")[2].split()[0]
+    upgraded = earlier.inside("admin", "db", "upgrade", check=0)
+    backup = upgraded.output.partition("to go back: wtb admin db restore ")[2].split()[0]
 
-    assert "give --yes" in earlier.inside("db", "restore", kept, check=2).said
-    restored = earlier.inside("db", "restore", kept, "--yes", check=0)
+    assert "give --yes" in earlier.inside("admin", "db", "restore", backup, check=2).output
+    restored = earlier.inside("admin", "db", "restore", backup, "--yes", check=0)
 
     assert restored.stdout.endswith(f"restored, version {INITIAL}\n")
-    assert sentence("this WTB expects version {}", "2001") in restored.said
-    assert earlier.inside("db", "version", check=1).stdout.startswith(INITIAL)
-    assert sentence("there is no such file") in earlier.inside("db", "restore", "nowhere.db", "--yes", check=2).said
-    assert "to go back" not in earlier.inside("db", "upgrade", "--no-backup", check=0).said
+    assert sentence("this WTB expects version {}", "2001") in restored.output
+    assert earlier.inside("admin", "db", "version", check=1).stdout.startswith(INITIAL)
+    assert (
+        sentence("there is no such file")
+        in earlier.inside("admin", "db", "restore", "nowhere.db", "--yes", check=2).output
+    )
+    assert "to go back" not in earlier.inside("admin", "db", "upgrade", "--no-backup", check=0).output
     assert earlier.inside("list", check=0).stdout
 
 
@@ -61,12 +65,12 @@ def test_a_stack_upgrades_its_database(earlier: Project) -> None:
     assert reports == [sentence("database upgraded from version {} to {}", INITIAL, "2001")]
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["db", "upgrade"], ["run", "sweep.yaml"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["list"], ["admin", "db", "upgrade"], ["run", "sweep.yaml"]], ids=" ".join)
 def test_one_from_before_the_first_release_names_the_tag_that_opens_it(project: Project, arguments: list[str]) -> None:
     project.inside("run", "sweep.yaml", "--quiet")
     project.change("UPDATE alembic_version SET version_num = '1054'")
 
-    refused = " ".join(project.inside(*arguments, check=2).said.split())
+    refused = " ".join(project.inside(*arguments, check=2).output.split())
 
     assert sentence("is of version {}; this WTB expects {}: {}", "1054", REVISION, "use a new database") in refused
     assert f"the tag {TAG_OF_OLDER}" in refused

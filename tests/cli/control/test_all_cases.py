@@ -1,4 +1,4 @@
-"""fork --all-cases: a row from a fork, with nodes in processes of their own, on this machine and by workers."""
+"""fork --all-cases: a row from a fork, with nodes in separate processes, on this machine and on workers."""
 
 from __future__ import annotations
 
@@ -90,36 +90,36 @@ evaluate: ["flow:length"]
 @pytest.fixture
 def ran(tmp_path: Path) -> Iterator[Project]:
     """A sweep that was run to its end; its log is empty again."""
-    made = Project(tmp_path / "project")
-    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
-    made.inside("run", "sweep.yaml", check=0)
-    (made.folder / "log").unlink()
-    made.write({"later.py": NEW})
-    yield made
-    made.close()
+    project = Project(tmp_path / "project")
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
+    project.inside("run", "sweep.yaml", check=0)
+    (project.folder / "log").unlink()
+    project.write({"later.py": NEW})
+    yield project
+    project.close()
 
 
 def execution(project: Project, case: str, variant: str = "loud") -> str:
     cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
-    return str(next(one["execution"] for one in cells if (one["case"], one["combination"]["B"]) == (case, variant)))
+    return str(next(cell["execution"] for cell in cells if (cell["case"], cell["combination"]["B"]) == (case, variant)))
 
 
 def matrix(project: Project) -> dict[str, object]:
-    found: dict[str, object] = project.inside("matrix", "first", "--format", "json", check=0).json
-    return found
+    document: dict[str, object] = project.inside("matrix", "first", "--format", "json", check=0).json
+    return document
 
 
 def test_a_function_that_was_just_written_runs_for_every_case_from_where_it_makes_a_difference(ran: Project) -> None:
     id = execution(ran, "c3")
-    made = ran.inside("fork", id, "--at", "A", "--variant", "B=later:written_later", "--all-cases", check=0)
-    assert "B=written_later is a row now, of 8 cells" in made.said
-    assert sentence("(about {} node runs)", 16) in made.said
-    assert sentence("it is exploratory, since case {} suggested it", "c3") in made.said
+    outcome = ran.inside("fork", id, "--at", "A", "--variant", "B=later:written_later", "--all-cases", check=0)
+    assert "B=written_later is a row now, of 8 cells" in outcome.output
+    assert sentence("(about {} node runs)", 16) in outcome.output
+    assert sentence("it is exploratory, since case {} suggested it", "c3") in outcome.output
     assert Counter(ran.log()) == {"B": 8, "C": 8}
-    table = [line.split()[1:] for line in made.stdout.splitlines()]
+    table = [line.split()[1:] for line in outcome.stdout.splitlines()]
     assert ["exploratory", "written_later", "8"] in [line[:3] for line in table]
     assert ["★", "best", "loud", "8"] in [line[:4] for line in table]
-    assert sentence("{}: wtb matrix", "1 warning") in made.stdout
+    assert sentence("{}: wtb matrix", "1 warning") in outcome.stdout
     rows = csv.DictReader(ran.inside("matrix", "first", "--format", "csv", check=0).stdout.splitlines())
     assert [row["exploratory"] for row in rows] == ["no", "no", "yes"]
     report = ran.inside("report", "first", "-o", "report.html", check=0)
@@ -135,21 +135,21 @@ def test_a_function_that_was_just_written_runs_for_every_case_from_where_it_make
 def test_a_fork_that_was_looked_at_is_run_for_every_case_and_its_json_says_what_was_added(ran: Project) -> None:
     fork = ran.inside("fork", execution(ran, "c1"), "--at", "A", "--variant", "B=default", check=0).stdout.strip()
     same = ran.inside("fork", fork, "--all-cases", check=2)
-    assert sentence("has the row {} already", "B=default") in same.said
+    assert sentence("has the row {} already", "B=default") in same.output
     louder = "B={name: louder, of: loud, suffix: '!!!'}"
-    made = ran.inside("fork", fork, "--variant", louder, "--all-cases", "--format", "json", check=0).json
-    assert (made["choices"], made["suggested_by"], made["cells"]) == ({"B": "louder"}, "c1", 8)
-    assert (made["status"], made["failed"], len(made["executions"])) == ("completed", 0, 8)
+    document = ran.inside("fork", fork, "--variant", louder, "--all-cases", "--format", "json", check=0).json
+    assert (document["choices"], document["suggested_by"], document["cells"]) == ({"B": "louder"}, "c1", 8)
+    assert (document["status"], document["failed"], len(document["executions"])) == ("completed", 0, 8)
     assert matrix(ran)["cells"] | {"total": 24} == matrix(ran)["cells"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--all-cases"], sentence("a row needs something that differs")),
+        (["--all-cases"], sentence("the new row equals another one")),
         (
             ["--all-cases", "--set", "x=1", "--variant", "B=default"],
-            sentence("a value that a person types holds for one case"),
+            sentence("because a typed value is for one case only"),
         ),
         (
             ["--all-cases", "--at", "C", "--variant", "B=default"],
@@ -160,18 +160,18 @@ def test_a_fork_that_was_looked_at_is_run_for_every_case_and_its_json_says_what_
 )
 def test_what_is_no_row_is_refused(ran: Project, arguments: list[str], words: str) -> None:
     refused = ran.inside("fork", execution(ran, "c3"), *arguments, check=2)
-    assert words in refused.said
+    assert words in refused.output
     assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
 
 
 def test_values_typed_into_a_fork_are_not_those_of_every_case(ran: Project) -> None:
-    made = ran.inside("fork", execution(ran, "c3"), "--at", "A", "--set", "x=9", "--variant", "B=default", check=0)
-    refused = ran.inside("fork", made.stdout.strip(), "--all-cases", check=2)
-    assert sentence("has values that a person typed: they hold for its own case only") in refused.said
+    forked = ran.inside("fork", execution(ran, "c3"), "--at", "A", "--set", "x=9", "--variant", "B=default", check=0)
+    refused = ran.inside("fork", forked.stdout.strip(), "--all-cases", check=2)
+    assert sentence("has values that a person typed: they hold for its own case only") in refused.output
 
 
 @pytest.mark.parametrize("fault", ["submit.written", "journal.committed:2", "node.answered:9"])
-def test_a_row_whose_runner_is_killed_is_whole_or_not_there_and_goes_on(ran: Project, fault: str) -> None:
+def test_a_row_whose_runner_is_killed_is_whole_or_not_there_and_continues(ran: Project, fault: str) -> None:
     fork = ["fork", execution(ran, "c3"), "--variant", "B=later:written_later", "--all-cases"]
     killed = ran.wtb(*fork, env={"WTB_FAULT": fault})
     assert killed.code == -signal.SIGKILL
@@ -179,15 +179,15 @@ def test_a_row_whose_runner_is_killed_is_whole_or_not_there_and_goes_on(ran: Pro
         assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
         ran.inside(*fork, check=0)
     else:
-        again = ran.inside(*fork, check=2)
-        assert sentence("has the row {} already; `wtb resume", "B=written_later") in again.said
+        refused = ran.inside(*fork, check=2)
+        assert sentence("has the row {} already; `wtb resume", "B=written_later") in refused.output
         ran.inside("resume", "first", check=0)
-    found = matrix(ran)
-    assert json.dumps(found["cells"]) == json.dumps(found["cells"] | {"total": 24, "succeeded": 24})  # type: ignore[operator]
-    shown = ran.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
-    ways = [one["state"]["way"] for one in shown if one["combination"]["B"] == "written_later"]
+    document = matrix(ran)
+    assert json.dumps(document["cells"]) == json.dumps(document["cells"] | {"total": 24, "succeeded": 24})  # type: ignore[operator]
+    cells = ran.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    ways = [cell["state"]["way"] for cell in cells if cell["combination"]["B"] == "written_later"]
     assert ways == [["A", "B written later", "C"]] * 8
-    counted = found["node_runs"]["by_node"]  # type: ignore[index]
+    counted = document["node_runs"]["by_node"]  # type: ignore[index]
     assert [counted[node]["executed"] for node in "ABC"] == [8, 24, 24]
     assert "A" not in ran.log()
 
@@ -200,49 +200,51 @@ def test_a_fork_of_one_case_has_another_parameter_and_then_runs_for_every_case(r
     assert not (ran.folder / "log").exists()
     ran.inside("resume", fork, check=0)
     assert Counter(ran.log()) == {"B": 1, "C": 1}
-    shown = ran.inside("show", fork, "--format", "json", check=0).json
-    assert shown["state"]["way"] == ["A", "B!!!", "C"]
+    details = ran.inside("show", fork, "--format", "json", check=0).json
+    assert details["state"]["way"] == ["A", "B!!!", "C"]
     assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
     written = ("--at", "A", "--variant", "B=later:written_later")
-    shown = ran.inside("fork", execution(ran, "c1"), *written, "--format", "json", check=0).json
-    assert shown["state"]["way"] == ["A", "B written later", "C"]
-    made = ran.inside("fork", fork, "--all-cases", "--format", "json", check=0).json
-    assert (made["choices"], made["suggested_by"], made["cells"]) == ({"B": "louder"}, "c1", 8)
+    details = ran.inside("fork", execution(ran, "c1"), *written, "--format", "json", check=0).json
+    assert details["state"]["way"] == ["A", "B written later", "C"]
+    added = ran.inside("fork", fork, "--all-cases", "--format", "json", check=0).json
+    assert (added["choices"], added["suggested_by"], added["cells"]) == ({"B": "louder"}, "c1", 8)
     (ran.folder / "later.py").unlink()  # a trial is no part of the sweep
     ran.inside("resume", "first", check=0)
 
 
 def test_a_process_that_runs_the_sweep_is_not_given_a_variant_that_it_does_not_know(tmp_path: Path) -> None:
-    made = Project(tmp_path / "project")
-    made.write({"waiting.py": WAITS, "waits.yaml": f"{WAITING}vary: {{last: [default, waits]}}\nrun: {{grace: 1}}\n"})
-    with made.start("run", "waits.yaml") as running:
-        shown: list[dict[str, str]] = []
-        while not any(one["status"] == "succeeded" for one in shown):
-            found = made.inside("show", "waits", "--cells", "--format", "json")
-            shown = found.json["cells"] if found.code == 0 else []
-        origin = next(one["execution"] for one in shown if one["status"] == "succeeded")
-        given = ("fork", origin, "--at", "first", "--variant")
-        refused = made.inside(*given, "last={name: new, of: plain}", check=2)
-        assert sentence("another process runs sweep") in refused.said
-        assert "`wtb pause" in refused.said
-        known = made.inside(*given, "last=plain", check=0)
-        assert sentence("is for the process that runs the sweep") in known.said
-        made.write({"go": ""})
+    project = Project(tmp_path / "project")
+    project.write(
+        {"waiting.py": WAITS, "waits.yaml": f"{WAITING}vary: {{last: [default, waits]}}\nrun: {{grace: 1}}\n"}
+    )
+    with project.start("run", "waits.yaml") as running:
+        cells: list[dict[str, str]] = []
+        while not any(cell["status"] == "succeeded" for cell in cells):
+            outcome = project.inside("show", "waits", "--cells", "--format", "json")
+            cells = outcome.json["cells"] if outcome.code == 0 else []
+        origin = next(cell["execution"] for cell in cells if cell["status"] == "succeeded")
+        command = ("fork", origin, "--at", "first", "--variant")
+        refused = project.inside(*command, "last={name: new, of: plain}", check=2)
+        assert sentence("another process runs sweep") in refused.output
+        assert "`wtb pause" in refused.output
+        accepted = project.inside(*command, "last=plain", check=0)
+        assert sentence("is for the process that runs the sweep") in accepted.output
+        project.write({"go": ""})
         running.wait(check=0)
-    made.inside(*given, "last={name: new, of: plain}", check=0)
-    made.close()
+    project.inside(*command, "last={name: new, of: plain}", check=0)
+    project.close()
 
 
 def test_workers_run_a_fork_of_one_case_with_another_parameter_at_once(crew: Cluster) -> None:
     sweep = crew.wtb("submit", write_sweep(crew.project, "forks", cases=2), check=0).stdout.strip()
     crew.wait_completed(sweep)
-    shown = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
-    origin = next(one["execution"] for one in shown if one["case"] == "forks-1")
+    cells = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    origin = next(cell["execution"] for cell in cells if cell["case"] == "forks-1")
     forks = []
     for by in (9, 10):  # the second while workers still have the sweep as it was with the first
         form = f"held={{name: by {by}, of: two, by: {by}}}"
-        given = ("--at", "first", "--variant", form, "--format", "json")
-        forks.append(crew.wtb("fork", origin, *given, check=0).json["execution"]["id"])
+        options = ("--at", "first", "--variant", form, "--format", "json")
+        forks.append(crew.wtb("fork", origin, *options, check=0).json["execution"]["id"])
     crew.wait_completed(sweep)
     ends = [crew.wtb("show", fork, "--format", "json", check=0).json for fork in forks]
     assert [(end["execution"]["status"], end["state"]["y"]) for end in ends] == [("completed", 9), ("completed", 10)]
@@ -253,21 +255,21 @@ def test_workers_run_a_fork_of_one_case_with_another_parameter_at_once(crew: Clu
 def test_workers_run_a_row_of_a_sweep_that_was_submitted(crew: Cluster) -> None:
     sweep = crew.wtb("submit", write_sweep(crew.project, "rows", cases=3), check=0).stdout.strip()
     crew.wait_completed(sweep)
-    shown = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
-    origin = next(one["execution"] for one in shown if one["case"] == "rows-1")
+    cells = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    origin = next(cell["execution"] for cell in cells if cell["case"] == "rows-1")
     forms = "held={name: nine, of: two, by: 9}"
-    made = crew.wtb("fork", origin, "--variant", forms, "--all-cases", "--format", "json", check=0).json
-    assert (made["queued"], made["status"], made["cells"], made["node_runs"]) == (True, "running", 3, 3)
+    added = crew.wtb("fork", origin, "--variant", forms, "--all-cases", "--format", "json", check=0).json
+    assert (added["queued"], added["status"], added["cells"], added["node_runs"]) == (True, "running", 3, 3)
     crew.wait_completed(sweep)
     second = "held={name: ten, of: two, by: 10}"  # at once: workers may still have the sweep as it was before
     crew.wtb("fork", origin, "--variant", second, "--all-cases", check=0)
     crew.wait_completed(sweep)
     assert crew.cells(sweep) == {"succeeded": 12}
     assert [held_by(crew.project, f"{node} rows-") for node in ("first", "held")] == [3, 12]
-    found = crew.wtb("matrix", sweep, "--format", "json", check=0).json
-    assert [row["metrics"]["y"]["mean"] for row in found["rows"]] == [1, 2, 9, 10]
-    assert [row["metrics"]["y"]["n"] for row in found["rows"]] == [3, 3, 2, 2]
-    assert found["best"]["y"]["combination"] == {"held": "two"}
+    document = crew.wtb("matrix", sweep, "--format", "json", check=0).json
+    assert [row["metrics"]["y"]["mean"] for row in document["rows"]] == [1, 2, 9, 10]
+    assert [row["metrics"]["y"]["n"] for row in document["rows"]] == [3, 3, 2, 2]
+    assert document["best"]["y"]["combination"] == {"held": "two"}
     assert crew.events("execution.failed", sweep) == []
 
 
@@ -308,25 +310,25 @@ def test_a_worker_that_runs_the_sweep_takes_a_row_that_was_added_meanwhile(crew:
     )
     sweep = crew.wtb("submit", "waits.yaml", check=0).stdout.strip()
     crew.until(lambda: crew.cells(sweep)["succeeded"] == 1, "the cell that does not wait")
-    shown = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
-    base = next(one["execution"] for one in shown if one["status"] == "succeeded")
-    waiting = next(one["execution"] for one in shown if one["status"] != "succeeded")
+    cells = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    base = next(cell["execution"] for cell in cells if cell["status"] == "succeeded")
+    waiting = next(cell["execution"] for cell in cells if cell["status"] != "succeeded")
     refused = crew.wtb("fork", waiting, "--variant", "last=plain", "--all-cases", check=2)
-    assert "stands for" in refused.said or sentence("{} no outcome yet", "has") in refused.said
+    assert "stands for" in refused.output or sentence("{} no outcome yet", "has") in refused.output
     crew.wtb("fork", base, "--variant", "last=plain", "--all-cases", check=0)
     crew.until(lambda: crew.cells(sweep)["succeeded"] == 2, "the row that was added")
     crew.project.write({"go": ""})
     crew.wait_completed(sweep)
     assert crew.cells(sweep) == {"succeeded": 3}
-    assert crew.one("SELECT sum(losses) FROM executions WHERE sweep_id = :sweep", sweep=sweep) == 0
+    assert crew.scalar("SELECT sum(losses) FROM executions WHERE sweep_id = :sweep", sweep=sweep) == 0
 
 
 def test_a_row_that_is_left_for_later_is_run_by_resume(ran: Project) -> None:
-    made = ran.inside(
+    outcome = ran.inside(
         "fork", execution(ran, "c3"), "--variant", "B=later:written_later", "--all-cases", "--no-run", check=0
     )
-    assert made.stdout.strip() == "2"
-    assert sentence("run it with: wtb resume") in made.said
+    assert outcome.stdout.strip() == "2"
+    assert sentence("run it with: wtb resume") in outcome.output
     assert not (ran.folder / "log").exists()
     ran.inside("resume", "first", check=0)
     assert Counter(ran.log()) == {"B": 8, "C": 8}

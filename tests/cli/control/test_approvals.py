@@ -1,4 +1,4 @@
-"""Questions to people from the command line: what is listed and shown, answered, and refused."""
+"""Questions to people from the command line: listed, shown, answered and refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FLOW = """
 from typing import TypedDict
 
 from wtb import END, Workflow
-from wtb.integrations.models.two_pass import ActionNode
+from wtb.integrations.models.ask import ActionNode
 
 
 class State(TypedDict, total=False):
@@ -80,34 +80,36 @@ def letters(empty_project: Project) -> Project:
     return empty_project
 
 
-def asked(project: Project, *args: str) -> list[dict[str, object]]:
-    """The questions by case: cases are begun in any order."""
-    found: list[dict[str, object]] = project.inside("approvals", *args, "--format", "json", check=0).json["approvals"]
-    return sorted(found, key=lambda one: str(one["case"]))
+def list_questions(project: Project, *args: str) -> list[dict[str, object]]:
+    """Return the questions, sorted by case, because cases start in any order."""
+    questions: list[dict[str, object]] = project.inside("approvals", *args, "--format", "json", check=0).json[
+        "approvals"
+    ]
+    return sorted(questions, key=lambda question: str(question["case"]))
 
 
-def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> None:
+def test_a_sweep_waits_and_continues_with_what_people_answer(letters: Project) -> None:
     ran = letters.inside("run", "sweep.yaml", "--quiet", check=1)
-    assert sentence("{} answer{}: wtb approvals", 2, "s") in ran.said
+    assert sentence("{} answer{}: wtb approvals", 2, "s") in ran.output
 
-    first, second = sorted(asked(letters), key=lambda one: str(one["case"]))  # whichever asked first
+    first, second = sorted(list_questions(letters), key=lambda question: str(question["case"]))  # whichever asked first
     assert (first["question"], first["executions"], first["options"]) == ("Send this draft?", 2, ["send", "hold back"])
     table = letters.inside("approvals", check=0).stdout
     assert "letters" in table
     assert "Send this draft?" in table
     assert "review" in table
-    shown = letters.inside("approvals", str(first["id"]), check=0).stdout
-    assert "About rain" in shown
-    assert sentence("wtb answer {} {}", first["id"], "'hold back'") in shown
-    assert f"wtb answer {first['id']} modify --choose OPTION --set KEY=VALUE" in shown
-    assert "secret" not in shown + table + str(first)
-    assert all(len(line) <= 80 for line in (table + shown).splitlines())
+    text = letters.inside("approvals", str(first["id"]), check=0).stdout
+    assert "About rain" in text
+    assert sentence("wtb answer {} {}", first["id"], "'hold back'") in text
+    assert f"wtb answer {first['id']} modify --choose OPTION --set KEY=VALUE" in text
+    assert "secret" not in text + table + str(first)
+    assert all(len(line) <= 80 for line in (table + text).splitlines())
 
-    said = letters.inside("answer", str(first["id"]), "send", "--feedback", "well done", check=0)
-    assert sentence("can continue with: wtb resume") in said.said
-    again = letters.inside("answer", str(first["id"]), "send", check=2)
-    assert sentence("was answered already") in again.said
-    assert "'send'" in again.said
+    outcome = letters.inside("answer", str(first["id"]), "send", "--feedback", "well done", check=0)
+    assert sentence("can continue with: wtb resume") in outcome.output
+    repeated = letters.inside("answer", str(first["id"]), "send", check=2)
+    assert sentence("was answered already") in repeated.output
+    assert "'send'" in repeated.output
     letters.write({"new.txt": "About snow, and more"})
     letters.inside("answer", str(second["id"]), "modify", "--choose", "send", "--set", "draft=@new.txt", check=0)
 
@@ -119,9 +121,9 @@ def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> 
         "send About snow, and more (None, plain)",
         "send About snow, and more (None, secret)",
     ]
-    assert not asked(letters)
-    every = asked(letters, "letters", "--all")
-    assert [one["answer"]["action"] for one in every] == ["approve", "modify"]  # type: ignore[index]
+    assert not list_questions(letters)
+    every = list_questions(letters, "letters", "--all")
+    assert [question["answer"]["action"] for question in every] == ["approve", "modify"]  # type: ignore[index]
     assert "→ 'send' by" in " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
 
 
@@ -133,17 +135,18 @@ def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, databas
     letters.write({"cases.jsonl": MANY})
     letters.inside("run", "sweep.yaml", "--quiet", check=1)
     letters.inside("start", "letters:wf", "--set", "question=hail", "--quiet", check=1)
-    found = letters.inside("approvals", "--format", "json", check=0).json
-    assert [(one["questions"], one["executions"], one["cases"]) for one in found["groups"]] == [(6, 12, 6), (1, 1, 1)]
-    assert len(found["approvals"]) == 7
+    document = letters.inside("approvals", "--format", "json", check=0).json
+    assert [(group["questions"], group["executions"], group["cases"]) for group in document["groups"]] == [
+        (6, 12, 6),
+        (1, 1, 1),
+    ]
+    assert len(document["approvals"]) == 7
 
     lines = letters.inside("approvals", check=0).stdout.splitlines()
     (first,) = (line for line in lines if "6 cases" in line)
-    id = found["groups"][0]["id"]
+    id = document["groups"][0]["id"]
     assert first.split()[0] == id
-    assert sentence(" {}: wtb answer --all --question {} {}", " all 6", id, "send|'hold back'|reject") in "\n".join(
-        lines
-    )
+    assert sentence(" {}: wtb answer-all --question {} {}", " all 6", id, "send|'hold back'|reject") in "\n".join(lines)
     assert len([line for line in lines if "Send this draft?" in line]) == 2
     assert "6 cases" not in letters.inside("approvals", "--each", check=0).stdout
     assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
@@ -154,70 +157,67 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
     letters.write({"cases.jsonl": MANY})
     letters.inside("run", "sweep.yaml", "--quiet", check=1)
     letters.inside("start", "letters:calling", "--set", "calls=[1]", "--quiet", check=1)
-    assert len(asked(letters)) == 7
+    assert len(list_questions(letters)) == 7
 
-    refused = letters.inside("answer", "--all", "send", "--yes", check=2).said
+    refused = letters.inside("answer-all", "send", "--yes", check=2).output
     assert sentence("nothing was answered") in refused
     assert sentence("cannot be answered with {}", "'send'") in refused
     assert (
-        sentence("nobody is there to confirm it; give --yes")
-        in letters.wtb("answer", "--all", "send", "--node", "review").said
+        sentence("this needs confirmation, and there is no terminal; give --yes")
+        in letters.wtb("answer-all", "send", "--node", "review").output
     )
-    assert len(asked(letters)) == 7
+    assert len(list_questions(letters)) == 7
 
     done = letters.inside(
-        *("answer", "--all", "send", "--node", "review", "--sweep", "letters", "--feedback", "fine", "--yes"),
+        *("answer-all", "send", "--node", "review", "--sweep", "letters", "--feedback", "fine", "--yes"),
         *("--format", "json"),
         check=0,
     )
     assert len(done.json["answers"]) == 6
-    assert sum(len(one["executions"]) for one in done.json["answers"]) == 12
-    assert sentence("{} can continue with: wtb resume", "12 executions") in done.said
+    assert sum(len(answer["executions"]) for answer in done.json["answers"]) == 12
+    assert sentence("{} can continue with: wtb resume", "12 executions") in done.output
     letters.inside("resume", "letters", "--quiet", check=0)
     cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
     assert {cell["status"] for cell in cells} == {"succeeded"}
     assert cells[0]["state"]["said"] == "send About rain 0 (fine, plain)"
-    left = letters.inside(
-        "answer", "--all", "--question", "call THESE", "--value", '{"decisions": []}', "--yes", check=0
-    )
-    assert "answered 1 question: approve" in left.stdout
-    assert sentence("no open question is left") in letters.inside("answer", "--all", "approve", "--yes", check=2).said
+    outcome = letters.inside("answer-all", "--question", "call THESE", "--value", '{"decisions": []}', "--yes", check=0)
+    assert "answered 1 question: approve" in outcome.stdout
+    assert sentence("no question is open") in letters.inside("answer-all", "approve", "--yes", check=2).output
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--all", "1ng62xyrfv95", "send"], sentence("an action alone is expected")),
-        (["--all", "modify", "--set", "draft=x"], sentence("--set changes the state of one")),
-        (["--node", "review"], "are for --all"),
-        ([], sentence("which question is missing")),
+        (["answer"], "Missing argument 'ID'"),
         (
-            ["--all", "--yes"],
-            sentence("how to answer {} is missing; expected: {}", "2 questions", "send|'hold back'|reject"),
+            ["answer-all", "--yes"],
+            sentence(
+                "the action of the answer to {} is missing; expected: {}", "2 questions", "send|'hold back'|reject"
+            ),
         ),
-        (["--all", "send", "--sweep", "nope"], sentence("there is no sweep {}", "'nope'")),
+        (["answer-all", "send", "--sweep", "nope"], sentence("there is no sweep {}", "'nope'")),
     ],
 )
 def test_answering_at_once_says_what_is_missing(letters: Project, words: list[str], why: str) -> None:
     letters.inside("run", "sweep.yaml", "--quiet", check=1)
-    assert why in letters.inside("answer", *words, check=2).said
-    assert len(asked(letters)) == 2
+    assert why in letters.inside(*words, check=2).output
+    assert len(list_questions(letters)) == 2
 
 
-def test_a_single_execution_goes_on_where_it_is_answered(letters: Project) -> None:
+def test_a_single_execution_continues_where_it_is_answered(letters: Project) -> None:
     letters.write({"input.json": '{"question": "fog"}'})
     started = letters.inside("start", "letters:writing", "--input", "input.json", check=1)
-    assert sentence("waits for a person") in started.said
-    (found,) = asked(letters)
-    assert f"answer with: wtb answer {found['id']} approve|reject" in started.said
-    assert found["kind"] == "action"
-    assert found["question"] == "Write about fog."
-    bad = letters.inside("answer", str(found["id"]), "approve", check=2)
-    assert sentence("asks for a response") in bad.said
+    assert sentence("waits for a person") in started.output
+    (question,) = list_questions(letters)
+    assert f"answer with: wtb answer {question['id']} approve|reject" in started.output
+    assert question["kind"] == "action"
+    assert question["question"] == "Write about fog."
+    bad = letters.inside("answer", str(question["id"]), "approve", check=2)
+    assert sentence("asks for a response") in bad.output
 
     letters.write({"reply.md": "Fog is a cloud.\n"})
     done = letters.inside(
-        "answer", str(found["id"]), "approve", "--feedback-file", "reply.md", "--format", "json", check=0
+        "answer", str(question["id"]), "approve", "--feedback-file", "reply.md", "--format", "json", check=0
     )
     assert done.json["execution"]["status"] == "completed"
     assert done.json["state"]["said"] == "Fog is a cloud."
@@ -232,10 +232,10 @@ CALLS = [
 def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
     letters.write({"calls.json": json.dumps({"calls": CALLS})})
     letters.inside("start", "letters:calling", "--input", "calls.json", "--quiet", check=1)
-    (found,) = asked(letters)
-    id = str(found["id"])
-    shown = letters.inside("approvals", id, check=0).stdout
-    assert f"wtb answer {id} approve [--feedback TEXT] [--value JSON]" in shown
+    (question,) = list_questions(letters)
+    id = str(question["id"])
+    text = letters.inside("approvals", id, check=0).stdout
+    assert f"wtb answer {id} approve [--feedback TEXT] [--value JSON]" in text
     body = """
   - name: send_email
     args:
@@ -253,10 +253,13 @@ def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
       lines:
         - {"sku": "kettle", "n": 1}
 """
-    assert body in shown
+    assert body in text
 
-    missing = letters.inside("answer", id, check=2).said
-    assert sentence("how to answer is missing; expected: {}", f"wtb answer {id} approve|reject|modify") in missing
+    missing = letters.inside("answer", id, check=2).output
+    assert (
+        sentence("the action of the answer is missing; expected: {}", f"wtb answer {id} approve|reject|modify")
+        in missing
+    )
     refused = {
         "--value: not JSON: Expecting value (column 5); expected one JSON value": ("--value", "[1, "),
         "--value: NaN is not JSON (column 7); expected a number or null": ("--value", '{"a": NaN}'),
@@ -266,22 +269,22 @@ def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
         "--value-file gone.json: cannot be read": ("--value-file", "gone.json"),
         "--value and --value-file: expected one of them": ("--value", "1", "--value-file", "bad.json"),
         "--feedback-file and --value-file are both -": ("--feedback-file", "-", "--value-file", "-"),
-        "a value cannot be given and the question rejected": ("reject", "--value", "1"),
+        "the question is rejected, and a value is given": ("reject", "--value", "1"),
     }
     letters.write({"bad.json": '{"a": 1, "a": 2}', "nan.json": '["NaN",\n -Infinity]', "large.json": "1" * 1_000_001})
-    for told, given in refused.items():
-        assert told in " ".join(letters.inside("answer", id, *given, check=2).said.split())
-    assert asked(letters)
+    for message, arguments in refused.items():
+        assert message in " ".join(letters.inside("answer", id, *arguments, check=2).output.split())
+    assert list_questions(letters)
 
-    value = {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}
-    letters.write({"value.json": json.dumps(value, indent=2)})
-    said = letters.inside("answer", id, "--value-file", "value.json", "--no-run", "--format", "json", check=0).json
-    assert (said["action"], said["value"]) == ("approve", value)
-    letters.inside("resume", str(found["sweep"]["id"]), "--quiet", check=0)  # type: ignore[index]
-    (every,) = asked(letters, "--all")
-    assert every["answer"]["value"] == value  # type: ignore[index]
-    state = letters.inside("show", str(found["sweep"]["id"]), "--format", "json", check=0).json["state"]  # type: ignore[index]
-    assert state["decisions"] == value["decisions"]
+    reply = {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}
+    letters.write({"value.json": json.dumps(reply, indent=2)})
+    answer = letters.inside("answer", id, "--value-file", "value.json", "--no-run", "--format", "json", check=0).json
+    assert (answer["action"], answer["value"]) == ("approve", reply)
+    letters.inside("resume", str(question["sweep"]["id"]), "--quiet", check=0)  # type: ignore[index]
+    (every,) = list_questions(letters, "--all")
+    assert every["answer"]["value"] == reply  # type: ignore[index]
+    state = letters.inside("show", str(question["sweep"]["id"]), "--format", "json", check=0).json["state"]  # type: ignore[index]
+    assert state["decisions"] == reply["decisions"]
     table = " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
     assert 'with {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}' in table
     assert "answered with\n\n  decisions:" in letters.inside("approvals", id, check=0).stdout
@@ -289,33 +292,37 @@ def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
 
 def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Project) -> None:
     letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "before", "--quiet", check=1)
-    (found,) = asked(letters)
-    assert found["question"] == "Run draft?"
-    assert found["case"] == "input"
-    id = str(found["id"])
-    assert sentence("there is no question {}", "'nope'") in letters.inside("answer", "nope", "approve", check=2).said
-    assert sentence("there is no question {} either", "'nope'") in letters.inside("approvals", "nope", check=2).said
-    assert sentence("did you mean '{}'", "approve") in letters.inside("answer", id, "aprove", check=2).said
+    (question,) = list_questions(letters)
+    assert question["question"] == "Run draft?"
+    assert question["case"] == "input"
+    id = str(question["id"])
+    assert sentence("there is no question {}", "'nope'") in letters.inside("answer", "nope", "approve", check=2).output
+    assert sentence("there is no question {} either", "'nope'") in letters.inside("approvals", "nope", check=2).output
+    assert sentence("did you mean '{}'", "approve") in letters.inside("answer", id, "aprove", check=2).output
     wrong = letters.inside("answer", id, "modify", "--set", "questoin=x", check=2)
-    assert sentence("{} is not in the state", "'questoin'") + sentence("; did you mean '{}'", "question") in wrong.said
-    assert "'question': found" in letters.inside("answer", id, "modify", "--set", "question=[5]", check=2).said
-    assert sentence("cannot be read") in letters.inside("answer", id, "reject", "--feedback-file", "gone", check=2).said
+    assert (
+        sentence("{} is not in the state", "'questoin'") + sentence("; did you mean '{}'", "question") in wrong.output
+    )
+    assert "'question': found" in letters.inside("answer", id, "modify", "--set", "question=[5]", check=2).output
+    assert (
+        sentence("cannot be read") in letters.inside("answer", id, "reject", "--feedback-file", "gone", check=2).output
+    )
     assert (
         sentence("expected one of them")
-        in letters.inside("answer", id, "reject", "--feedback", "x", "--feedback-file", "gone", check=2).said
+        in letters.inside("answer", id, "reject", "--feedback", "x", "--feedback-file", "gone", check=2).output
     )
-    (still,) = asked(letters)
+    (still,) = list_questions(letters)
     assert still["status"] == "open"
 
     rejected = letters.inside("answer", id, "reject", "--feedback", "not today", check=1)
-    assert "not today" in rejected.said
+    assert "not today" in rejected.output
     assert (
         sentence("no node '{}'", "drafft") + sentence("; did you mean '{}'", "draft")
-        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "after drafft", check=2).said
+        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "after drafft", check=2).output
     )
     assert (
         "expected none, manual, before, on_error"
-        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "sometimes", check=2).said
+        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "sometimes", check=2).output
     )
 
 
@@ -324,12 +331,12 @@ def test_start_takes_several_approval_modes_and_shows_which_of_them_asks(letters
     assert letters.inside("start", "letters:wf", "--set", "question=rain", *modes, "--quiet", check=1)
     standing = letters.inside("status", "letters", "--format", "json", check=0).json
     assert standing["approval"] == [{"after": "draft"}, "on_error"]
-    assert [one["mode"] for one in standing["questions"]] == [{"after": "draft"}]
+    assert [question["mode"] for question in standing["questions"]] == [{"after": "draft"}]
     assert "after draft, on_error" in letters.inside("status", "letters", check=0).stdout
     assert (
         "Continue with the output of step “draft”? (asked by after draft)"
         in letters.inside("approvals", check=0).stdout
     )
     refused = letters.inside("start", "letters:wf", *modes, "--approval", "none", check=2)
-    assert "run.approval[2]" in refused.said
-    assert "'none' (nobody is there to answer) beside 'after draft'; expected it alone" in refused.said
+    assert "run.approval[2]" in refused.output
+    assert "'none' (nobody is there to answer) beside 'after draft'; expected it alone" in refused.output

@@ -37,21 +37,21 @@ SOON_S = 5.0  # 2 s, on a machine that does other things too
 RACES = 25
 
 
-def submitted(cluster: Cluster, name: str, *more: str, **given: Any) -> str:
-    return cluster.wtb("submit", write_sweep(cluster.project, name, **given), *more, check=0).stdout.strip()
+def submitted(cluster: Cluster, name: str, *more: str, **changes: Any) -> str:
+    return cluster.wtb("submit", write_sweep(cluster.project, name, **changes), *more, check=0).stdout.strip()
 
 
 def wait_for_nodes(cluster: Cluster, name: str) -> None:
     cluster.until(lambda: ran(cluster.project, f"held {name}-"), f"a node of {name} to run")
 
 
-def wait_until_let_go(cluster: Cluster, sweep: str) -> None:
-    held = "SELECT count(*) FROM executions WHERE sweep_id = :sweep AND status = 'running'"
-    cluster.until(lambda: cluster.one(held, sweep=sweep) == 0, "workers to let go of it")
+def wait_until_released(cluster: Cluster, sweep: str) -> None:
+    query = "SELECT count(*) FROM executions WHERE sweep_id = :sweep AND status = 'running'"
+    cluster.until(lambda: cluster.scalar(query, sweep=sweep) == 0, "workers to let go of it")
 
 
 def reason_of(cluster: Cluster, sweep: str) -> Any:
-    return cluster.one("SELECT reason FROM sweeps WHERE id = :sweep", sweep=sweep)
+    return cluster.scalar("SELECT reason FROM sweeps WHERE id = :sweep", sweep=sweep)
 
 
 def ended_within(pids: list[int], seconds: float) -> None:
@@ -59,17 +59,17 @@ def ended_within(pids: list[int], seconds: float) -> None:
 
 
 class TestAPausedSweep:
-    def test_begins_nothing_more_says_who_paused_it_and_goes_on_where_it_was(self, crew: Cluster) -> None:
+    def test_begins_nothing_more_says_who_paused_it_and_continues_where_it_was(self, crew: Cluster) -> None:
         sweep = submitted(crew, "rests", gate="rests-on", cases=3)
         wait_for_nodes(crew, "rests")
         done = crew.wtb("pause", sweep, "--reason", "the model is down", check=0)
-        assert sentence("continue with: wtb resume {}", sweep) in done.said
+        assert sentence("continue with: wtb resume {}", sweep) in done.output
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         assert reason_of(crew, sweep) == f"by {who}: the model is down"
         assert crew.events("sweep.paused", sweep) == [{"reason": f"by {who}: the model is down", "by": who}]
-        assert crew.wtb("pause", sweep, check=0).said.endswith(f"is paused already (by {who}: the model is down)")
+        assert crew.wtb("pause", sweep, check=0).output.endswith(f"is paused already (by {who}: the model is down)")
         crew.project.write({"rests-on": ""})  # nodes that run may finish
-        wait_until_let_go(crew, sweep)
+        wait_until_released(crew, sweep)
         assert crew.cells(sweep)["succeeded"] < 6
 
         back = crew.wtb("resume", sweep, check=0)
@@ -84,20 +84,22 @@ class TestAPausedSweep:
         crew.wtb("pause", for_nobody, check=0)
         assert status_of(crew, for_nobody) == "paused"
 
-    def test_takes_other_limits_when_it_goes_on_and_keeps_them(self, crew: Cluster) -> None:
+    def test_takes_other_limits_when_it_continues_and_keeps_them(self, crew: Cluster) -> None:
         file = write_sweep(crew.project, "limited", cases=2)
         with (crew.project.folder / file).open("a") as text:
             text.write("limits: {node_runs: 2}\n")
         sweep = crew.wtb("submit", file, check=0).stdout.strip()
         crew.until(lambda: status_of(crew, sweep) == "paused", "the limit to be reached")
         assert "node_runs" in reason_of(crew, sweep)
-        wait_until_let_go(crew, sweep)
+        wait_until_released(crew, sweep)
         done = crew.wtb("resume", sweep, "--limits", "node_runs=100", "--wait", "-q", check=0)
         assert "limited (completed)" in done.stdout
-        assert crew.one("SELECT spec -> 'limits' ->> 'node_runs' FROM sweeps WHERE id = :sweep", sweep=sweep) == "100"
-        assert crew.one("SELECT spent FROM budgets WHERE key = :sweep", sweep=sweep) == 6
+        assert (
+            crew.scalar("SELECT spec -> 'limits' ->> 'node_runs' FROM sweeps WHERE id = :sweep", sweep=sweep) == "100"
+        )
+        assert crew.scalar("SELECT spent FROM budgets WHERE key = :sweep", sweep=sweep) == 6
 
-    def test_of_changed_code_goes_on_only_where_that_is_allowed(self, crew: Cluster) -> None:
+    def test_of_changed_code_continues_only_where_that_is_allowed(self, crew: Cluster) -> None:
         project = crew.project
         write_sweep(project, "changing", cases=1)  # writes flow.py
         original = (project.folder / "flow.py").read_text("utf-8")
@@ -108,7 +110,7 @@ class TestAPausedSweep:
         crew.wtb("pause", sweep, check=0)
         project.write({"other.py": original.replace('{"f": 1}', '{"f": 2}')})
         refused = crew.wtb("resume", sweep, check=2)
-        assert sentence("the code of {}={} has changed", "far", "default") in refused.said
+        assert sentence("the code of {}={} has changed", "far", "default") in refused.output
         assert status_of(crew, sweep) == "paused"
         crew.wtb("resume", sweep, "--allow-code-change", check=0)
         assert status_of(crew, sweep) == "running"
@@ -117,7 +119,7 @@ class TestAPausedSweep:
 
 def waits_for_gpu(cluster: Cluster, sweep: str) -> bool:
     query = "SELECT count(*) FROM executions WHERE sweep_id = :sweep AND status = 'pending' AND queue = 'gpu'"
-    return bool(cluster.one(query, sweep=sweep) == 1)
+    return bool(cluster.scalar(query, sweep=sweep) == 1)
 
 
 class TestResume:
@@ -125,9 +127,9 @@ class TestResume:
         sweep = submitted(crew, "busy", gate="busy-on", cases=1)
         wait_for_nodes(crew, "busy")
         done = crew.wtb("resume", sweep, check=0)
-        assert "nothing to do" in done.said
-        assert "pause" in crew.wtb("resume", sweep, "--limits", "usd=5", check=2).said
-        assert sentence("workers still run") in crew.wtb("retry", sweep, check=2).said
+        assert "nothing to do" in done.output
+        assert "pause" in crew.wtb("resume", sweep, "--limits", "usd=5", check=2).output
+        assert sentence("workers still run") in crew.wtb("retry", sweep, check=2).output
         crew.project.write({"busy-on": ""})
         crew.wait_completed(sweep)
         assert ran(crew.project, "first busy-0") == 1
@@ -139,8 +141,8 @@ class TestRetry:
         crew.wait_completed(sweep)
         assert crew.cells(sweep) == {"failed": 4}
         crew.project.write({"repaired-by": ""})
-        found = crew.wtb("retry", sweep, "--wait", "--format", "json", "-q", check=0).json
-        assert found["cells"]["succeeded"] == 4
+        document = crew.wtb("retry", sweep, "--wait", "--format", "json", "-q", check=0).json
+        assert document["cells"]["succeeded"] == 4
         assert [ran(crew.project, f"first repaired-{n}") for n in range(2)] == [1, 1]
 
     def test_goes_to_the_queue_that_the_failed_node_names(self, crew: Cluster) -> None:
@@ -165,7 +167,7 @@ class TestACancelledSweep:
         nodes = processes(crew.project, "ends")
         assert nodes
         done = crew.wtb("cancel", sweep, "--yes", "--reason", "wrong prompt", check=0)
-        assert "with 6 cells" in done.said
+        assert "with 6 cells" in done.output
         ended_within(nodes, SOON_S)
         assert status_of(crew, sweep) == "cancelled"
         assert crew.cells(sweep) == {"cancelled": 6}
@@ -174,9 +176,9 @@ class TestACancelledSweep:
         )
         assert not crew.query("SELECT 1 FROM node_runs WHERE sweep_id = :sweep AND status = 'running'", sweep=sweep)
         assert len(crew.events("sweep.cancelled", sweep)) == 1
-        assert crew.wtb("cancel", sweep, check=0).said.endswith(": wrong prompt)")
+        assert crew.wtb("cancel", sweep, check=0).output.endswith(": wrong prompt)")
         for command in ("resume", "retry"):
-            assert sentence("start a new one with `wtb {}`", "submit") in crew.wtb(command, sweep, check=2).said
+            assert sentence("start a new one with `wtb {}`", "submit") in crew.wtb(command, sweep, check=2).output
         crew.until(lambda: crew.query("SELECT 1 FROM working WHERE sweep_id = :s", s=sweep) == [], "slots to be free")
 
     def test_takes_nothing_that_a_worker_writes_late(self, crew: Cluster) -> None:
@@ -196,14 +198,14 @@ class TestACancelledSweep:
 
     def test_is_asked_for_first(self, crew: Cluster) -> None:
         sweep = submitted(crew, "asked", "--anyway", workflow="flow:remote")
-        assert "give --yes" in crew.wtb("cancel", sweep, check=2).said
-        assert crew.project.wtb("cancel", sweep, stdin="n\n", check=1, env=crew.env).said.endswith("was cancelled")
+        assert "give --yes" in crew.wtb("cancel", sweep, check=2).output
+        assert crew.project.wtb("cancel", sweep, stdin="n\n", check=1, env=crew.env).output.endswith("was cancelled")
         assert status_of(crew, sweep) in ("pending", "running")
         crew.wtb("cancel", sweep, "--yes", check=0)
 
     def test_is_not_one_that_is_completed(self, crew: Cluster) -> None:
-        sweep = crew.one("SELECT id FROM sweeps WHERE status = 'completed' LIMIT 1")
-        assert sentence("there is nothing to cancel") in crew.wtb("cancel", sweep, "--yes", check=2).said
+        sweep = crew.scalar("SELECT id FROM sweeps WHERE status = 'completed' LIMIT 1")
+        assert sentence("is completed, so it cannot be cancelled") in crew.wtb("cancel", sweep, "--yes", check=2).output
 
 
 @pytest.mark.parametrize("decision", ["pause", "cancel"])
@@ -241,10 +243,10 @@ RUNNER = WorkerIdentity("one", "here", "b", 1, 0.0, worker="w", queues=[""], slo
 
 @pytest.fixture
 def database(prepared_postgres_url: str) -> Any:
-    made = Database(prepared_postgres_url)
-    leases.register(made, RUNNER)
-    yield made
-    made.close()
+    database = Database(prepared_postgres_url)
+    leases.register(database, RUNNER)
+    yield database
+    database.close()
 
 
 def put_sweep(database: Database, id: str, cases: int) -> None:
@@ -257,7 +259,7 @@ def put_sweep(database: Database, id: str, cases: int) -> None:
 
 
 def at_once(*jobs: Callable[[], object]) -> list[Exception | None]:
-    """Run jobs side by side; what each of them raised."""
+    """Run jobs side by side and return the exception of each, if any."""
     raised: list[Exception | None] = [None] * len(jobs)
     start = threading.Barrier(len(jobs))
 
@@ -307,17 +309,17 @@ def test_what_forks_and_what_is_claimed_while_a_sweep_is_cancelled_is_cancelled_
     for number in range(RACES):
         sweep = f"sweep{number}"
         put_sweep(database, sweep, 4)
-        held, *_ = claim_next(database, slot)
+        parent, *_ = claim_next(database, slot)
 
-        def fork(held: ExecutionRow = held, sweep: str = sweep, number: int = number) -> None:
+        def fork(parent: ExecutionRow = parent, sweep: str = sweep, number: int = number) -> None:
             batch = Batch()
             child = {
-                key: getattr(held, key) for key in ("session_id", "sweep_id", "case_number", "repeat", "combinations")
+                key: getattr(parent, key) for key in ("session_id", "sweep_id", "case_number", "repeat", "combinations")
             }
-            child |= {"id": f"child{number}", "parent_id": held.id, "origin": "fork", "status": "running"}
+            child |= {"id": f"child{number}", "parent_id": parent.id, "origin": "fork", "status": "running"}
             child |= {"owner_id": "one", "token": 1, "lease_until": None, "kills": 0, "created_at": time.time()}
             change = {"status": "forked", "owner_id": None, "lease_until": None}
-            batch.add(held.id, held.token, born=[child], change=change)
+            batch.add(parent.id, parent.token, born=[child], change=change)
             flush(database, batch, 30.0)
 
         raised = at_once(
@@ -351,7 +353,7 @@ def test_a_pause_at_the_first_claim_of_a_sweep_holds(database: Database) -> None
 def test_what_has_begun_is_claimed_before_roots_that_have_not(database: Database) -> None:
     put_sweep(database, "sweep", 4)
     with database.write() as connection:
-        *roots, begun = connection.scalars(sa.select(executions.c.id).order_by(executions.c.id))
-        connection.execute(executions.update().where(executions.c.id == begun).values(head_id="checkpoint"))
+        *roots, started = connection.scalars(sa.select(executions.c.id).order_by(executions.c.id))
+        connection.execute(executions.update().where(executions.c.id == started).values(head_id="checkpoint"))
     claimed = [row for number in range(4) for row in claim_next(database, Slot("one", number, ("",)))]
-    assert [row.id for row in claimed] == [begun, *roots][: len(claimed)]
+    assert [row.id for row in claimed] == [started, *roots][: len(claimed)]

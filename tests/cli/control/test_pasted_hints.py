@@ -1,4 +1,4 @@
-"""Commands that WTB prints to be pasted: a shell reads them as they are meant."""
+"""Commands that WTB prints for users to paste: a shell parses them into the intended words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.project import Project
 from tests.support.prose import sentence
-from wtb.core.factors.level_names import point_name
+from wtb.core.factors import point_name
 from wtb.core.tree.combinations import chosen_in_shell
 from wtb.core.values import Json
 from wtb.planning.prepare import matching
@@ -36,20 +36,20 @@ LEVELS = [
 
 
 def words_of(command: str) -> list[str]:
-    """The words that a real shell makes of a command."""
+    """Return the words into which a real shell splits a command."""
     done = subprocess.run(["sh", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True, text=True)
     return done.stdout.split("\0")[:-1]
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=repr)
 def test_options_that_choose_a_combination_choose_only_that(level: Json) -> None:
-    levels = {json.dumps(one): one for one in (level, "other", 1, "1", True, "true", None, "null", 1.5, "1.5")}
-    every = [{"answer": point_name({"m": m, "prompt": one})} for m in ("a", "c") for one in levels.values()]
+    levels = {json.dumps(choice): choice for choice in (level, "other", 1, "1", True, "true", None, "null", 1.5, "1.5")}
+    every = [{"answer": point_name({"m": m, "prompt": choice})} for m in ("a", "c") for choice in levels.values()]
     options = words_of(chosen_in_shell(every[0]))
     assert options[::2] == ["--combination"] * 2
-    chosen = dict(text.split("=", 1) for text in options[1::2])
-    assert list(chosen) == ["answer.m", "answer.prompt"]
-    assert matching(every, chosen) == [0]
+    filters = dict(text.split("=", 1) for text in options[1::2])
+    assert list(filters) == ["answer.m", "answer.prompt"]
+    assert matching(every, filters) == [0]
 
 
 def test_a_stopped_combination_runs_again_by_the_command_that_is_printed(empty_project: Project) -> None:
@@ -57,18 +57,17 @@ def test_a_stopped_combination_runs_again_by_the_command_that_is_printed(empty_p
     sweep = {"workflow": "flow:wf", "cases": [{"id": "a", "input": {}}], "vary": {"answer": [grid, NAMED]}}
     empty_project.write({"flow.py": CODE, "s1.json": json.dumps(sweep)})
     empty_project.inside("run", "s1.json", "--break", "before answer", "--quiet")
-    for chosen, expected in [
+    for selection, expected in [
         (['answer=m=c, prompt="z, w"'], ["answer.m=c", "answer.prompt=z, w"]),
         (["answer.m=a", "answer.prompt=it's $HOME"], ["answer.m=a", "answer.prompt=it's $HOME"]),
         ([f"answer={NAMED}"], [f"answer={NAMED}"]),
     ]:
-        asked = [word for one in chosen for word in ("--combination", one)]
-        stopped = empty_project.inside("cancel", "s1", *asked, check=0).said
+        stopped = empty_project.inside("combination", "stop", "s1", *selection, check=0).output
         assert "1 cell skipped" in stopped
         _, *words = words_of(stopped[stopped.index("wtb extend") :].strip())
-        assert words[2:] == [word for one in expected for word in ("--combination", one)]
+        assert words[2:] == [word for name in expected for word in ("--combination", name)]
         undone = empty_project.inside(*words, "--no-run", check=0)
-        assert sentence("{} of stopped combinations run again", "1 cell") in undone.said
+        assert sentence("{} of stopped combinations run again", "1 cell") in undone.output
 
 
 def test_a_name_with_spaces_is_quoted_in_a_command(empty_project: Project) -> None:

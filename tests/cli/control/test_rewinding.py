@@ -94,16 +94,16 @@ evaluate: ["flow:length"]
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A sweep that was run to its end."""
-    made = Project(tmp_path_factory.mktemp("rewinding") / "project")
-    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
-    made.inside("run", "sweep.yaml", check=0)
-    yield made
-    made.close()
+    project = Project(tmp_path_factory.mktemp("rewinding") / "project")
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
+    project.inside("run", "sweep.yaml", check=0)
+    yield project
+    project.close()
 
 
 def execution(project: Project, case: str, variant: str) -> str:
     cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
-    return next(one["execution"] for one in cells if (one["case"], one["combination"]["B"]) == (case, variant))
+    return next(cell["execution"] for cell in cells if (cell["case"], cell["combination"]["B"]) == (case, variant))
 
 
 def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> None:
@@ -114,14 +114,14 @@ def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> Non
     assert "rolled back  C, B" in back.stdout
     assert "no reverse   mail" in back.stdout
     assert ran.log() == ["unpost b: number of b"]
-    shown = ran.inside("show", id, check=0).stdout
-    assert "paused" in shown
-    assert "the wrong index" in shown
+    text = ran.inside("show", id, check=0).stdout
+    assert "paused" in text
+    assert "the wrong index" in text
     drawn = ran.inside("tree", id, check=0, env={"COLUMNS": "80"}).stdout
     assert "╳ B=loud → C  left by" in drawn
     assert all(len(line) <= 80 for line in drawn.splitlines())
-    again = ran.inside("rollback", id, "--undo", "--format", "json", check=0).json
-    assert [call["tool"] for call in again["redone"]] == ["post"]
+    undone = ran.inside("rollback", id, "--undo", "--format", "json", check=0).json
+    assert [call["tool"] for call in undone["redone"]] == ["post"]
     assert ran.log()[1:] == ["post b"]
     refused = ran.inside("rollback", id, "--undo", check=2)
     assert sentence("has no rollback to undo") in refused.stderr
@@ -130,25 +130,25 @@ def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> Non
     ran.inside("resume", id, check=0)
     assert ran.inside("matrix", "first", "--format", "json", check=0).json["cells"]["succeeded"] == 4
     history = ran.inside("history", id, "--format", "json", check=0).json
-    assert [one["nodes"] for one in history["left"]] == [["C"], ["C", "B"]]
+    assert [branch["nodes"] for branch in history["left"]] == [["C"], ["C", "B"]]
     assert sentence("rolled back by") in ran.inside("history", id, check=0).stdout
 
 
 def test_a_fork_runs_beside_its_origin_and_leaves_the_matrix_as_it_is(ran: Project) -> None:
     id = execution(ran, "c1", "default")
     before = ran.inside("matrix", "first", "--format", "json", check=0).json
-    made = ran.inside(
+    fork = ran.inside(
         "fork", id, "--at", "A", "--set", "x=100", "--variant", "B=loud", "--format", "json", check=0
     ).json
-    assert made["state"] == {"x": 100, "way": ["A", "B!", "C"]}
-    assert made["scores"] == {"length": 103}
-    assert (made["execution"]["origin"], made["execution"]["parent"]) == ("manual", id)
+    assert fork["state"] == {"x": 100, "way": ["A", "B!", "C"]}
+    assert fork["scores"] == {"length": 103}
+    assert (fork["execution"]["origin"], fork["execution"]["parent"]) == ("manual", id)
     after = ran.inside("matrix", "first", "--format", "json", check=0).json
     assert after == before
-    told = ran.inside("diff", id, made["execution"]["id"], "--format", "json", check=0).json
-    assert told["divergence"]["why"] in ("variant", "path", "result")
-    assert told["state"]["changed"]["x"] == {"a": 10, "b": 100}
-    assert told["files"] == []
+    difference = ran.inside("diff", id, fork["execution"]["id"], "--format", "json", check=0).json
+    assert difference["divergence"]["why"] in ("variant", "path", "result")
+    assert difference["state"]["changed"]["x"] == {"a": 10, "b": 100}
+    assert difference["files"] == []
     assert "fork, edited" in ran.inside("tree", "first", "--case", "c1", check=0).stdout
     first = ran.inside("history", id, "--format", "json", check=0).json["checkpoints"][0]["id"]
     files = ran.inside("diff", first, id, check=0).stdout
@@ -161,10 +161,10 @@ def test_a_fork_takes_the_code_as_it_is_now_and_its_origin_keeps_what_it_had(ran
     before = ran.inside("matrix", "first", "--format", "json", check=0).json
     ran.write({"flow.py": FLOW.replace('"B" + suffix', '"new B" + suffix')})
     try:
-        made = ran.inside("fork", id, "--at", "A", "--format", "json", check=0).json
+        fork = ran.inside("fork", id, "--at", "A", "--format", "json", check=0).json
     finally:
         ran.write({"flow.py": FLOW})
-    assert made["state"]["way"] == ["A", "new B", "C"]
+    assert fork["state"]["way"] == ["A", "new B", "C"]
     assert ran.inside("show", id, "--format", "json", check=0).json["state"]["way"] == ["A", "B", "C"]
     assert ran.inside("matrix", "first", "--format", "json", check=0).json == before
 
@@ -173,10 +173,10 @@ def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project)
     id = execution(ran, "c1", "loud")
     ran.inside("rollback", id, "--to", "B", check=0)
     ran.inside("resume", id, "--set", "x=1000", check=0)
-    shown = ran.inside("matrix", "first", "--format", "json", check=0).json
-    assert shown["edited_left_out"] == 1
-    assert any("1 edited cell is left out" in text for text in shown["warnings"])
-    loud = next(row for row in shown["rows"] if row["combination"] == {"B": "loud"})
+    document = ran.inside("matrix", "first", "--format", "json", check=0).json
+    assert document["edited_left_out"] == 1
+    assert any("1 edited cell is left out" in text for text in document["warnings"])
+    loud = next(row for row in document["rows"] if row["combination"] == {"B": "loud"})
     assert (loud["n"], loud["metrics"]["length"]["n"], loud["metrics"]["length"]["mean"]) == (1, 1, 3)
     counted = ran.inside("matrix", "first", "--edited", "--format", "json", check=0).json
     loud = next(row for row in counted["rows"] if row["combination"] == {"B": "loud"})
@@ -210,31 +210,31 @@ def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project)
 )
 def test_what_cannot_be_is_refused_with_what_can(ran: Project, arguments: list[str], words: str) -> None:
     id = execution(ran, "c0", "default")
-    refused = ran.inside(*[id if one == "ID" else one for one in arguments], check=2)
+    refused = ran.inside(*[id if argument == "ID" else argument for argument in arguments], check=2)
     assert refused.stdout == ""
-    assert words in refused.said
+    assert words in refused.output
     assert "Traceback" not in refused.stderr
 
 
 def test_values_of_keys_come_from_text_and_files(ran: Project, tmp_path: Path) -> None:
     id = execution(ran, "c0", "default")
     (tmp_path / "way.json").write_text(json.dumps(["from", "a", "file"]))
-    made = ran.inside("fork", id, "--no-run", "--set", f"way=@{tmp_path / 'way.json'}", "--set", "x=16", check=0)
-    shown = ran.inside("show", made.stdout.strip(), "--format", "json", check=0).json
-    assert shown["state"] == {"x": 16, "way": ["from", "a", "file"]}
-    assert shown["execution"]["status"] == "paused"
+    forked = ran.inside("fork", id, "--no-run", "--set", f"way=@{tmp_path / 'way.json'}", "--set", "x=16", check=0)
+    document = ran.inside("show", forked.stdout.strip(), "--format", "json", check=0).json
+    assert document["state"] == {"x": 16, "way": ["from", "a", "file"]}
+    assert document["execution"]["status"] == "paused"
 
 
 def test_a_fork_that_asks_says_how_to_answer_and_is_cancelled_as_a_fork(ran: Project) -> None:
     id = execution(ran, "c0", "loud")
-    asked = ran.inside("fork", id, "--at", "B", "--set", "asks=true", check=1)
-    made = asked.stdout.strip()
-    assert sentence("waits for a person: ") in asked.said
-    assert "really?" in asked.said
-    assert "wtb answer " in asked.said
-    cancelled = ran.inside("cancel", made, "--yes", check=0)
-    assert sentence("{} is cancelled, a fork without cells", f"execution {made}") in cancelled.said
-    assert "wtb retry" not in cancelled.said
+    outcome = ran.inside("fork", id, "--at", "B", "--set", "asks=true", check=1)
+    fork = outcome.stdout.strip()
+    assert sentence("waits for a person: ") in outcome.output
+    assert "really?" in outcome.output
+    assert "wtb answer " in outcome.output
+    cancelled = ran.inside("cancel", fork, "--yes", check=0)
+    assert sentence("{} is cancelled, a fork without cells", f"execution {fork}") in cancelled.output
+    assert "wtb retry" not in cancelled.output
 
 
 def test_status_says_how_much_of_the_cost_is_of_forks(ran: Project) -> None:

@@ -60,7 +60,7 @@ evaluate: ["flow:even", "flow:size", "flow:sign", exact_match: {field: y}]
 
 def means(frame: pandas.DataFrame, metric: str) -> list[float | None]:
     by_case = frame.groupby(["answer", "case"])[f"{metric}.counted"].mean()
-    return [None if pandas.isna(one) else float(one) for one in by_case.groupby("answer").mean()]
+    return [None if pandas.isna(mean) else float(mean) for mean in by_case.groupby("answer").mean()]
 
 
 def in_matrix(project: Project, metric: str) -> list[float | None]:

@@ -59,45 +59,45 @@ def project(shared_project: Project) -> Project:
 
 def cell(project: Project, case: str = "q1", style: str = "default", repeat: int = 0) -> str:
     """The id of the execution that holds a cell."""
-    for found in project.inside("show", "nightly", "--cells", "--format", "json", check=0).json["cells"]:
-        if (found["case"], found["combination"]["draft"], found["repeat"]) == (case, style, repeat):
-            return str(found["execution"])
+    for row in project.inside("show", "nightly", "--cells", "--format", "json", check=0).json["cells"]:
+        if (row["case"], row["combination"]["draft"], row["repeat"]) == (case, style, repeat):
+            return str(row["execution"])
     raise AssertionError("no such cell")
 
 
 def listed(project: Project, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = project.inside("files", *arguments, "--format", "json", check=0).json
-    return found
+    listing: dict[str, Any] = project.inside("files", *arguments, "--format", "json", check=0).json
+    return listing
 
 
 def paths(project: Project, *arguments: str) -> list[str]:
-    return [one["path"] for one in listed(project, *arguments)["files"]]
+    return [file["path"] for file in listed(project, *arguments)["files"]]
 
 
 def test_the_files_of_an_execution_are_listed(project: Project) -> None:
     id = cell(project)
-    found = listed(project, id)
-    assert [(one["path"], one["size"], len(one["sha256"])) for one in found["files"]] == [
+    listing = listed(project, id)
+    assert [(file["path"], file["size"], len(file["sha256"])) for file in listing["files"]] == [
         ("in/given.txt", 5, 64),
         ("notes.txt", 4, 64),
         ("out/draft.md", 18, 64),
     ]
-    assert [one["mode"] for one in found["files"]][1] == "0600"
-    assert (found["execution"], found["case"], found["after"], found["bytes"]) == (id, "q1", ["review"], 27)
-    shown = project.inside("files", id, check=0).stdout
-    assert "notes.txt" in shown
-    assert "0600" in shown
-    assert found["files"][0]["sha256"][:12] in shown
-    assert "3 files, 27 B" in shown
-    assert sentence("execution {}: {}, repeat {}, {}", id, "q1", 0, "draft=default") in " ".join(shown.split())
+    assert [file["mode"] for file in listing["files"]][1] == "0600"
+    assert (listing["execution"], listing["case"], listing["after"], listing["bytes"]) == (id, "q1", ["review"], 27)
+    table = project.inside("files", id, check=0).stdout
+    assert "notes.txt" in table
+    assert "0600" in table
+    assert listing["files"][0]["sha256"][:12] in table
+    assert "3 files, 27 B" in table
+    assert sentence("execution {}: {}, repeat {}, {}", id, "q1", 0, "draft=default") in " ".join(table.split())
 
 
 def test_the_beginning_of_an_id_and_a_cell_of_a_sweep_mean_the_same(project: Project) -> None:
     by_cell = ("nightly", "--case", "q2", "--combination", "draft=rich", "--repeat", "1")
-    found = listed(project, *by_cell)
-    assert found["execution"] == cell(project, "q2", "rich", 1)
+    listing = listed(project, *by_cell)
+    assert listing["execution"] == cell(project, "q2", "rich", 1)
     assert project.wtb("files", *by_cell, "out/draft.md", check=0).stdout == "q2 rich, reviewed"
-    assert listed(project, found["checkpoint"])["files"] == found["files"]
+    assert listed(project, listing["checkpoint"])["files"] == listing["files"]
 
 
 def test_files_are_shown_as_they_were_at_a_node_or_a_checkpoint(project: Project) -> None:
@@ -115,42 +115,42 @@ def test_a_file_is_written_byte_by_byte(project: Project, tmp_path: Path) -> Non
     done = project.inside("files", id, "raw.bin", "--at", "draft", "-o", tmp_path / "new" / "raw", check=0)
     assert (tmp_path / "new" / "raw").read_bytes() == bytes(range(256))
     assert done.stdout == ""
-    assert "written to" in done.said
+    assert "written to" in done.output
 
 
 def test_two_sides_are_compared(project: Project) -> None:
     id = cell(project)
     line = project.inside("history", id, "--format", "json", check=0).json["checkpoints"]
-    found = listed(project, line[1]["id"], "--diff", id)
-    assert found["changes"] == [
+    listing = listed(project, line[1]["id"], "--diff", id)
+    assert listing["changes"] == [
         {"path": "notes.txt", "kind": "added", "before": None, "after": 4},
         {"path": "out/draft.md", "kind": "changed", "before": 8, "after": 18},
         {"path": "raw.bin", "kind": "removed", "before": 256, "after": None},
     ]
-    assert (found["a"]["step"], found["b"]["execution"]) == (1, id)
-    assert listed(project, id, "--at", "draft", "--diff", id)["changes"] == found["changes"]
-    shown = project.inside("files", line[1]["id"], "--diff", id, check=0).stdout
-    assert "1 added, 1 removed, 1 changed" in shown
-    assert "256 B" in shown
+    assert (listing["a"]["step"], listing["b"]["execution"]) == (1, id)
+    assert listed(project, id, "--at", "draft", "--diff", id)["changes"] == listing["changes"]
+    table = project.inside("files", line[1]["id"], "--diff", id, check=0).stdout
+    assert "1 added, 1 removed, 1 changed" in table
+    assert "256 B" in table
     assert sentence("the same files") in project.inside("files", id, "--diff", id, check=0).stdout
     other = listed(project, id, "--diff", cell(project, style="rich"))["changes"]
-    assert [(one["path"], one["kind"]) for one in other] == [("out/draft.md", "changed")]
+    assert [(change["path"], change["kind"]) for change in other] == [("out/draft.md", "changed")]
 
 
 def test_all_files_are_exported_into_an_empty_directory(project: Project, tmp_path: Path) -> None:
     id = cell(project)
     done = project.inside("files", id, "--export", tmp_path / "out", check=0)
-    assert sentence("{} ({}) written to", "3 files", "27 B") in done.said
+    assert sentence("{} ({}) written to", "3 files", "27 B") in done.output
     assert (tmp_path / "out" / "out" / "draft.md").read_text() == "q1 plain, reviewed"
     assert (tmp_path / "out" / "notes.txt").stat().st_mode & 0o777 == 0o600
-    again = project.inside("files", id, "--export", tmp_path / "out", check=2)
-    assert sentence("is not empty; name a new or empty directory") in again.said
+    refused = project.inside("files", id, "--export", tmp_path / "out", check=2)
+    assert sentence("is not empty; name a new or empty directory") in refused.output
     project.inside("files", id, "out", "--export", tmp_path / "part", check=0)
     assert [path.name for path in (tmp_path / "part").rglob("*")] == ["out", "draft.md"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ["EXECUTION", "out/daft.md"],
@@ -189,10 +189,10 @@ def test_all_files_are_exported_into_an_empty_directory(project: Project, tmp_pa
         (["EXECUTION", "--case", "q1"], sentence("there is no sweep")),
     ],
 )
-def test_mistakes_are_answered_with_what_was_meant(project: Project, arguments: list[str], said: str) -> None:
+def test_mistakes_are_answered_with_what_was_meant(project: Project, arguments: list[str], message: str) -> None:
     id = cell(project)
-    done = project.inside("files", *(id if one == "EXECUTION" else one for one in arguments), check=2)
-    assert said in done.said
+    done = project.inside("files", *(id if argument == "EXECUTION" else argument for argument in arguments), check=2)
+    assert message in done.output
     assert done.stdout == ""
     assert not (project.folder / "x").exists()
 
@@ -205,21 +205,21 @@ def test_damaged_and_missing_files_are_said_and_not_written(project: Project, tm
     path.unlink()
     id = cell(project, "q2", "rich", 1)
     missing = project.inside("files", id, "out/draft.md", "-o", tmp_path / "file", check=4)
-    assert "is missing" in missing.said
+    assert "is missing" in missing.output
     path.write_bytes(b"?" + whole[1:])
     damaged = project.wtb("files", id, "out/draft.md", check=4)
-    assert "is damaged" in damaged.said
+    assert "is damaged" in damaged.output
     assert damaged.stdout == ""
     assert not (tmp_path / "file").exists()
     path.write_bytes(whole)
 
 
 def test_a_snapshot_that_the_library_makes_can_be_looked_at(project: Project) -> None:
-    """Given the same store, what the command lists is what a workspace holds."""
+    """The command lists the same files as a workspace opened from the same store."""
     home = project.file.parent
     workspaces = Workspaces(FileStore(home / "files"), home / "attempts").of_project("default")
-    found = listed(project, cell(project))
-    workspace = workspaces.open(found["snapshot"])
-    there = {str(path.relative_to(workspace.path)) for path in workspace.path.rglob("*") if path.is_file()}
-    assert there == {one["path"] for one in found["files"]}
-    assert workspace.close(keep=True).digest == found["snapshot"]
+    listing = listed(project, cell(project))
+    workspace = workspaces.open(listing["snapshot"])
+    names = {str(path.relative_to(workspace.path)) for path in workspace.path.rglob("*") if path.is_file()}
+    assert names == {file["path"] for file in listing["files"]}
+    assert workspace.close(keep=True).digest == listing["snapshot"]

@@ -101,7 +101,7 @@ class Console:
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """(database URL, id of a sweep that has ended)"""
     url = f"sqlite:///{tmp_path_factory.mktemp('looking') / 'wtb.db'}"
-    result = Sweep(
+    handle = Sweep(
         name="nightly",
         project="search",
         workflow=make_workflow(),
@@ -110,8 +110,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]
         baseline={"retrieve": "default"},
         evaluate=[length],
     ).run(url)
-    yield url, result.id
-    result.database.close()
+    yield url, handle.id
+    handle.database.close()
 
 
 @pytest.fixture
@@ -135,13 +135,13 @@ def test_a_sweep_is_listed_with_its_counts(wtb: Console, swept: tuple[str, str])
     assert (sweep["id"], sweep["name"], sweep["status"]) == (swept[1], "nightly", "completed")
     assert (sweep["workflow"], sweep["project"]) == ("qa", "search")
     assert (sweep["cells"]["total"], sweep["cells"]["succeeded"], sweep["cells"]["failed"]) == (8, 4, 4)
-    shown = wtb.text("list")
-    assert swept[1] in shown
-    assert "completed" in shown
+    table = wtb.text("list")
+    assert swept[1] in table
+    assert "completed" in table
 
 
 @pytest.mark.parametrize(
-    ("filters", "found"),
+    ("filters", "count"),
     [
         (["--workflow", "qa", "--status", "completed", "--project", "search"], 1),
         (["--workflow", "other"], 0),
@@ -152,12 +152,12 @@ def test_a_sweep_is_listed_with_its_counts(wtb: Console, swept: tuple[str, str])
         (["--since", f"{date.today() - timedelta(days=1)}", "--limit", "1"], 1),
     ],
 )
-def test_the_list_is_filtered(wtb: Console, filters: list[str], found: int) -> None:
-    assert len(wtb.json("list", *filters)["sweeps"]) == found
+def test_the_list_is_filtered(wtb: Console, filters: list[str], count: int) -> None:
+    assert len(wtb.json("list", *filters)["sweeps"]) == count
     code, out, err = wtb("list", *filters)
     assert code == 0
-    assert bool(out) == bool(found)
-    assert (sentence("no sweep matches") in err) == (not found)
+    assert bool(out) == bool(count)
+    assert (sentence("no sweep matches") in err) == (not count)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_list_is_filtered(wtb: Console, filters: list[str], found: int) -> N
         (["history", "zzz"], sentence("there is no execution {}", "'zzz'")),
         (["diff", "zzz", "zzz"], sentence("there is no execution or checkpoint {}", "'zzz'")),
         (["log", "nightly", "--severity", "eror"], sentence("did you mean '{}'?", "error")),
-        (["log", "nightly", "--summary", "--follow"], sentence("does not go with --follow")),
+        (["log", "nightly", "--summary", "--follow"], sentence("--summary is given with --follow")),
         (["delete", "nightlly"], sentence("did you mean '{}'?", "nightly")),
     ],
 )
@@ -222,14 +222,14 @@ def test_a_database_out_of_reach_is_exit_code_4(wtb: Console) -> None:
 
 
 def test_status_says_how_far_and_what_to_do(wtb: Console, swept: tuple[str, str]) -> None:
-    found = wtb.json("status", swept[1][:9])
-    assert found["sweep"]["status"] == "completed"
-    assert found["cells"]["failed"] == 4
-    assert found["cost"]["usd"] == pytest.approx(1.0)
-    assert found["next"]["command"] == f"wtb retry {swept[1]}"
-    shown = wtb.text("status", "nightly")
-    assert "8: 4 succeeded, 4 failed" in shown
-    assert sentence("continue with: {}", f"wtb retry {swept[1]}") in shown
+    document = wtb.json("status", swept[1][:9])
+    assert document["sweep"]["status"] == "completed"
+    assert document["cells"]["failed"] == 4
+    assert document["cost"]["usd"] == pytest.approx(1.0)
+    assert document["next"]["command"] == f"wtb retry {swept[1]}"
+    text = wtb.text("status", "nightly")
+    assert "8: 4 succeeded, 4 failed" in text
+    assert sentence("continue with: {}", f"wtb retry {swept[1]}") in text
 
 
 @pytest.mark.parametrize(
@@ -250,9 +250,9 @@ def test_status_knows_whether_the_owner_lives(
     wtb = Console(monkeypatch, capfd, sqlite_url)
     (owner,) = wtb.json("status", sweep_id)["owners"]
     assert owner["state"] == state
-    shown = wtb.text("status", sweep_id)
-    assert f"process {runner.pid} on {runner.host}: {state}" in " ".join(shown.split())
-    assert (f"wtb resume {sweep_id}" in shown) == (state != "alive")
+    text = wtb.text("status", sweep_id)
+    assert f"process {runner.pid} on {runner.host}: {state}" in " ".join(text.split())
+    assert (f"wtb resume {sweep_id}" in text) == (state != "alive")
 
 
 def submitted(url: str) -> tuple[Database, str]:
@@ -270,12 +270,12 @@ def waiting() -> Sweep:
 
 
 def test_a_sweep_is_shown_with_what_was_asked(wtb: Console) -> None:
-    asked = wtb.json("show", "nightly")["definition"]
-    assert asked["vary"] == {"retrieve": ["default", "deep"], "answer": ["default", "broken"]}
-    assert (asked["combinations"], asked["cases"], asked["repeats"]) == (4, 2, 1)
-    shown = wtb.text("show", "nightly")
-    assert "4 combinations x 2 cases x 1 repeat" in shown
-    assert "baseline   retrieve=default answer=default" in shown
+    definition = wtb.json("show", "nightly")["definition"]
+    assert definition["vary"] == {"retrieve": ["default", "deep"], "answer": ["default", "broken"]}
+    assert (definition["combinations"], definition["cases"], definition["repeats"]) == (4, 2, 1)
+    text = wtb.text("show", "nightly")
+    assert "4 combinations x 2 cases x 1 repeat" in text
+    assert "baseline   retrieve=default answer=default" in text
 
 
 def test_cells_are_shown_with_states_scores_and_errors(wtb: Console) -> None:
@@ -327,55 +327,55 @@ def test_csv_is_of_cells_and_outputs_alone(wtb: Console, options: list[str]) -> 
 )
 def test_cells_are_filtered(wtb: Console, filters: list[str], count: int) -> None:
     assert len(wtb.json("show", "nightly", "--cells", *filters)["cells"]) == count
-    shown = wtb.text("show", "nightly", "--cells", *filters)
-    assert sum(line.startswith(("q0", "q1")) for line in shown.splitlines()) == count
+    text = wtb.text("show", "nightly", "--cells", *filters)
+    assert sum(line.startswith(("q0", "q1")) for line in text.splitlines()) == count
 
 
 def test_a_failed_execution_shows_its_path_and_the_users_frames(wtb: Console) -> None:
     id = execution(wtb, "default", "broken")
-    found = wtb.json("show", id)
-    assert [f"{run['node']}.{run['visit']}" for run in found["path"]] == [
+    document = wtb.json("show", id)
+    assert [f"{run['node']}.{run['visit']}" for run in document["path"]] == [
         "retrieve.0",
         "grade.0",
         "retrieve.1",
         "grade.1",
         "answer.0",
     ]
-    assert found["path"][-1]["status"] == "failed"
-    assert "raise ValueError" in found["path"][-1]["tried"][0]["trace"]
-    assert found["state"]["docs"] == ["document 0", "document 1"]
-    shown = wtb.text("show", id)
-    assert "answer=broken, attempt 1 failed" in shown
-    assert "raise ValueError" in shown
+    assert document["path"][-1]["status"] == "failed"
+    assert "raise ValueError" in document["path"][-1]["tried"][0]["trace"]
+    assert document["state"]["docs"] == ["document 0", "document 1"]
+    text = wtb.text("show", id)
+    assert "answer=broken, attempt 1 failed" in text
+    assert "raise ValueError" in text
 
 
 def test_an_execution_shows_its_calls_when_asked(wtb: Console) -> None:
     id = execution(wtb, "deep", "default")
     assert "Because." not in wtb.text("show", id)
-    shown = wtb.text("show", id, "--calls")
-    assert "answer called m, 7 tokens in, 3 out, $0.25" in shown
-    assert "response: Because." in shown
+    text = wtb.text("show", id, "--calls")
+    assert "answer called m, 7 tokens in, 3 out, $0.25" in text
+    assert "response: Because." in text
     (call,) = wtb.json("show", id, "--calls")["path"][-1]["calls"]
     assert (call["prompt"], call["usd"]) == ("Why?", 0.25)
 
 
 def test_history_is_the_line_of_checkpoints_with_boundaries_by_visit(wtb: Console) -> None:
     id = execution(wtb, "default", "default")
-    found = wtb.json("history", id)
-    line = found["checkpoints"]
-    assert [one["step"] for one in line] == list(range(6))
+    history = wtb.json("history", id)
+    line = history["checkpoints"]
+    assert [checkpoint["step"] for checkpoint in line] == list(range(6))
     assert all(after["parent"] == before["id"] for before, after in pairwise(line))
     assert line[2]["decisions"][0]["to"] == "retrieve"
-    assert [(one["node"], one["visit"], one["status"]) for one in found["boundaries"]] == [
+    assert [(boundary["node"], boundary["visit"], boundary["status"]) for boundary in history["boundaries"]] == [
         ("retrieve", 0, "succeeded"),
         ("grade", 0, "succeeded"),
         ("retrieve", 1, "succeeded"),
         ("grade", 1, "succeeded"),
         ("answer", 0, "succeeded"),
     ]
-    shown = wtb.text("history", id)
-    assert "grade → answer: is_good is true" in shown
-    assert line[3]["id"] in shown
+    text = wtb.text("history", id)
+    assert "grade → answer: is_good is true" in text
+    assert line[3]["id"] in text
 
 
 def test_a_boundary_that_did_not_end_has_no_exit(wtb: Console) -> None:
@@ -385,31 +385,31 @@ def test_a_boundary_that_did_not_end_has_no_exit(wtb: Console) -> None:
 
 def test_diff_names_the_first_divergent_node(wtb: Console) -> None:
     a, b = execution(wtb, "default", "default"), execution(wtb, "default", "broken")
-    found = wtb.json("diff", a, b)
-    assert found["shared_steps"] == 4
-    assert found["divergence"] == {
+    difference = wtb.json("diff", a, b)
+    assert difference["shared_steps"] == 4
+    assert difference["divergence"] == {
         "step": 5,
         "why": "variant",
         "a": ["answer=default"],
         "b": ["answer=broken (failed)"],
     }
-    assert found["state"]["only_a"] == {"answer": "to what is 0"}
+    assert difference["state"]["only_a"] == {"answer": "to what is 0"}
     assert "at step 5 another variant: answer=default | answer=broken" in " ".join(wtb.text("diff", a, b).split())
 
 
 def test_diff_of_forks_shows_states_and_paths(wtb: Console) -> None:
-    found = wtb.json("diff", execution(wtb, "default", "default"), execution(wtb, "deep", "default"))
-    assert found["divergence"]["a"] == ["retrieve=default"]
-    assert len(found["state"]["changed"]["docs"]["b"]) == 40
-    assert "question" in found["state"]["same"]
-    assert len(found["a"]["path"]) == 5
-    assert len(found["b"]["path"]) == 3
+    difference = wtb.json("diff", execution(wtb, "default", "default"), execution(wtb, "deep", "default"))
+    assert difference["divergence"]["a"] == ["retrieve=default"]
+    assert len(difference["state"]["changed"]["docs"]["b"]) == 40
+    assert "question" in difference["state"]["same"]
+    assert len(difference["a"]["path"]) == 5
+    assert len(difference["b"]["path"]) == 3
 
 
 def test_diff_of_cases_parts_at_the_input(wtb: Console) -> None:
-    found = wtb.json("diff", execution(wtb, "deep", "default", "q0"), execution(wtb, "deep", "default", "q1"))
-    assert found["common_checkpoint"] is None
-    assert found["divergence"]["why"] == "input"
+    difference = wtb.json("diff", execution(wtb, "deep", "default", "q0"), execution(wtb, "deep", "default", "q1"))
+    assert difference["common_checkpoint"] is None
+    assert difference["divergence"]["why"] == "input"
 
 
 def test_diff_takes_checkpoints_and_finds_no_difference_in_the_same(wtb: Console) -> None:
@@ -421,9 +421,9 @@ def test_diff_takes_checkpoints_and_finds_no_difference_in_the_same(wtb: Console
 
 
 def test_the_log_is_in_words_and_in_json_lines(wtb: Console) -> None:
-    shown = wtb.text("log", "nightly")
-    assert sentence("sweep {} submitted: ", "nightly") + sentence("{} of {} combinations", "8 cells", 4) in shown
-    assert "q0: cell retrieve=deep answer=default succeeded" in shown
+    text = wtb.text("log", "nightly")
+    assert sentence("sweep {} submitted: ", "nightly") + sentence("{} of {} combinations", "8 cells", 4) in text
+    assert "q0: cell retrieve=deep answer=default succeeded" in text
     code, out, _ = wtb("log", "nightly", "--format", "json")
     assert code == 0
     rows = [json.loads(line) for line in out.splitlines()]

@@ -97,13 +97,13 @@ def test_a_reading_command_imports_only_what_its_query_needs(finished: Project, 
 
 
 def test_a_matrix_with_another_baseline_is_made_anew(finished: Project) -> None:
-    """Otherwise the other tests would also pass if no command imported numpy by this name."""
+    """Make sure that numpy is imported by this name; otherwise the other tests would always pass."""
     assert "numpy" in _loaded_by(finished, ("matrix", "flow", "--baseline", "1"))
 
 
 def _loaded_by(project: Project, words: tuple[str, ...]) -> set[str]:
     """The modules that a command has imported at its end."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WTB_")}
+    environment = {name: setting for name, setting in os.environ.items() if not name.startswith("WTB_")}
     done = subprocess.run(
         [sys.executable, "-c", CODE.format(words=words)],
         cwd=project.folder,

@@ -1,4 +1,4 @@
-"""Figures of a sweep that stopped at a limit: which have an interval, and which wait for the end."""
+"""Figures of a sweep that stopped at a limit: some have an interval, and others wait for the end."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def test_scores_without_bounds_have_an_interval_only_from_many_cases_on(
     assert has_interval(matrix, "graded.uneven") == [False, False]
     assert matrix["best"]["passed"]["clear"]
     assert not matrix["best"]["graded.uneven"]["clear"]
-    told = " ".join(empty_project.inside("matrix", "answers", "--warnings").stdout.split())
-    assert sentence("{} {} no declared bounds (`scale`, `limits`)", "graded.even", "and graded.uneven have") in told
+    text = " ".join(empty_project.inside("matrix", "answers", "--warnings").stdout.split())
+    assert sentence("{} {} no declared bounds (`scale`, `limits`)", "graded.even", "and graded.uneven have") in text
 
 
-def test_a_sweep_that_goes_on_has_the_figures_of_its_end(empty_project: Project) -> None:
+def test_a_sweep_that_continues_has_the_figures_of_its_end(empty_project: Project) -> None:
     stopped_at(empty_project, 200)
     empty_project.inside("resume", "answers", "--limits", f"node_runs={2 * CASES}", "-q", check=0)
     matrix = empty_project.inside("matrix", "answers", "--format", "json").json

@@ -1,4 +1,4 @@
-"""What changed in the code of a sweep is refused by `wtb resume` and named by `wtb regress`, wherever it lies."""
+"""`wtb resume` refuses and `wtb regress` names changes in the code of a sweep, wherever they are."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_resume_refuses_another_evaluator_and_names_the_way_out(changing: Projec
     changing.inside("run", "part.yaml", check=1)
     changing.write({"flow.py": FLOW.replace('return result.state["y"] == ', 'return result.state["y"] != ')})
     refused = changing.inside("resume", "part", "--limits", "node_runs=99", check=2)
-    words = " ".join(refused.said.split())
+    words = " ".join(refused.output.split())
     assert sentence("{} changed since the cells that are there were scored {}", "evaluator 'right' has", "(") in words
     assert sentence("Score those cells again first with {}", "`wtb score") in words
     assert sentence("{}, bring the old code back, or allow the change of code", "--evaluate flow:right`") in words
@@ -100,7 +100,7 @@ def test_resume_refuses_and_names_what_changed(changing: Project) -> None:
         assert refused.code == 2
         assert (
             sentence("the code of {} has changed since it was submitted {}", "second=default", f"({cause})")
-            in refused.said
+            in refused.output
         )
         changing.write({file: FILES[file]})
     changing.inside("resume", "part", "--limits", "node_runs=99", check=0)
@@ -111,9 +111,9 @@ def test_regress_names_what_changed(changing: Project) -> None:
     changing.inside("baseline", "set", "main", "sweep", check=0)
     for file, text, cause in CHANGES.values():
         changing.write({file: text})
-        found = changing.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json").json
-        assert found["verdict"] == "worse"
-        assert [(one["node"], one["causes"]) for one in found["changed"]["code"]] == [("second", [cause])]
+        document = changing.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json").json
+        assert document["verdict"] == "worse"
+        assert [(change["node"], change["causes"]) for change in document["changed"]["code"]] == [("second", [cause])]
         changing.write({file: FILES[file]})
 
 
@@ -123,9 +123,9 @@ def test_plan_lists_what_fingerprints_leave_out(changing: Project) -> None:
     planned = changing.inside("plan", "sweep.yaml", "--format", "json", check=0).json["code"]
     assert planned["varying"] == ["flow:SESSION (uuid.uuid4)", "flow:STARTED (time.time)"]
     assert planned["not_followed"] == ["second: flow, line 25: " + sentence("it opens a file whose path is computed")]
-    said = changing.inside("plan", "sweep.yaml", check=0).stdout
-    assert "flow:SESSION" in said
-    assert "line 25" in said
+    plan = changing.inside("plan", "sweep.yaml", check=0).stdout
+    assert "flow:SESSION" in plan
+    assert "line 25" in plan
 
 
 HOLDING = """
@@ -173,14 +173,14 @@ def test_values_that_objects_hold_are_no_change_of_the_code(project: Project) ->
     project.inside("baseline", "set", "main", "sweep", check=0)
     project.inside("run", "part.yaml", check=1)
     project.inside("resume", "part", "--limits", "node_runs=3", check=1)
-    found = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json", check=0).json
-    assert found["changed"]["code"] == []
+    document = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json", check=0).json
+    assert document["changed"]["code"] == []
 
     project.write({"flow.py": HOLDING.replace('Agent("one")', 'Agent("two")')})
     refused = project.inside("resume", "part", "--limits", "node_runs=99")
     assert (
         sentence("the code of {} has changed since it was submitted {}", "second=default", "(value flow:Agent changed)")
-        in refused.said
+        in refused.output
     )
-    found = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json").json
-    assert [change["node"] for change in found["changed"]["code"]] == ["second"]
+    document = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json").json
+    assert [change["node"] for change in document["changed"]["code"]] == ["second"]

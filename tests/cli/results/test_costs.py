@@ -1,4 +1,4 @@
-"""What a sweep may spend, has spent, and will: budgets, costs and pilots from the command line."""
+"""Budgets, costs and pilots from the command line."""
 
 from __future__ import annotations
 
@@ -61,24 +61,24 @@ def spent(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 class TestCosts:
     def test_by_node_and_variant_with_failed_attempts_shown_apart(self, spent: Project) -> None:
-        found = spent.inside("costs", "calls", "--format", "json", check=0).json
-        assert found["by"] == ["node", "variant"]
-        rows = {row["variant"]: row for row in found["rows"]}
+        costs = spent.inside("costs", "calls", "--format", "json", check=0).json
+        assert costs["by"] == ["node", "variant"]
+        rows = {row["variant"]: row for row in costs["rows"]}
         assert rows["large"]["usd"] == 3 * 1.125
         assert (rows["large"]["attempts"], rows["large"]["calls"], rows["large"]["tokens_in"]) == (3, 3, 300)
         assert rows["default"]["usd"] == 3 * 0.25 + 0.5
         assert (rows["default"]["attempts"], rows["default"]["failed_attempts"]) == (4, 1)
         assert rows["default"]["failed_usd"] == 0.5
-        assert found["total"]["usd"] == 3 * 1.375 + 0.5
-        assert found["total"]["calls"] == 9
+        assert costs["total"]["usd"] == 3 * 1.375 + 0.5
+        assert costs["total"]["calls"] == 9
 
     def test_by_model_with_what_no_model_was_named_for(self, spent: Project) -> None:
-        found = spent.inside("costs", "calls", "--by", "model", "--format", "json", check=0).json
-        rows = {row["model"]: row for row in found["rows"]}
+        costs = spent.inside("costs", "calls", "--by", "model", "--format", "json", check=0).json
+        rows = {row["model"]: row for row in costs["rows"]}
         assert {name: row["usd"] for name, row in rows.items()} == {"large": 3.0, "small": 0.75, "(none)": 0.875}
         assert rows["(none)"]["calls"] == 3
         assert rows["(none)"]["failed_usd"] == 0.5
-        assert sum(row["usd"] for row in found["rows"]) == found["total"]["usd"]
+        assert sum(row["usd"] for row in costs["rows"]) == costs["total"]["usd"]
 
     def test_by_everything_as_a_table_as_csv_and_of_one_execution(self, spent: Project) -> None:
         wide = spent.inside("costs", "--by", "project,session,workflow", env={"COLUMNS": "80"}, check=0)
@@ -90,25 +90,25 @@ class TestCosts:
         assert {row["sweep_name"] for row in rows} == {"calls"}
         assert sum(float(row["usd"]) for row in rows) == 4.625
         cells = spent.inside("show", "calls", "--cells", "--format", "json", check=0).json["cells"]
-        one = spent.inside("costs", cells[0]["execution"], "--format", "json", check=0).json
-        assert one["total"]["usd"] > 0
+        costs = spent.inside("costs", cells[0]["execution"], "--format", "json", check=0).json
+        assert costs["total"]["usd"] > 0
 
     def test_since_and_project_choose(self, spent: Project) -> None:
         assert spent.inside("costs", "--since", "1d", "--project", "search", "--format", "json", check=0).json["rows"]
-        assert sentence("nothing was spent") in spent.inside("costs", "--since", "2999-01-01", check=0).said
+        assert sentence("nothing was spent") in spent.inside("costs", "--since", "2999-01-01", check=0).output
 
     @pytest.mark.parametrize(
-        ("args", "said"),
+        ("args", "message"),
         [
             (("--by", "modle"), sentence("did you mean '{}'", "model")),
-            (("--by", ","), sentence("nothing is named")),
+            (("--by", ","), sentence("--by is empty")),
             (("--project", "serch"), sentence("did you mean '{}'", "search")),
             (("nothing",), sentence("there is no sweep")),
             (("--since", "soon"), "expected 30m, 12h"),
         ],
     )
-    def test_what_is_not_there_is_refused(self, spent: Project, args: tuple[str, ...], said: str) -> None:
-        assert said in spent.inside("costs", *args, check=2).said
+    def test_what_is_not_there_is_refused(self, spent: Project, args: tuple[str, ...], message: str) -> None:
+        assert message in spent.inside("costs", *args, check=2).output
 
     def test_what_was_deleted_still_counts_for_its_session(self, project: Project) -> None:
         project.inside("run", "sweep.yaml", "--limit", "1", "--quiet", check=0)
@@ -120,48 +120,48 @@ class TestCosts:
 
 
 class TestBudgets:
-    def test_a_project_stops_its_sweeps_and_goes_on_with_more(self, project: Project) -> None:
+    def test_a_project_stops_its_sweeps_and_continues_with_more(self, project: Project) -> None:
         code = (project.folder / "flow.py").read_text().replace("@wf.node\n", "@wf.node(max_usd=1.0)\n")
         project.write({"flow.py": code, "sweep.yaml": SWEEP + "project: p\n"})
-        made = project.inside("budget", "set", "--project", "p", "--usd", "3", "--tokens", "1000", check=0)
-        assert made.stdout == "budget of project p: usd 3, tokens 1000\n"
+        outcome = project.inside("admin", "budget", "set", "--project", "p", "--usd", "3", "--tokens", "1000", check=0)
+        assert outcome.stdout == "budget of project p: usd 3, tokens 1000\n"
         paused = project.inside("run", "sweep.yaml", "--limit", "2", check=1)
-        assert "paused (budget of project 'p' reached: usd = 3 (spent " in paused.said
+        assert "paused (budget of project 'p' reached: usd = 3 (spent " in paused.output
         assert (
             sentence("before that, raise the budget with: ")
-            + sentence("wtb budget set --project {} {}", "p", "--usd MORE")
-            in paused.said
+            + sentence("wtb admin budget set --project {} {}", "p", "--usd MORE")
+            in paused.output
         )
-        listed = project.inside("budget", "list", "first", "--format", "json", check=0).json["budgets"]
-        money = next(one for one in listed if one["kind"] == "usd")
+        listed = project.inside("admin", "budget", "list", "first", "--format", "json", check=0).json["budgets"]
+        money = next(budget for budget in listed if budget["kind"] == "usd")
         assert (money["scope"], money["name"], money["most"], money["reserved"]) == ("project", "p", 3, 0)
         assert 2 < money["spent"] <= 3
         assert "of $3.00" in project.inside("status", "first", check=0).stdout
-        less = project.inside("budget", "set", "--project", "p", "--usd", "1", check=2)
-        assert sentence("{} {} spent already", "US", "dollars are") in less.said
-        project.inside("budget", "set", "--project", "p", "--usd", "500", check=0)
+        less = project.inside("admin", "budget", "set", "--project", "p", "--usd", "1", check=2)
+        assert sentence("{} {} spent already", "US", "dollars are") in less.output
+        project.inside("admin", "budget", "set", "--project", "p", "--usd", "500", check=0)
         project.inside("resume", "first", "--quiet", check=0)
         kinds = [kind for (kind,) in project.query("SELECT kind FROM events WHERE kind LIKE 'budget.%'")]
         assert "budget.reached" in kinds
         assert "budget.threshold" in kinds
         assert "budget" in project.inside("log", "first", "--kind", "budget.reached", check=0).stdout
-        project.inside("budget", "clear", "--project", "p", check=0)
-        assert sentence("there are no budgets") in project.inside("budget", "list", check=0).said
+        project.inside("admin", "budget", "clear", "--project", "p", check=0)
+        assert sentence("there are no budgets") in project.inside("admin", "budget", "list", check=0).output
 
     def test_a_limit_of_a_sweep_below_what_is_spent_is_refused(self, project: Project) -> None:
         project.write({"sweep.yaml": SWEEP + "limits: {nodes: {A: {node_runs: 3}}}\nrun: {pool: thread}\n"})
         paused = project.inside("run", "sweep.yaml", "--limit", "2", check=1)
-        assert "--limits nodes.A.node_runs=MORE" in paused.said
+        assert "--limits nodes.A.node_runs=MORE" in paused.output
         assert "nodes.A.node_runs=3" in project.inside("show", "first", check=0).stdout
         less = project.inside("resume", "first", "--limits", "nodes.A.node_runs=2", check=2)
-        assert "nodes.A.node_runs = 2: 3 are spent already" in less.said
-        assert sentence("expected at least {}", 3) in less.said
+        assert "nodes.A.node_runs = 2: 3 are spent already" in less.output
+        assert sentence("expected at least {}", 3) in less.output
         wrong = project.inside("resume", "first", "--limits", "nodes.B2.usd=2", check=2)
-        assert sentence("has no such node") in wrong.said
+        assert sentence("has no such node") in wrong.output
         project.inside("resume", "first", "--limits", "nodes.A.node_runs=none", "--quiet", check=0)
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "message"),
         [
             ("{usd: 0}", "limits.usd"),
             ("{tokens: 1.5}", "limits.tokens"),
@@ -171,16 +171,16 @@ class TestBudgets:
             ("{nodes: 5}", "limits.nodes"),
         ],
     )
-    def test_what_is_no_limit_is_refused(self, project: Project, text: str, said: str) -> None:
+    def test_what_is_no_limit_is_refused(self, project: Project, text: str, message: str) -> None:
         project.write({"sweep.yaml": SWEEP + f"limits: {text}\n"})
-        assert said in project.inside("plan", "sweep.yaml", check=2).said
+        assert message in project.inside("plan", "sweep.yaml", check=2).output
 
     @pytest.mark.parametrize(
-        ("args", "said"),
+        ("args", "message"),
         [
-            (("set", "--project", "p"), sentence("nothing to set")),
-            (("set", "--usd", "1"), "name one"),
-            (("set", "--project", "p", "--session", "default", "--usd", "1"), "name one"),
+            (("set", "--project", "p"), sentence("no budget is given")),
+            (("set", "--usd", "1"), "expected one of"),
+            (("set", "--project", "p", "--session", "default", "--usd", "1"), "expected one of"),
             (("set", "--session", "default", "--node-runs", "1"), "at a time"),
             (("set", "--session", "nobody", "--usd", "1"), sentence("there is no session")),
             (("set", "--project", "p", "--usd", "-1"), "expected a finite number above 0"),
@@ -188,17 +188,17 @@ class TestBudgets:
             (("list", "nothing"), sentence("there is no sweep")),
         ],
     )
-    def test_what_is_no_budget_is_refused(self, spent: Project, args: tuple[str, ...], said: str) -> None:
-        assert said in spent.inside("budget", *args, check=2).said
+    def test_what_is_no_budget_is_refused(self, spent: Project, args: tuple[str, ...], message: str) -> None:
+        assert message in spent.inside("admin", "budget", *args, check=2).output
 
 
 class TestPilot:
     def test_tells_what_the_whole_will_cost(self, project: Project) -> None:
-        found = project.inside("plan", "sweep.yaml", "--pilot", "3", "--format", "json", check=0).json
-        pilot = found["pilot"]
+        document = project.inside("pilot", "sweep.yaml", "--cases", "3", "--format", "json", check=0).json
+        pilot = document["pilot"]
         assert (pilot["cases"], pilot["of"], pilot["status"], pilot["failed_cells"]) == (3, 10, "completed", 0)
         assert pilot["estimate"]["usd"] == {"expected": 730.0, "low": 730.0, "high": 730.0}
-        assert pilot["estimate"]["node_runs"]["expected"] == found["node_runs"]["executed"][0] == 840
+        assert pilot["estimate"]["node_runs"]["expected"] == document["node_runs"]["executed"][0] == 840
         work = pilot["estimate"]["work_s"]
         assert 0 <= work["low"] <= work["expected"] <= work["high"]
         names = [name for (name,) in project.query("SELECT name FROM sweeps")]
@@ -206,6 +206,6 @@ class TestPilot:
 
     def test_stops_at_the_limits_and_says_so(self, project: Project) -> None:
         project.write({"sweep.yaml": SWEEP + "limits: {node_runs: 20}\n"})
-        done = project.inside("plan", "sweep.yaml", "--pilot", "2", check=1)
+        done = project.inside("pilot", "sweep.yaml", "--cases", "2", check=1)
         assert sentence("so that the whole costs more") in done.stdout
         assert max(map(len, done.stdout.splitlines())) <= 100

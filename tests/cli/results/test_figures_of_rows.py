@@ -27,13 +27,13 @@ def tickets(shared_project: Project) -> Project:
 
 
 def means(matrix: MatrixDocument) -> list[dict[str, float | None]]:
-    return [{name: one["mean"] for name, one in row["metrics"].items()} for row in matrix["rows"]]
+    return [{name: metric["mean"] for name, metric in row["metrics"].items()} for row in matrix["rows"]]
 
 
 def test_a_matrix_has_them_and_its_csv_has_the_same(tickets: Project) -> None:
     matrix = tickets.inside("matrix", "tickets", "--format", "json", check=0).json
-    for found, every in zip(means(matrix), (4, 8), strict=True):
-        assert {name: found[name] for name in ("macro_f1", "auc")} == pytest.approx(expected(every))
+    for figures, every in zip(means(matrix), (4, 8), strict=True):
+        assert {name: figures[name] for name in ("macro_f1", "auc")} == pytest.approx(expected(every))
     lines = list(csv.DictReader(io.StringIO(tickets.inside("matrix", "tickets", "--format", "csv", check=0).stdout)))
     assert len(lines) == 2 * len(FIGURES)
     for line in lines:
@@ -51,18 +51,18 @@ def test_the_report_shows_them(tickets: Project) -> None:
     tickets.inside("report", "tickets", "--output", "report.html", check=0)
     text = " ".join(re.sub(r"<[^>]*>", " ", (tickets.folder / "report.html").read_text("utf-8")).split())
     for every in (4, 8):
-        for value in expected(every).values():
-            assert f"{value:.3f}" in text
-    for one in FIGURES:
-        assert next(iter(one)) in text
+        for mean in expected(every).values():
+            assert f"{mean:.3f}" in text
+    for figure in FIGURES:
+        assert next(iter(figure)) in text
 
 
 def test_a_finished_sweep_is_scored_by_them_as_if_it_had_been_from_the_start(tickets: Project, tmp_path: Path) -> None:
     other = Project(tmp_path / "other")
     written(other, evaluate=[{"exact_match": {"field": "kind"}}])
     other.inside("run", "sweep.yaml", "--quiet", check=0)
-    given = [word for one in FIGURES for word in ("--evaluate", json.dumps(one))]
-    other.inside("score", "tickets", *given, check=0)
+    options = [word for figure in FIGURES for word in ("--evaluate", json.dumps(figure))]
+    other.inside("score", "tickets", *options, check=0)
     later = other.inside("matrix", "tickets", "--format", "json", check=0).json
     first = tickets.inside("matrix", "tickets", "--format", "json", check=0).json
     for row, same in zip(later["rows"], first["rows"], strict=True):
@@ -74,25 +74,25 @@ def test_a_finished_sweep_is_scored_by_them_as_if_it_had_been_from_the_start(tic
 
 def test_an_archive_has_what_a_cell_tells_of_them(tickets: Project, tmp_path: Path) -> None:
     ((execution,),) = tickets.query("SELECT execution_id FROM cells WHERE case_number = 4 AND combination = 0")
-    tickets.inside("export", execution, "-o", str(tmp_path / "one.wtb"), check=0)
-    there = Project(tmp_path / "there")
-    there.inside("import", str(tmp_path / "one.wtb"), check=0)
-    told = "SELECT metric, value, observed FROM scores WHERE observed IS NOT NULL"
-    here = tickets.query(f"{told} AND case_number = 4 AND combination = 0 ORDER BY metric")
-    assert here == there.query(f"{told} ORDER BY metric")
-    assert [json.loads(observed) for *_, observed in here] == [[0, None], [0, None], ["delay", "praise"]]
-    there.close()
+    tickets.inside("admin", "export", execution, "-o", str(tmp_path / "one.wtb"), check=0)
+    imported = Project(tmp_path / "there")
+    imported.inside("admin", "import", str(tmp_path / "one.wtb"), check=0)
+    query = "SELECT metric, value, observed FROM scores WHERE observed IS NOT NULL"
+    rows = tickets.query(f"{query} AND case_number = 4 AND combination = 0 ORDER BY metric")
+    assert rows == imported.query(f"{query} ORDER BY metric")
+    assert [json.loads(observed) for *_, observed in rows] == [[0, None], [0, None], ["delay", "praise"]]
+    imported.close()
 
 
 def test_of_redacted_classes_nothing_is_kept_and_they_are_one_class(empty_project: Project) -> None:
     written(empty_project, redact={"patterns": {"kind": "refund|delay"}})
     empty_project.inside("run", "sweep.yaml", "--quiet", check=0)
     observed = [text for (text,) in empty_project.query("SELECT observed FROM scores WHERE metric = 'macro_f1'")]
-    assert {one for text in observed for one in json.loads(text)} == {"[redacted:kind]", "praise"}
+    assert {label for text in observed for label in json.loads(text)} == {"[redacted:kind]", "praise"}
     stored = b"".join(path.read_bytes() for path in empty_project.file.parent.rglob("*") if path.is_file())
     assert b'"delay"' not in stored
     matrix = empty_project.inside("matrix", "tickets", "--format", "json", check=0).json
-    for found, every in zip(means(matrix), (4, 8), strict=True):
+    for figures, every in zip(means(matrix), (4, 8), strict=True):
         truth = [x % 3 == 2 for x in range(CASES)]
         answers = [(x + (x % every == 0)) % 3 == 2 for x in range(CASES)]
-        assert found["macro_f1"] == pytest.approx(metrics.f1_score(truth, answers, average="macro"))
+        assert figures["macro_f1"] == pytest.approx(metrics.f1_score(truth, answers, average="macro"))

@@ -1,4 +1,4 @@
-"""`wtb judge check`: the scores of a judge held against labels, all of which this test has drawn and no person gave."""
+"""`wtb judge check`: the scores of a judge compared with labels, which these tests generate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 
 import wtb
 from tests.support.prose import sentence
-from wtb.analysis.judges import bias
-from wtb.analysis.judges.bias import Held
-from wtb.analysis.statistics.raters.agreement import cohens_kappa
-from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
+from wtb.analysis import judge_bias
+from wtb.analysis.judge_agreement import cohens_kappa
+from wtb.analysis.judge_bias import Held
+from wtb.analysis.judge_rows import labelled_mean
 from wtb.core.errors import InputError
 from wtb.operations.context import current_user
 
@@ -68,19 +68,19 @@ def judged(shared_project: Project) -> Project:
 
 
 def test_a_judge_is_held_against_labels_of_some_cases(judged: Project) -> None:
-    found = json.loads(
+    document = json.loads(
         judged.inside("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json", check=0).stdout
     )
     numbers = np.array([number for number, _ in LABELS])
     people = np.array([label for _, label in LABELS])
     judge = np.array([float(number % 3 != 0) for number in range(CASES - 1)])  # the last has failed
-    assert found["kappa"]["value"] == pytest.approx(cohens_kappa(judge[numbers], people).value)
-    assert found["bias"]["value"] == pytest.approx((judge[numbers] - people).mean())
-    assert (found["labels"], found["raters"], found["alpha"]["value"]) == (15, ["ana"], None)
-    (row,) = found["rows"]
-    known = np.full(CASES - 1, np.nan)
-    known[numbers] = people
-    expected = labelled_mean(known, judge)
+    assert document["kappa"]["value"] == pytest.approx(cohens_kappa(judge[numbers], people).value)
+    assert document["bias"]["value"] == pytest.approx((judge[numbers] - people).mean())
+    assert (document["labels"], document["raters"], document["alpha"]["value"]) == (15, ["ana"], None)
+    (row,) = document["rows"]
+    labels = np.full(CASES - 1, np.nan)
+    labels[numbers] = people
+    expected = labelled_mean(labels, judge)
     assert row["combination"] == {"answer": "default"}
     assert row["people"]["value"] == pytest.approx(expected.mean)
     assert row["people"]["interval"] == pytest.approx(expected.interval)
@@ -90,55 +90,58 @@ def test_a_judge_is_held_against_labels_of_some_cases(judged: Project) -> None:
 def test_no_interval_says_what_cannot_be(judged: Project) -> None:
     three = HEADER + "c1,default,ana,1\nc2,default,ana,0\nc3,default,ana,0\n"
     judged.write({"three.csv": three})
-    found = json.loads(
+    document = json.loads(
         judged.inside("judge", "check", "nightly", "--labels", "three.csv", "-f", "json", check=0).stdout
     )
-    assert found["rows"][0]["people"]["interval"][0] == 0.0, "on a scale from 0 to 1"
-    assert all(-1 <= end <= 1 for end in found["bias"]["interval"])
+    assert document["rows"][0]["people"]["interval"][0] == 0.0, "on a scale from 0 to 1"
+    assert all(-1 <= end <= 1 for end in document["bias"]["interval"])
     why = "1 rating is not the most common one: there is no interval below 15"
-    assert (found["kappa"]["interval"], found["kappa"]["because"]) == (None, why)
+    assert (document["kappa"]["interval"], document["kappa"]["because"]) == (None, why)
     assert f"({why})" in judged.inside("judge", "check", "nightly", "--labels", "three.csv", check=0).stdout
 
 
 def test_the_command_says_what_the_intervals_are_worth(judged: Project) -> None:
-    said = judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
-    assert said.startswith("helpful against 15 labels of 1 rater")
-    assert sentence("Agreement among raters (Krippendorff's alpha): {}", "unknown") in said
-    assert sentence("fewer than 100 labels") in said
+    text = judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
+    assert text.startswith("helpful against 15 labels of 1 rater")
+    assert sentence("Agreement among raters (Krippendorff's alpha): {}", "unknown") in text
+    assert sentence("fewer than 100 labels") in text
 
 
 def test_the_curve_says_what_people_say_where_the_judge_gives_which_score(judged: Project) -> None:
     args = ("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json", "--margin", "0.1")
-    found = json.loads(judged.inside(*args, check=0).stdout)
+    document = json.loads(judged.inside(*args, check=0).stdout)
     people = {score: [label for number, label in LABELS if float(number % 3 != 0) == score] for score in (0.0, 1.0)}
-    assert [(one["judge"], one["labels"]) for one in found["levels"]] == [(0, len(people[0])), (1, len(people[1]))]
-    assert [one["people"]["value"] for one in found["levels"]] == pytest.approx(
+    assert [(level["judge"], level["labels"]) for level in document["levels"]] == [
+        (0, len(people[0])),
+        (1, len(people[1])),
+    ]
+    assert [level["people"]["value"] for level in document["levels"]] == pytest.approx(
         [np.mean(people[0]), np.mean(people[1])]
     )
-    (row,) = found["rows"]
+    (row,) = document["rows"]
     half = (row["people"]["interval"][1] - row["people"]["interval"][0]) / 2
     assert row["needed"] == pytest.approx(15 * (half / 0.1) ** 2, abs=1), "a root law, from the interval of 15"
-    assert sentence("expected a number above 0") in judged.inside(*args[:-1], "0", check=2).said
+    assert sentence("expected a number above 0") in judged.inside(*args[:-1], "0", check=2).output
 
 
 def test_a_judge_below_a_stated_agreement_ends_with_1(judged: Project) -> None:
     args = ("judge", "check", "nightly", "--labels", "labels.csv", "--at-least")
-    said = judged.inside(*args, "0.99", check=1).stderr
-    assert sentence("{} is not shown to agree with people as far as {}", "helpful", "--at-least 0.99 (") in said
-    assert "4 ratings of a rater are not the most common one: there is no interval below 15" in said
-    assert said.rstrip().endswith("do not decide by it")
+    text = judged.inside(*args, "0.99", check=1).stderr
+    assert sentence("{} is not shown to agree with people as far as {}", "helpful", "--at-least 0.99 (") in text
+    assert "4 ratings of a rater are not the most common one: there is no interval below 15" in text
+    assert text.rstrip().endswith("do not decide by it")
     many = [(number, row, float(number % 3 != 0 or number == 0)) for row in ("default", "long") for number in range(39)]
     judged.write({"many.csv": HEADER + "".join(f"c{number},{row},ana,{label}\n" for number, row, label in many)})
     args = ("judge", "check", "nightly", "--labels", "many.csv", "--at-least")
     assert judged.inside(*args, "-0.9", check=0).stdout
-    assert "from -1 to 1" in judged.inside(*args, "2", check=2).said
+    assert "from -1 to 1" in judged.inside(*args, "2", check=2).output
 
 
 def test_a_judge_with_many_scores_has_ten_groups_of_them() -> None:
     scores = np.arange(100) / 100
-    levels = bias.levels(Held(scores, scores, np.arange(100)), (0.0, 1.0))
-    assert [one.labels for one in levels] == [10] * 10
-    assert [one.judge for one in levels] == pytest.approx([one.people.value for one in levels])
+    levels = judge_bias.levels(Held(scores, scores, np.arange(100)), (0.0, 1.0))
+    assert [level.labels for level in levels] == [10] * 10
+    assert [level.judge for level in levels] == pytest.approx([level.people.value for level in levels])
 
 
 def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv(judged: Project) -> None:
@@ -149,11 +152,11 @@ def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv
     ]
     judged.write({"labels.jsonl": "\n".join(lines)})
     bench = wtb.open(judged.url or f"sqlite:///{judged.file}")
-    found = bench.sweep("nightly").check_judge(judged.folder / "labels.jsonl", metric="helpful", scale="nominal")
-    assert found.raters == ("ana", "ben")
-    assert found.alpha.value is not None
-    assert found.alpha.value < 0, "they always say the opposite"
-    assert found.rows[0].people.value is not None
+    checked = bench.sweep("nightly").check_judge(judged.folder / "labels.jsonl", metric="helpful", scale="nominal")
+    assert checked.raters == ("ana", "ben")
+    assert checked.alpha.value is not None
+    assert checked.alpha.value < 0, "they always say the opposite"
+    assert checked.rows[0].people.value is not None
     bench.close()
 
 
@@ -192,37 +195,37 @@ def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv
 )
 def test_labels_that_cannot_be_used_are_refused_with_their_line(judged: Project, labels: str, words: str) -> None:
     judged.write({"bad.csv": labels})
-    assert words in judged.inside("judge", "check", "nightly", "--labels", "bad.csv", check=2).said
+    assert words in judged.inside("judge", "check", "nightly", "--labels", "bad.csv", check=2).output
 
 
 def test_metrics_and_files_that_are_not_there_are_named(judged: Project) -> None:
     check = ("judge", "check", "nightly", "--labels")
-    assert sentence("cannot be read") in judged.inside(*check, "nowhere.csv", check=2).said
-    said = judged.inside(*check, "labels.csv", "--metric", "helpfull", check=2).said
-    assert sentence("no metric {}", "'helpfull'") + sentence("; did you mean '{}'?", "helpful") in said
+    assert sentence("cannot be read") in judged.inside(*check, "nowhere.csv", check=2).output
+    text = judged.inside(*check, "labels.csv", "--metric", "helpfull", check=2).output
+    assert sentence("no metric {}", "'helpfull'") + sentence("; did you mean '{}'?", "helpful") in text
 
 
-LABEL = ("label", "weekly", "--rater", "ana", "--field", "x")
+LABEL = ("label", "answer", "weekly", "--rater", "ana", "--field", "x")
 
 
 @pytest.fixture
 def weekly(judged: Project) -> Project:
     """A sweep that nobody has labelled, without the case that fails: it may be drawn, and has no answer."""
-    kept = SWEEP.replace(f", {{id: c{CASES - 1}, input: {{x: {CASES - 1}}}}}", "")
-    judged.write({"weekly.yaml": kept.replace("sweep: nightly", "sweep: weekly")})
+    text = SWEEP.replace(f", {{id: c{CASES - 1}, input: {{x: {CASES - 1}}}}}", "")
+    judged.write({"weekly.yaml": text.replace("sweep: nightly", "sweep: weekly")})
     judged.inside("run", "weekly.yaml", "-q")
     return judged
 
 
 def written(judged: Project, sweep: str, name: str) -> list[dict[str, str]]:
-    judged.inside("label", sweep, "--export", name, check=0)
+    judged.inside("label", "export", sweep, name, check=0)
     return list(csv.DictReader((judged.folder / name).read_text("utf-8").splitlines()))
 
 
-def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(weekly: Project) -> None:
+def test_a_person_labels_blind_continues_where_they_stopped_and_takes_labels_back(weekly: Project) -> None:
     assert (
         sentence("nobody has labelled anything for {}", "'helpful'")
-        in weekly.inside("judge", "check", "weekly", check=2).said
+        in weekly.inside("judge", "check", "weekly", check=2).output
     )
     some = ("--cases", "3")
     first = weekly.inside(*LABEL, *some, stdin="1\nnothing\n7\nb\n0\ns\nq\n", check=0)
@@ -248,87 +251,89 @@ def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(
     rows = written(weekly, "weekly", "by_hand.csv")
     assert len({(row["case"], row["answer"]) for row in rows}) == 6, "each cell of three cases once"
     check = ("judge", "check", "weekly", "-f", "json")
-    kept = weekly.inside(*check, check=0).stdout
-    assert json.loads(kept)["labels"] == 6
-    assert weekly.inside(*check, "--labels", "by_hand.csv", check=0).stdout == kept
+    output = weekly.inside(*check, check=0).stdout
+    assert json.loads(output)["labels"] == 6
+    assert weekly.inside(*check, "--labels", "by_hand.csv", check=0).stdout == output
 
 
 def test_raters_get_the_same_cases_and_those_who_disagree_cost_no_interval(weekly: Project) -> None:
     def queue(rater: str, *more: str) -> dict[str, Any]:
-        args = ("label", "weekly", "--rater", rater, "--cases", "5", "-f", "json", *more)
-        found: dict[str, Any] = json.loads(weekly.inside(*args, check=0).stdout)
-        return found
+        args = ("label", "draw", "weekly", "--rater", rater, "--cases", "5", "-f", "json", *more)
+        document: dict[str, Any] = json.loads(weekly.inside(*args, check=0).stdout)
+        return document
 
-    assert [item["case"] for item in queue("ana")["items"]] == [item["case"] for item in queue("ben")["items"]]
+    assert [question["case"] for question in queue("ana")["items"]] == [
+        question["case"] for question in queue("ben")["items"]
+    ]
     for rater, typed in (("ana", "1\n1\n"), ("ben", "0\n0\n")):
-        weekly.inside("label", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
-    again = queue("eva", "--again")
-    assert (again["asked"], again["probability"], len(again["items"])) == ("disagreement", None, 2)
+        weekly.inside("label", "answer", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
+    redrawn = queue("eva", "--again")
+    assert (redrawn["asked"], redrawn["probability"], len(redrawn["items"])) == ("disagreement", None, 2)
     check = ("judge", "check", "weekly", "-f", "json")
     before = json.loads(weekly.inside(*check, check=0).stdout)
-    weekly.inside("label", "weekly", "--rater", "eva", "--again", stdin="1\n1\n", check=0)
+    weekly.inside("label", "answer", "weekly", "--rater", "eva", "--again", stdin="1\n1\n", check=0)
     assert json.loads(weekly.inside(*check, check=0).stdout) == before | {"not_drawn": 2}
 
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl"])
 def test_labels_go_to_a_file_and_come_back_and_an_import_is_all_or_nothing(weekly: Project, name: str) -> None:
-    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "2", stdin="1\n0\n1\n0\n", check=0)
-    weekly.inside("label", "weekly", "--export", name, check=0)
+    weekly.inside("label", "answer", "weekly", "--rater", "ana", "--cases", "2", stdin="1\n0\n1\n0\n", check=0)
+    weekly.inside("label", "export", "weekly", name, check=0)
     bench = wtb.open(weekly.url or f"sqlite:///{weekly.file}")
     sweep = bench.sweep("weekly")
-    before = [replace(one, at=0) for one in sweep.labels()]
+    before = [replace(label, at=0) for label in sweep.labels()]
     assert len(before) == 4
-    for one in sweep.labels():
-        (found,) = [
-            item
-            for item in sweep.draw_labels(rater="nobody", cases=2).items
-            if item.case == one.case and one.combination in [cell.combination for cell in item.cells]
+    for label in sweep.labels():
+        (drawn,) = [
+            question
+            for question in sweep.draw_labels(rater="nobody", cases=2).items
+            if question.case == label.case and label.combination in [cell.combination for cell in question.cells]
         ]
-        assert sweep.give_label(one.case, found.id, None, rater="ana", cases=2).cells == 1
+        assert sweep.give_label(label.case, drawn.id, None, rater="ana", cases=2).cells == 1
     assert sweep.labels() == []
     text = (weekly.folder / name).read_text("utf-8")
     weekly.write({f"bad_{name}": re.sub(r"\b0\.0\b", "7.0", text, count=1)})
-    assert "'label' is 7" in weekly.inside("label", "weekly", "--import", f"bad_{name}", check=2).said
+    assert "'label' is 7" in weekly.inside("label", "import", "weekly", f"bad_{name}", check=2).output
     assert sweep.labels() == []
     assert sweep.import_labels(weekly.folder / name).labels == 4
     sweep.import_labels(weekly.folder / name)
-    assert [replace(one, at=0) for one in sweep.labels()] == before, "what comes twice counts once"
+    assert [replace(label, at=0) for label in sweep.labels()] == before, "what comes twice counts once"
     bench.close()
 
 
 def test_only_what_was_drawn_can_be_labelled_and_an_erased_case_takes_its_labels_along(weekly: Project) -> None:
     bench = wtb.open(weekly.url or f"sqlite:///{weekly.file}")
     sweep = bench.sweep("weekly")
-    item = sweep.draw_labels(cases=1).items[0]
-    other = next(f"c{number}" for number in range(CASES) if f"c{number}" != item.case)
+    question = sweep.draw_labels(cases=1).items[0]
+    other = next(f"c{number}" for number in range(CASES) if f"c{number}" != question.case)
     for case, answer, label, words in (
-        (other, item.id, 1.0, "was not drawn"),
-        ("c400", item.id, 1.0, "no case 'c400'"),
-        (item.case, "0" * 16, 1.0, "has no answer"),
-        (item.case, item.id, 7.0, "label is 7.0; expected a number from 0 to 1"),
+        (other, question.id, 1.0, "was not drawn"),
+        ("c400", question.id, 1.0, "no case 'c400'"),
+        (question.case, "0" * 16, 1.0, "has no answer"),
+        (question.case, question.id, 7.0, "label is 7.0; expected a number from 0 to 1"),
     ):
         with pytest.raises(InputError, match=words):
             sweep.give_label(case, answer, label, cases=1)
-    assert sweep.give_label(item.case, item.id, 1.0, cases=1).cells == 1
+    assert sweep.give_label(question.case, question.id, 1.0, cases=1).cells == 1
     assert sweep.labels()[0].rater == current_user()
-    bench.erase(item.case, sweep="weekly")
+    bench.erase(question.case, sweep="weekly")
     assert sweep.labels() == []
     bench.close()
 
 
 def test_a_field_that_no_answer_has_is_refused(judged: Project) -> None:
-    args = ("label", "nightly", "--rater", "ana", "--field", "y")
-    assert sentence("no {} in the final state", "'y'") in judged.inside(*args, check=2).said
+    args = ("label", "draw", "nightly", "--rater", "ana", "--field", "y")
+    assert sentence("no {} in the final state", "'y'") in judged.inside(*args, check=2).output
 
 
 def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by_hand(weekly: Project) -> None:
     def gate(agreement: str, code: int) -> dict[str, Any]:
         more = f'gates: ["helpful.mean >= 0.1", "failed == 0"]\nagreement: {{helpful: {agreement}}}\n'
         weekly.write({"gated.yaml": (weekly.folder / "weekly.yaml").read_text("utf-8") + more})
-        found = json.loads(weekly.inside("run", "gated.yaml", "-q", "-f", "json", check=code).stdout)["gates"]
-        assert (found[1]["holds"], found[1]["because"]) == (True, ""), "it does not rest on the judge"
-        one: dict[str, Any] = found[0]
-        return one
+        gates = json.loads(weekly.inside("run", "gated.yaml", "-q", "-f", "json", check=code).stdout)["gates"]
+        assert (gates[1]["holds"], gates[1]["because"]) == (True, ""), "it does not rest on the judge"
+        judge_gate: dict[str, Any] = gates[0]
+        return judge_gate
 
     text = (weekly.folder / "weekly.yaml").read_text("utf-8")  # a judge that no other test labels
     weekly.write({"weekly.yaml": text.replace('["judged:helpful"]', '[{"judged:helpful": {timeout: 31s}}]')})
@@ -348,47 +353,47 @@ def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by
             f"c{number},default,ana,{float((number % 3 != 0) == (agree or number % 2 == 0))}\n" for number in range(30)
         )
         weekly.write({"given.csv": labels})
-        weekly.inside("label", "weekly", "--import", "given.csv", check=0)
-        found = gate(at_least, code)
-        assert found["because"].startswith(words)
-        assert "30 labels of weekly" in found["because"], "of an earlier sweep with the same judge"
-        assert found["holds"] is (True if code == 0 else None)
-    said = weekly.inside("run", "gated.yaml", "-q", check=1).stdout
-    assert sentence("gate cannot be decided") + ": helpful.mean >= 0.1" in said
-    assert "GATE FAILED" not in said
+        weekly.inside("label", "import", "weekly", "given.csv", check=0)
+        document = gate(at_least, code)
+        assert document["because"].startswith(words)
+        assert "30 labels of weekly" in document["because"], "of an earlier sweep with the same judge"
+        assert document["holds"] is (True if code == 0 else None)
+    output = weekly.inside("run", "gated.yaml", "-q", check=1).stdout
+    assert sentence("gate cannot be decided") + ": helpful.mean >= 0.1" in output
+    assert "GATE FAILED" not in output
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [("7", sentence("expected an agreement")), ("true", sentence("expected an agreement"))]
+    ("agreement", "words"), [("7", sentence("expected an agreement")), ("true", sentence("expected an agreement"))]
 )
-def test_an_agreement_that_is_none_is_refused(weekly: Project, given: str, words: str) -> None:
+def test_an_agreement_that_is_none_is_refused(weekly: Project, agreement: str, words: str) -> None:
     text = (weekly.folder / "weekly.yaml").read_text("utf-8")
-    weekly.write({"wrong.yaml": f"{text}agreement: {{helpful: {given}}}\n"})
-    assert words in weekly.inside("run", "wrong.yaml", "-q", check=2).said
+    weekly.write({"wrong.yaml": f"{text}agreement: {{helpful: {agreement}}}\n"})
+    assert words in weekly.inside("run", "wrong.yaml", "-q", check=2).output
     weekly.write({"wrong.yaml": f"{text}agreement: {{helpfull: 0.4}}\n"})
     assert (
         sentence("no evaluator gives {}", "'helpfull'") + sentence("; did you mean '{}'?", "helpful")
-        in weekly.inside("run", "wrong.yaml", check=2).said
+        in weekly.inside("run", "wrong.yaml", check=2).output
     )
 
 
 def test_a_judge_that_likes_long_answers_is_found_out() -> None:
-    def by_length(more: Any, cases: Any, lengths: Any) -> bias.Figure:
-        return bias.by_length(Held(more, np.zeros(len(more)), cases), lengths)
+    def by_length(more: Any, cases: Any, lengths: Any) -> judge_bias.Figure:
+        return judge_bias.by_length(Held(more, np.zeros(len(more)), cases), lengths)
 
     draw = np.random.default_rng(5)
     cases = np.arange(200)
     lengths = [int(length) for length in 2 ** draw.uniform(3, 10, 200)]
     fair = draw.normal(0, 0.3, 200)
-    found = by_length(fair + 0.25 * np.log2(lengths), cases, lengths)
-    assert found.value == pytest.approx(0.25, abs=0.05)
-    assert found.interval is not None
-    assert found.interval[0] < 0.25 < found.interval[1]
+    biased_slope = by_length(fair + 0.25 * np.log2(lengths), cases, lengths)
+    assert biased_slope.value == pytest.approx(0.25, abs=0.05)
+    assert biased_slope.interval is not None
+    assert biased_slope.interval[0] < 0.25 < biased_slope.interval[1]
     slope = np.polyfit(np.log2(lengths), fair, 1)[0]
-    again = by_length(fair, cases, lengths)
-    assert again.value == pytest.approx(slope), "as another implementation has it"
-    assert again.interval is not None
-    assert again.interval[0] < 0 < again.interval[1]
+    fair_slope = by_length(fair, cases, lengths)
+    assert fair_slope.value == pytest.approx(slope), "as another implementation has it"
+    assert fair_slope.interval is not None
+    assert fair_slope.interval[0] < 0 < fair_slope.interval[1]
     assert by_length(fair, cases, [7] * 200).value is None, "of what is equally long nothing is known"
     assert by_length(fair[:2], cases[:2], lengths[:2]).value is None
 
@@ -400,7 +405,7 @@ JUDGED_BY = {"field": "x", "model": "openai/gpt-4o", "criteria": "It is kind.", 
 
 
 def test_whose_family_an_answer_is_of_is_known_by_recorded_calls_or_said(judged: Project) -> None:
-    """The judge is out of reach here: that it has a model is all that is asked of it; scores come from a function."""
+    """The judge is unreachable here: the check needs only the name of its model, and scores come from a function."""
     judge = f"evaluate: [{{judge: {json.dumps(JUDGED_BY | {'name': 'helpful', 'timeout': 1})}}}]"
     sweep = (
         SWEEP.replace('evaluate: ["judged:helpful"]', judge).replace("nightly", "called").replace("judged:", "called:")
@@ -414,22 +419,23 @@ def test_whose_family_an_answer_is_of_is_known_by_recorded_calls_or_said(judged:
     lines = [f"c{number},{row},ana,{number % 2}\n" for number in range(30) for row in ("default", "long")]
     judged.write({"both.csv": HEADER + "".join(lines)})
     check = ("judge", "check", "called", "--labels", "both.csv")
-    found = json.loads(judged.inside(*check, "-f", "json", check=0).stdout)["own_family"]
-    assert (found["families"], found["labels"]) == (["gpt"], 30)
-    assert found["more"]["interval"] is not None
-    said = judged.inside(*check, check=0).stdout
+    own_family = json.loads(judged.inside(*check, "-f", "json", check=0).stdout)["own_family"]
+    assert (own_family["families"], own_family["labels"]) == (["gpt"], 30)
+    assert own_family["more"]["interval"] is not None
+    text = judged.inside(*check, check=0).stdout
     assert (
-        sentence("What it gives its own family ({}) more than others with the same label: ", "gpt, 30 labels") in said
+        sentence("Extra score for its own family ({}) over other answers with the same label: ", "gpt, 30 labels")
+        in text
     )
     named = json.loads(judged.inside(*check, "--own", "answer=default", "-f", "json", check=0).stdout)["own_family"]
-    assert (named["families"], named["more"]["value"]) == ([], pytest.approx(-found["more"]["value"]))
+    assert (named["families"], named["more"]["value"]) == ([], pytest.approx(-own_family["more"]["value"]))
     assert (
         sentence("did you mean '{}={}'", "answer", "long")
-        in judged.inside(*check, "--own", "answer=lang", check=2).said
+        in judged.inside(*check, "--own", "answer=lang", check=2).output
     )
     plain = json.loads(judged.inside("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json").stdout)
     assert plain["own_family"] is None, "of a judge that is no model nobody knows"
-    assert [one["level"] for one in plain["uses"]] == [0, 1]
+    assert [use["level"] for use in plain["uses"]] == [0, 1]
 
 
 def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None:
@@ -437,10 +443,10 @@ def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None
     head = "case,answer,rater,label,probability\n"
     judged.write({"drawn.csv": head + "".join(f"c{n},default,ana,{label},{p}\n" for n, label, p in drawn)})
     check = ("judge", "check", "nightly", "-f", "json", "--labels")
-    found = json.loads(judged.inside(*check, "drawn.csv", check=0).stdout)
+    document = json.loads(judged.inside(*check, "drawn.csv", check=0).stdout)
     alike = json.loads(judged.inside(*check, "labels.csv", check=0).stdout)
-    assert (found["is_weighted"], alike["is_weighted"]) == (True, False)
-    people = [one["rows"][0]["people"]["value"] for one in (found, alike)]
+    assert (document["is_weighted"], alike["is_weighted"]) == (True, False)
+    people = [checked["rows"][0]["people"]["value"] for checked in (document, alike)]
     assert people[0] < people[1], "labels of 0 stand for three times as many cases"
     assert (
         sentence("count by one over these")
@@ -448,74 +454,76 @@ def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None
     )
     lacks = head + "".join(f"c{n},default,ana,{label},{p if n else ''}\n" for n, label, p in drawn)
     judged.write({"lacks.csv": lacks})
-    assert sentence("expected 'probability' of all") in judged.inside(*check, "lacks.csv", check=2).said
+    assert sentence("expected 'probability' of all") in judged.inside(*check, "lacks.csv", check=2).output
 
 
 def test_raters_who_draw_more_or_fewer_cases_of_the_one_order_leave_all_alike(weekly: Project) -> None:
-    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "4", stdin="1\n0\n" * 4, check=0)
-    weekly.inside("label", "weekly", "--rater", "ben", "--cases", "8", stdin="1\n0\nq\n", check=0)
-    found = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)
-    assert {one["probability"] for one in written(weekly, "weekly", "more.csv")} == {str(4 / 39), str(8 / 39)}
-    assert (found["labels"], found["is_weighted"]) == (10, False)
+    weekly.inside("label", "answer", "weekly", "--rater", "ana", "--cases", "4", stdin="1\n0\n" * 4, check=0)
+    weekly.inside("label", "answer", "weekly", "--rater", "ben", "--cases", "8", stdin="1\n0\nq\n", check=0)
+    document = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)
+    assert {row["probability"] for row in written(weekly, "weekly", "more.csv")} == {str(4 / 39), str(8 / 39)}
+    assert (document["labels"], document["is_weighted"]) == (10, False)
 
 
 def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project) -> None:
     for rater, typed in (("ana", "1\n1\n"), ("ben", "1\n1\n"), ("eva", "0\n0\n")):
-        weekly.inside("label", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
+        weekly.inside("label", "answer", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
     bench = wtb.open(weekly.url or f"sqlite:///{weekly.file}")
     sweep = bench.sweep("weekly")
     before = sweep.labels()
-    (asked, _) = sweep.draw_labels(rater="nobody", again=True).items
-    for said in (None, 1.0):
+    (question, _) = sweep.draw_labels(rater="nobody", again=True).items
+    for label in (None, 1.0):
         with pytest.raises(InputError, match=sentence("{} labelled it when it was drawn", "'ana'")):
-            sweep.give_label(asked.case, asked.id, said, rater="ana", again=True)
+            sweep.give_label(question.case, question.id, label, rater="ana", again=True)
     rows = written(weekly, "weekly", "drawn.csv")
-    again = "case,answer,rater,label,asked\n" + "".join(
-        f"{one['case']},{one['answer']},ana,1,disagreement\n" for one in rows[:1]
+    csv_text = "case,answer,rater,label,asked\n" + "".join(
+        f"{row['case']},{row['answer']},ana,1,disagreement\n" for row in rows[:1]
     )
-    weekly.write({"again.csv": again})
+    weekly.write({"again.csv": csv_text})
     assert (
         sentence("{} labelled it when it was drawn", "'ana'")
-        in weekly.inside("label", "weekly", "--import", "again.csv", check=2).said
+        in weekly.inside("label", "import", "weekly", "again.csv", check=2).output
     )
     assert sweep.labels() == before
     bench.close()
 
 
 def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of_both(judged: Project) -> None:
-    said = {("default", n): float(n % 4 != 0) for n in range(24)} | {("long", n): float(n % 5 != 0) for n in range(20)}
-    judged.write({"two.csv": HEADER + "".join(f"c{n},{row},ana,{label}\n" for (row, n), label in said.items())})
+    ratings = {("default", n): float(n % 4 != 0) for n in range(24)} | {
+        ("long", n): float(n % 5 != 0) for n in range(20)
+    }
+    judged.write({"two.csv": HEADER + "".join(f"c{n},{row},ana,{label}\n" for (row, n), label in ratings.items())})
     check = ("judge", "check", "nightly", "--labels", "two.csv")
     base, other = json.loads(judged.inside(*check, "-f", "json", check=0).stdout)["rows"]
     assert (base["combination"], base["difference"]) == ({"answer": "default"}, None)
     labels, judge = np.full(CASES, np.nan), np.full(CASES, np.nan)
     for n in range(CASES - 1):  # the last one fails
         judge[n] = float((n + 1) % 3 != 0) - float(n % 3 != 0)
-        labels[n] = said["long", n] - said["default", n] if n < 20 else np.nan
+        labels[n] = ratings["long", n] - ratings["default", n] if n < 20 else np.nan
     expected = labelled_mean(labels, judge)
     assert other["difference"]["value"] == pytest.approx(expected.mean)
     assert other["difference"]["interval"] == pytest.approx(expected.interval)
-    shown = judged.inside(*check, check=0).stdout
-    assert sentence("difference: to {}", "answer=default") in shown
-    said = re.search(
+    text = judged.inside(*check, check=0).stdout
+    assert sentence("difference: to {}", "answer=default") in text
+    estimate = re.search(
         r"answer=long takes about (\d+) labels for the margin, (.+) h of work",
         judged.inside(*check, "--margin", "0.1").stdout,
     )
-    assert said is not None
-    assert float(said[2]) == pytest.approx(int(said[1]) / 60, abs=0.05)
+    assert estimate is not None
+    assert float(estimate[2]) == pytest.approx(int(estimate[1]) / 60, abs=0.05)
     assert "difference" not in judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
 
 
 def test_a_matrix_says_what_people_would_say_once_they_have_labelled_it(weekly: Project) -> None:
     matrix = ("matrix", "weekly", "-f", "json")
     assert "people" not in json.loads(weekly.inside(*matrix, check=0).stdout)
-    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "12", stdin="1\n0\n1\n1\n" * 6, check=0)
-    (found,) = json.loads(weekly.inside(*matrix, check=0).stdout)["people"]
-    assert (found["metric"], found["labels"], found["raters"]) == ("helpful", 24, 1)
+    weekly.inside("label", "answer", "weekly", "--rater", "ana", "--cases", "12", stdin="1\n0\n1\n1\n" * 6, check=0)
+    (people,) = json.loads(weekly.inside(*matrix, check=0).stdout)["people"]
+    assert (people["metric"], people["labels"], people["raters"]) == ("helpful", 24, 1)
     checked = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)["rows"]
-    assert [one["mean"] for one in found["rows"]] == [one["people"]["value"] for one in checked]
-    assert [one["ci"] for one in found["rows"]] == [one["people"]["interval"] for one in checked]
-    assert found["rows"][1]["delta_ci"] == checked[1]["difference"]["interval"]
-    shown = weekly.inside("matrix", "weekly", check=0).stdout
-    assert "helpful above is the judge's; people would say, by 24 labels of 1 rater" in " ".join(shown.split())
-    assert "answer=long: " in shown
+    assert [row["mean"] for row in people["rows"]] == [row["people"]["value"] for row in checked]
+    assert [row["ci"] for row in people["rows"]] == [row["people"]["interval"] for row in checked]
+    assert people["rows"][1]["delta_ci"] == checked[1]["difference"]["interval"]
+    text = weekly.inside("matrix", "weekly", check=0).stdout
+    assert "helpful above is the judge's; estimated human labels, by 24 labels of 1 rater" in " ".join(text.split())
+    assert "answer=long: " in text

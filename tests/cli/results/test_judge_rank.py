@@ -1,4 +1,4 @@
-"""`wtb judge rank`: rows ranked by comparisons, all of which these tests make up."""
+"""`wtb judge rank`: rows ranked by comparisons, which these tests generate."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import wtb
 from tests.support.model_server import ModelHandler
 from tests.support.prose import sentence
 from wtb.core.errors import InputError
-from wtb.core.scoring.judgement import Judgement
-from wtb.operations.results.asking import Asking
+from wtb.core.scoring.scores import Judgement
+from wtb.features.judging.ranking import Asking
 
 if TYPE_CHECKING:
     from tests.support.project import Project
@@ -57,10 +57,10 @@ def ranked(shared_project: Project) -> Project:
     return shared_project
 
 
-def prefer_longer(data: str) -> Judgement:
-    found = json.loads(data)
-    one, other = len(found["first"]), len(found["second"])
-    return Judgement(float((one > other) - (one < other)), usd=0.001)
+def prefer_longer(pair_text: str) -> Judgement:
+    pair = json.loads(pair_text)
+    first, other = len(pair["first"]), len(pair["second"])
+    return Judgement(float((first > other) - (first < other)), usd=0.001)
 
 
 def test_a_judge_is_asked_what_tells_most_until_the_best_is_known_and_nothing_twice(ranked: Project) -> None:
@@ -68,25 +68,27 @@ def test_a_judge_is_asked_what_tells_most_until_the_best_is_known_and_nothing_tw
     sweep, file = bench.sweep("nightly"), ranked.folder / "asked.jsonl"
     calls: list[str] = []
 
-    def prefer(data: str) -> Judgement:
-        calls.append(data)
-        return prefer_longer(data)
+    def prefer(pair_text: str) -> Judgement:
+        calls.append(pair_text)
+        return prefer_longer(pair_text)
 
     asking = Asking(prefer, "answer", "length")
-    found = sweep.rank(file, asking=asking)
-    assert found.asked is not None
-    assert (found.asked.ended, found.asked.calls, found.asked.failed) == ("known", len(calls), 0)
-    assert found.asked.usd == pytest.approx(0.001 * len(calls))
-    assert found.rows[0].combination == {"answer": "longest"}, "although it failed in a case, where any answer won"
-    assert [row.could_be_best for row in found.rows] == [True, False, False, False]
-    assert found.rows[0].rank[0] == 1
-    assert found.shown_first.value == pytest.approx(0.5, abs=0.01)
+    ranking = sweep.rank(file, asking=asking)
+    assert ranking.asked is not None
+    assert (ranking.asked.ended, ranking.asked.calls, ranking.asked.failed) == ("known", len(calls), 0)
+    assert ranking.asked.usd == pytest.approx(0.001 * len(calls))
+    assert ranking.rows[0].combination == {"answer": "longest"}, "although it failed in a case, where any answer won"
+    assert [row.could_be_best for row in ranking.rows] == [True, False, False, False]
+    assert ranking.rows[0].rank[0] == 1
+    assert ranking.shown_first.value == pytest.approx(0.5, abs=0.01)
     assert json.loads(calls[0])["input"]["x"] in range(40)
-    assert all(len(set(map(json.dumps, (json.loads(one)["first"], json.loads(one)["second"])))) == 2 for one in calls)
-    asked = len(calls)
-    again = sweep.rank(file, asking=asking)
-    assert again.asked is not None
-    assert (len(calls), again.asked.calls, again.rows) == (asked, 0, found.rows)
+    assert all(
+        len(set(map(json.dumps, (json.loads(call)["first"], json.loads(call)["second"])))) == 2 for call in calls
+    )
+    count = len(calls)
+    repeated = sweep.rank(file, asking=asking)
+    assert repeated.asked is not None
+    assert (len(calls), repeated.asked.calls, repeated.rows) == (count, 0, ranking.rows)
     other = sweep.rank(file, asking=Asking(prefer, "answer", "length", "by other criteria", most=4))
     assert other.asked is not None
     assert (other.asked.ended, other.asked.calls <= 4) == ("most", True)
@@ -96,14 +98,14 @@ def test_a_judge_is_asked_what_tells_most_until_the_best_is_known_and_nothing_tw
 def test_what_has_no_usable_reply_is_left_out_and_counted(ranked: Project) -> None:
     bench = wtb.open(ranked.url or f"sqlite:///{ranked.file}")
 
-    def prefer(data: str) -> Judgement:
-        is_long = len(json.loads(data)["first"]) > 10
-        return Judgement(None, "refused", usd=None) if is_long else prefer_longer(data)
+    def prefer(pair_text: str) -> Judgement:
+        is_long = len(json.loads(pair_text)["first"]) > 10
+        return Judgement(None, "refused", usd=None) if is_long else prefer_longer(pair_text)
 
-    found = bench.sweep("nightly").rank(ranked.folder / "refused.jsonl", asking=Asking(prefer, "answer", "length"))
-    assert found.asked is not None
-    assert found.asked.failed > 0
-    assert (found.asked.usd, found.asked.ended) == (None, "cases")
+    ranking = bench.sweep("nightly").rank(ranked.folder / "refused.jsonl", asking=Asking(prefer, "answer", "length"))
+    assert ranking.asked is not None
+    assert ranking.asked.failed > 0
+    assert (ranking.asked.usd, ranking.asked.ended) == (None, "cases")
     bench.close()
 
 
@@ -115,8 +117,8 @@ def test_comparisons_of_people_are_ranked_from_a_file(ranked: Project) -> None:
         for rater in ("ana", "ben")
     ]
     ranked.write({"people.csv": HEADER + "".join(lines) + f"c1,{NAMES[2]},{NAMES[3]},tie,\n"})
-    said = ranked.inside("judge", "rank", "nightly", "--comparisons", "people.csv", check=0).stdout
-    assert said.startswith("121 comparisons of 30 cases by ana, ben, rater")
+    text = ranked.inside("judge", "rank", "nightly", "--comparisons", "people.csv", check=0).stdout
+    assert text.startswith("121 comparisons of 30 cases by ana, ben, rater")
     rows = json.loads(
         ranked.inside(
             *("judge", "rank", "nightly", "--comparisons", "people.csv", "--rater", "ana", "-f", "json"), check=0
@@ -151,7 +153,7 @@ def test_comparisons_that_cannot_be_are_refused(ranked: Project, lines: str, wor
     ("options", "words"),
     [
         (("--model", "m"), sentence("expected --field with it")),
-        (("--field", "answer"), sentence("expected --model with it")),
+        (("--field", "answer"), sentence("--field is given without --model")),
         (
             ("--model", "m", "--field", "answr", "--url", "http://127.0.0.1:9/v1"),
             sentence("did you mean '{}'?", "answer"),
@@ -161,8 +163,8 @@ def test_comparisons_that_cannot_be_are_refused(ranked: Project, lines: str, wor
     ],
 )
 def test_a_judge_that_cannot_be_asked_is_refused(ranked: Project, options: tuple[str, ...], words: str) -> None:
-    said = ranked.inside("judge", "rank", "nightly", "--comparisons", "new.jsonl", *options, check=2)
-    assert words in said.stderr
+    refused = ranked.inside("judge", "rank", "nightly", "--comparisons", "new.jsonl", *options, check=2)
+    assert words in refused.stderr
 
 
 def test_a_judge_has_to_give_one_of_three_scores(ranked: Project) -> None:
@@ -175,18 +177,20 @@ def test_a_judge_has_to_give_one_of_three_scores(ranked: Project) -> None:
 
 
 class Preferring(ModelHandler):
-    """Prefers the longer answer, whoever is shown first; the fifth call is refused. No model judges here."""
+    """Prefer the longer answer in either order, and reject the fifth call. No model judges here."""
 
-    asked: ClassVar[list[dict[str, Any]]] = []
+    bodies: ClassVar[list[dict[str, Any]]] = []
     at: ClassVar[list[float]] = []
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append(body)
+        self.bodies.append(body)
         self.at.append(time.time())
-        data = json.loads(body["messages"][1]["content"])
-        preferred = "first" if len(data["first"]) > len(data["second"]) else "second"
-        content = json.dumps({"reasoning": "It is longer.", "preferred": "both" if len(self.asked) == 5 else preferred})
+        pair = json.loads(body["messages"][1]["content"])
+        preferred = "first" if len(pair["first"]) > len(pair["second"]) else "second"
+        content = json.dumps(
+            {"reasoning": "It is longer.", "preferred": "both" if len(self.bodies) == 5 else preferred}
+        )
         message = {"role": "assistant", "content": content}
         document = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
         self.send(200, {**document, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
@@ -196,31 +200,35 @@ def test_a_model_is_asked_over_http_in_both_orders_and_its_replies_are_kept(rank
     server = ThreadingHTTPServer(("127.0.0.1", 0), Preferring)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
-    Preferring.asked.clear()
+    Preferring.bodies.clear()
     try:
         url = f"http://127.0.0.1:{server.server_port}/v1"
         more = ("--model", "judge-1", "--field", "answer", "--criteria", "It is long.", "--url", url, "-f", "json")
         args = ("judge", "rank", "nightly", "--comparisons", "model.jsonl", "--per-minute", "1200", *more)
         began = time.time()
-        found = json.loads(ranked.inside(*args, check=0).stdout)
-        asked = list(Preferring.asked)
-        again = json.loads(ranked.inside(*args, check=0).stdout)
+        document = json.loads(ranked.inside(*args, check=0).stdout)
+        bodies = list(Preferring.bodies)
+        repeated = json.loads(ranked.inside(*args, check=0).stdout)
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-    assert all(at >= began + number * 0.05 for number, at in enumerate(sorted(Preferring.at)[: len(asked)]))
-    assert found["rows"][0]["combination"] == {"answer": "longest"}
-    assert (found["asked"]["ended"], found["asked"]["calls"], found["asked"]["failed"]) == ("known", len(asked), 1)
-    assert found["asked"]["usd"] is None, "another server has prices of its own"
-    assert all("Criteria: It is long." in body["messages"][0]["content"] for body in asked)
-    orders = {(data["input"]["x"], data["first"], data["second"]) for data in map(_data_of, asked)}
+    assert all(at >= began + number * 0.05 for number, at in enumerate(sorted(Preferring.at)[: len(bodies)]))
+    assert document["rows"][0]["combination"] == {"answer": "longest"}
+    assert (document["asked"]["ended"], document["asked"]["calls"], document["asked"]["failed"]) == (
+        "known",
+        len(bodies),
+        1,
+    )
+    assert document["asked"]["usd"] is None, "another server has prices of its own"
+    assert all("Criteria: It is long." in body["messages"][0]["content"] for body in bodies)
+    orders = {(pair["input"]["x"], pair["first"], pair["second"]) for pair in map(_pair_of, bodies)}
     assert {(case, second, first) for case, first, second in orders} == orders
-    kept = (ranked.folder / "model.jsonl").read_text("utf-8").splitlines()
-    assert (len(kept), {json.loads(line)["rater"] for line in kept}) == (len(asked) - 1, {"judge-1"})
-    assert again["asked"]["calls"] == 1, "only what had no usable reply is asked again"
+    lines = (ranked.folder / "model.jsonl").read_text("utf-8").splitlines()
+    assert (len(lines), {json.loads(line)["rater"] for line in lines}) == (len(bodies) - 1, {"judge-1"})
+    assert repeated["asked"]["calls"] == 1, "only what had no usable reply is asked again"
 
 
-def _data_of(body: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(body["messages"][1]["content"])
-    return found
+def _pair_of(body: dict[str, Any]) -> dict[str, Any]:
+    pair: dict[str, Any] = json.loads(body["messages"][1]["content"])
+    return pair

@@ -64,9 +64,9 @@ def answers(empty_project: Project) -> Project:
 def run(project: Project, text: str, *options: str) -> dict[str, Any]:
     """Run a sweep. Returns its matrix."""
     project.write({"sweep.yaml": text})
-    result = project.inside("run", "sweep.yaml", "-q", "--format", "json", *options)
-    assert result.code == 0, result.stderr
-    matrix: dict[str, Any] = result.json
+    outcome = project.inside("run", "sweep.yaml", "-q", "--format", "json", *options)
+    assert outcome.code == 0, outcome.stderr
+    matrix: dict[str, Any] = outcome.json
     return matrix
 
 
@@ -77,15 +77,17 @@ def looks(matrix: dict[str, Any], metric: str = "right") -> int:
 
 def test_the_same_sweep_with_fresh_noise_is_another_look(answers: Project) -> None:
     first, second, third = (run(answers, sweep(10, "v1")) for _ in range(3))
-    assert [looks(one) for one in (first, second, third)] == [1, 2, 3]
+    assert [looks(document) for document in (first, second, third)] == [1, 2, 3]
     assert not any(prose.sentence("look at these rows") in text for text in first["warnings"])
-    levels = [one["best"]["right"]["level"] for one in (first, second, third)]
+    levels = [document["best"]["right"]["level"] for document in (first, second, third)]
     assert levels[0] == 0.05
     assert levels[0] > levels[1] > levels[2] > 0
 
     sentence = "third look at these rows by right: p, ★ and * allow for it"
-    ids = " ".join(one["sweep"]["id"] for one in (first, second, third))
-    pool = f"3 sweeps ran these rows over these cases: pool them as repeats with `wtb pool {ids}`, which tells more"
+    ids = " ".join(document["sweep"]["id"] for document in (first, second, third))
+    pool = (
+        f"3 sweeps ran these rows over these cases: pool them as repeats with `wtb pool {ids}` for narrower intervals"
+    )
     id = third["sweep"]["id"]
     for command in (
         ("matrix", id, "--warnings"),
@@ -94,11 +96,11 @@ def test_the_same_sweep_with_fresh_noise_is_another_look(answers: Project) -> No
         ("report", id, "--format", "html"),
         ("report", id, "--format", "junit"),
     ):
-        shown = answers.inside(*command, check=0).stdout
+        output = answers.inside(*command, check=0).stdout
         if "junit" in command:
-            shown = " ".join(ElementTree.fromstring(shown).itertext()) + shown
-        shown = shown.replace("\\", "")  # of Markdown
-        assert all(text in " ".join(shown.split()) for text in (sentence, pool)), command
+            output = " ".join(ElementTree.fromstring(output).itertext()) + output
+        output = output.replace("\\", "")  # of Markdown
+        assert all(text in " ".join(output.split()) for text in (sentence, pool)), command
 
 
 def test_more_cases_and_screening_before_a_superset_are_looks(answers: Project) -> None:
@@ -126,19 +128,19 @@ def test_a_renamed_variant_and_another_metric_are_looks_and_other_code_is_anothe
 def test_a_deleted_sweep_still_counts_and_is_not_named(answers: Project) -> None:
     first = run(answers, sweep(10, "v1"))["sweep"]["id"]
     answers.inside("delete", first, "--yes", check=0)
-    answers.inside("gc", check=0)
-    found = run(answers, sweep(10, "v1"))
-    assert looks(found) == 2
-    said = " ".join(found["warnings"])
-    assert prose.sentence("{} look at these rows by {}: p, ★ and * allow for it", "second", "right") in said
-    assert first not in said
-    assert "wtb pool" not in said
+    answers.inside("admin", "gc", check=0)
+    document = run(answers, sweep(10, "v1"))
+    assert looks(document) == 2
+    text = " ".join(document["warnings"])
+    assert prose.sentence("{} look at these rows by {}: p, ★ and * allow for it", "second", "right") in text
+    assert first not in text
+    assert "wtb pool" not in text
 
 
 def test_another_project_or_session_sees_nothing_of_a_look(answers: Project) -> None:
     for name in ("one", "two"):
-        answers.inside("project", "create", name, check=0)
-        answers.inside("session", "create", f"of-{name}", "--project", name, check=0)
+        answers.inside("admin", "project", "create", name, check=0)
+        answers.inside("admin", "session", "create", f"of-{name}", "--project", name, check=0)
     first = run(answers, sweep(10, "v1") + "session: of-one\n")
     assert looks(run(answers, sweep(10, "v1") + "session: of-one\n")) == 2
     other = run(answers, sweep(10, "v1") + "session: of-two\n")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import prose
 from tests.support.model_provider import Fault, ModelProvider, model_provider
-from wtb.core.providers import faults
+from wtb.core import provider_faults
 
 if TYPE_CHECKING:
     from tests.support.project import Project
@@ -117,9 +117,9 @@ def test_gates_hold_only_with_missing_cells_at_their_worst(crashes: Project) -> 
     spec = {**SPEC, "sweep": "seldom", "vary": {"answer": ["seldom"]}, "baseline": {"answer": "seldom"}, "gates": gates}
     crashes.write({"seldom.yaml": json.dumps(spec)})
     crashes.inside("run", "seldom.yaml", "-q", check=1)
-    found = matrix_of(crashes, "seldom")["gates"]
-    assert [gate["holds"] for gate in found] == [True, None, False, None, True]
-    assert found[1]["because"] == f"it hangs on {lost} missing cells"
+    decided = matrix_of(crashes, "seldom")["gates"]
+    assert [gate["holds"] for gate in decided] == [True, None, False, None, True]
+    assert decided[1]["because"] == f"it hangs on {lost} missing cells"
     assert f"it hangs on {lost} missing cells" in " ".join(crashes.inside("matrix", "seldom", check=0).stdout.split())
 
 
@@ -139,8 +139,8 @@ def test_regress_says_nothing_that_missing_cells_could_change(crashes: Project) 
     assert (figures["verdict"], figures["hangs_on"]) == ("unclear", figures["missing"])
     assert figures["because"] == f"hangs on {figures['missing']} missing cells"
     assert any(f"hangs on {figures['missing']} missing cells" in why for why in done.json["because"])
-    shown = crashes.inside("compare", "night", "nights").stdout
-    assert f"hangs on {figures['missing']} missing cells" in " ".join(shown.split())
+    text = crashes.inside("compare", "night", "nights").stdout
+    assert f"hangs on {figures['missing']} missing cells" in " ".join(text.split())
     crashes.write({"crashes.py": FLOW})
 
 
@@ -191,15 +191,15 @@ def provider() -> Iterator[ModelProvider]:
 def test_a_lead_that_a_provider_made_hangs_until_its_cells_are_run_again(
     empty_project: Project, provider: ModelProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(provider_faults, "FIRST_WAIT_S", 0.01)
     empty_project.write({"asks.py": ASKING, "asks.yaml": json.dumps(ASKS)})
-    asked: list[str] = []
+    questions: list[str] = []
     is_out = True
 
     def place_of(question: str) -> int:
-        if question not in asked:
-            asked.append(question)
-        return asked.index(question)
+        if question not in questions:
+            questions.append(question)
+        return questions.index(question)
 
     def reply(text: str) -> str:
         prompt, _, question = text.partition(": ")

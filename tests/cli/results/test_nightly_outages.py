@@ -13,10 +13,12 @@ import pytest
 from tests.support import model_provider as provider_of
 from tests.support.model_provider import Fault, ModelProvider, limited, model_provider
 from tests.support.prose import sentence
-from wtb.core.providers import faults
+from wtb.core import provider_faults
 
 if TYPE_CHECKING:
     from tests.support.project import Project
+
+pytestmark = pytest.mark.nodes("clients")  # importing openai takes a second of a processor
 
 FLOW = """
 import openai
@@ -78,7 +80,7 @@ ENDLESS = [
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(provider_faults, "FIRST_WAIT_S", 0.01)
 
 
 @pytest.fixture
@@ -108,7 +110,7 @@ def every_twentieth(number: int, text: str) -> Fault | None:
 
 
 def never_for_every_seventh() -> Callable[[int, str], Fault | None]:
-    """Return faults for 14% of the questions, whoever asks them and however often. Other questions come after each."""
+    """Return faults for 14% of the questions, in every call. Other questions follow each of them."""
     questions: list[str] = []
 
     def fault(number: int, text: str) -> Fault | None:
@@ -128,7 +130,7 @@ def run_night(nightly: Project, provider: ModelProvider, *command: str) -> Any:
 
 
 def results_of(nightly: Project) -> dict[str, Any]:
-    """Return what people decide by, of the latest night."""
+    """Return the verdict, gates and winner of the latest night."""
     matrix = nightly.inside("matrix", "nightly", "--format", "json", check=0).json
     return {
         "best": matrix["best"],

@@ -83,15 +83,15 @@ def test_a_slide_is_alarmed_although_the_baseline_moves_along_with_it(nightly: P
         done = nightly.inside(*REGRESS, "--update", "--format", "json", env=_env(night, rate))
         if done.code == 1:
             break
-        assert prose.sentence("baseline {} is now sweep {}", "main", done.json["after"]["id"]) in done.said
+        assert prose.sentence("baseline {} is now sweep {}", "main", done.json["after"]["id"]) in done.output
         assert _baseline(nightly)["reference"] == reference
     assert done is not None
     assert done.code == 1, "no night was alarmed"
-    found = done.json
-    series = found["series"]
-    assert (found["verdict"], series["alarm"], series["reference"]["id"]) == ("worse", True, reference)
-    assert found["before"]["id"] != reference
-    sentence = found["because"][0]
+    document = done.json
+    series = document["series"]
+    assert (document["verdict"], series["alarm"], series["reference"]["id"]) == ("worse", True, reference)
+    assert document["before"]["id"] != reference
+    sentence = document["because"][0]
     assert sentence.startswith("right: night ")
     assert " since 20" in sentence
     assert "(fixed reference), p " in sentence
@@ -100,41 +100,41 @@ def test_a_slide_is_alarmed_although_the_baseline_moves_along_with_it(nightly: P
     assert series["nights"][-1]["alarm"]
     rate = 0.9 - 0.25 * (series["night"] + 1) / NIGHTS
     for form in ("table", "md", "junit"):
-        again = nightly.inside(*REGRESS, "--format", form, check=1, env=_env(100, rate - 0.05))
-        assert "right: night " in words(again.stdout)
-        assert "(fixed reference)" in words(again.stdout)
-    report = nightly.inside("report", found["after"]["id"], "--format", "json", check=0).json
+        rendered = nightly.inside(*REGRESS, "--format", form, check=1, env=_env(100, rate - 0.05))
+        assert "right: night " in words(rendered.stdout)
+        assert "(fixed reference)" in words(rendered.stdout)
+    report = nightly.inside("report", document["after"]["id"], "--format", "json", check=0).json
     assert report["history"]["metrics"]["right"]["reference"]["sweep"] == reference
     assert [night["verdict"] for night in report["history"]["sweeps"]][-2:] == [None, "worse"]
-    nightly.inside("report", found["after"]["id"], "--output", "night.html", check=0)
+    nightly.inside("report", document["after"]["id"], "--output", "night.html", check=0)
     page = (nightly.folder / "night.html").read_text("utf-8")
     assert f'"reference":{{"sweep":"{reference}"' in page
-    shown = nightly.inside("baseline", "show", "main", check=0).stdout
-    assert prose.sentence("sweep {}, {} since", reference, f"{series['night'] + 3} nights") in words(shown)
-    refused = nightly.inside("delete", reference, "--yes", check=2).said
+    text = nightly.inside("baseline", "show", "main", check=0).stdout
+    assert prose.sentence("sweep {}, {} since", reference, f"{series['night'] + 3} nights") in words(text)
+    refused = nightly.inside("delete", reference, "--yes", check=2).output
     assert "is the reference of baseline 'main'" in refused
 
 
 @pytest.mark.deadline(120)
 def test_nights_without_a_change_are_not_alarmed_and_a_fall_of_one_night_alone_is_told(nightly: Project) -> None:
     for night in range(1, 7):
-        found = nightly.inside(*REGRESS, "--format", "json", check=0, env=_env(night, 0.9)).json
-        assert (found["series"]["night"], found["series"]["alarm"], found["series"]["new_code"]) == (
+        document = nightly.inside(*REGRESS, "--format", "json", check=0, env=_env(night, 0.9)).json
+        assert (document["series"]["night"], document["series"]["alarm"], document["series"]["new_code"]) == (
             night,
             False,
             False,
         )
-    assert found["series"]["repeats"] == 5
-    before = found["series"]["level"]
+    assert document["series"]["repeats"] == 5
+    before = document["series"]["level"]
     assert before < 0.001
     down = nightly.inside(*REGRESS, "--format", "json", check=1, env=_env(7, 0.65)).json
     assert down["because"][0].startswith("right: fell in this run: 0.")
     # New code is a question of its own, at 5%, as in a pull request.
     nightly.write({"nightly.py": FLOW.replace('return {"right"', 'changed = True\n    return {"right"')})
-    found = nightly.inside(*REGRESS, "--format", "json", env=_env(8, 0.9)).json
-    assert (found["series"]["new_code"], found["series"]["level"]) == (True, 0.05)
-    found = nightly.inside(*REGRESS, "--format", "json", env=_env(9, 0.9)).json
-    assert (found["series"]["new_code"], found["series"]["level"]) == (False, before)
+    document = nightly.inside(*REGRESS, "--format", "json", env=_env(8, 0.9)).json
+    assert (document["series"]["new_code"], document["series"]["level"]) == (True, 0.05)
+    document = nightly.inside(*REGRESS, "--format", "json", env=_env(9, 0.9)).json
+    assert (document["series"]["new_code"], document["series"]["level"]) == (False, before)
 
 
 @pytest.mark.deadline(120)
@@ -146,11 +146,11 @@ def test_a_new_baseline_starts_anew_and_a_reference_of_other_cases_is_named(nigh
     nightly.inside("baseline", "set", "main", "nightly", check=0)
     assert _baseline(nightly)["nights"] == 0
     _write_cases(nightly, first=50)
-    found = nightly.inside(*REGRESS, "--format", "json", env=_env(3, 0.9)).json
-    (because,) = found["series"]["because"]
-    assert because.startswith(f"the fixed reference (sweep {found['series']['reference']['id']}) has too few cases")
+    document = nightly.inside(*REGRESS, "--format", "json", env=_env(3, 0.9)).json
+    (because,) = document["series"]["because"]
+    assert because.startswith(f"the fixed reference (sweep {document['series']['reference']['id']}) has too few cases")
     assert because.endswith("so it shows no slide: `wtb baseline set` starts a new one")
     named = nightly.inside(
-        "regress", "sweep.yaml", "--baseline", found["before"]["id"], "-q", "--format", "json", env=_env(3, 0.9)
+        "regress", "sweep.yaml", "--baseline", document["before"]["id"], "-q", "--format", "json", env=_env(3, 0.9)
     )
     assert "series" not in named.json

@@ -26,8 +26,8 @@ def id_of(matrix: dict[str, Any]) -> str:
 
 def pool(project: Project, *refs: str, name: str = "nights") -> str:
     """Pool sweeps. Returns the id of the pool."""
-    said = project.inside("pool", *refs, "--name", name, check=0).stdout
-    return said.partition("(")[2].partition(")")[0]
+    output = project.inside("pool", *refs, "--name", name, check=0).stdout
+    return output.partition("(")[2].partition(")")[0]
 
 
 def test_a_pool_is_a_sweep_whose_repeats_are_the_runs_of_others(answers: Project) -> None:
@@ -65,18 +65,18 @@ def test_a_pool_is_read_only_and_keeps_its_sources(answers: Project) -> None:
         ("resumed", "resume", id),
         ("retried", "retry", id),
         ("scored anew", "score", id, "--evaluate", "answers:wrong"),
-        ("run again", "baseline", "set", "main", id, "--repeat", "1"),
+        ("run again", "baseline", "repeat", "main", id),
     ):
         refused = answers.inside(*command, check=2 if what == "" else None)
         assert refused.code != 0
-        said = f"sweep nights ({id}) is a pool, and cannot be {what}: its cells are those of {first}, {second}."
-        assert said in refused.said, refused.stderr
+        message = f"sweep nights ({id}) is a pool, and cannot be {what}: its cells are those of {first}, {second}."
+        assert message in refused.output, refused.stderr
 
-    kept = answers.inside("delete", first, "--yes")
-    assert kept.code != 0
+    deletion = answers.inside("delete", first, "--yes")
+    assert deletion.code != 0
     assert (
         sentence("is part of the pool {} ({}), which shows its cells: delete the pool first", "'nights'", id)
-        in kept.said
+        in deletion.output
     )
     before = answers.inside("matrix", id, "--format", "json", check=0).json
     answers.inside("score", first, "--evaluate", "answers:wrong", check=0)
@@ -94,63 +94,63 @@ def refused(project: Project, *refs: str) -> Outcome:
 
 def test_what_is_no_repeat_is_refused(answers: Project) -> None:
     first = id_of(run(answers, sweep(8, "v1")))
-    assert sentence("a pool of {}; expected two or more", "1 sweep") in refused(answers, first).said
-    assert sentence("is there {}; expected each once", "twice") in refused(answers, first, first[:10]).said
-    assert sentence("there is no sweep {}", "'nobody'") in refused(answers, first, "nobody").said
+    assert sentence("a pool of {}; expected two or more", "1 sweep") in refused(answers, first).output
+    assert sentence("is there {}; expected each once", "twice") in refused(answers, first, first[:10]).output
+    assert sentence("there is no sweep {}", "'nobody'") in refused(answers, first, "nobody").output
 
-    others = {
+    variations = {
         "have different cases: c8, c9": sweep(10, "v1"),
         "have different cases: c0, c1, c2 and 13 more": sweep(8, "v1", first=20),
         "compare different combinations": sweep(8, "v2"),
         "have different evaluators": sweep(8, "v1", evaluator="wrong"),
     }
-    for expected, text in others.items():
-        said = refused(answers, first, id_of(run(answers, text))).said
-        assert expected in said or sentence("have different code of {}", "answer") in said, said
-        assert sentence("expected repeats of the same sweep") in said
+    for expected, text in variations.items():
+        message = refused(answers, first, id_of(run(answers, text))).output
+        assert expected in message or sentence("have different code of {}", "answer") in message, message
+        assert sentence("expected repeats of the same sweep") in message
     answers.write({"answers.py": FLOW.replace("< skill}", "<= skill}")})
     changed = id_of(run(answers, sweep(8, "v1")))
     assert (
         sentence("have different code of {}", "answer") + sentence("; expected repeats")
-        in refused(answers, first, changed).said
+        in refused(answers, first, changed).output
     )
-    assert f"answers ({first}) and answers ({changed})" in refused(answers, first, changed).said
+    assert f"answers ({first}) and answers ({changed})" in refused(answers, first, changed).output
 
     answers.write({"answers.py": FLOW})
-    answers.inside("project", "create", "other", check=0)
-    answers.inside("session", "create", "theirs", "--project", "other", check=0)
+    answers.inside("admin", "project", "create", "other", check=0)
+    answers.inside("admin", "session", "create", "theirs", "--project", "other", check=0)
     elsewhere = id_of(run(answers, sweep(8, "v1") + "session: theirs\n"))
-    assert sentence("belong to different projects") in refused(answers, first, elsewhere).said
+    assert sentence("belong to different projects") in refused(answers, first, elsewhere).output
     answers.write({"input.json": "{}"})
     answers.inside("start", "answers:wf", "--input", "input.json", check=0)
     ((single,),) = answers.query("SELECT id FROM sweeps WHERE kind = 'single'")
-    assert sentence("is a single execution; expected a sweep") in refused(answers, first, str(single)).said
+    assert sentence("is a single execution; expected a sweep") in refused(answers, first, str(single)).output
     answers.change("UPDATE sweeps SET status = 'paused' WHERE id = '" + first + "'")
-    again = id_of(run(answers, sweep(8, "v1")))
+    repeated = id_of(run(answers, sweep(8, "v1")))
     assert (
         sentence("is {}, with {} without an outcome; expected completed sweeps", "paused", "0 cells")
-        in refused(answers, again, first).said
+        in refused(answers, repeated, first).output
     )
 
 
 def test_overlapping_pools_are_refused_and_disjoint_ones_are_flattened(answers: Project) -> None:
     a, b, c, d = (id_of(run(answers, sweep(6, "v1"))) for _ in range(4))
-    one, other, third = pool(answers, a, b, name="one"), pool(answers, b, c, name="other"), pool(answers, c, d)
-    overlapping = answers.inside("pool", one, other)
+    first, other, third = pool(answers, a, b, name="one"), pool(answers, b, c, name="other"), pool(answers, c, d)
+    overlapping = answers.inside("pool", first, other)
     assert overlapping.code != 0
-    assert sentence("({}) is there {}; expected each once", b, f"in {one} and in {other}") in overlapping.said
+    assert sentence("({}) is there {}; expected each once", b, f"in {first} and in {other}") in overlapping.output
     assert (
-        sentence("({}) is there {}; expected each once", a, f"in {one} and in {a}")
-        in answers.inside("pool", one, a).said
+        sentence("({}) is there {}; expected each once", a, f"in {first} and in {a}")
+        in answers.inside("pool", first, a).output
     )
-    both = pool(answers, one, third)
+    both = pool(answers, first, third)
     rows = answers.query("SELECT sweep_id FROM pooled WHERE pool_id = :id ORDER BY number", id=both)
     assert rows == [(a,), (b,), (c,), (d,)]
 
 
 def test_a_session_goes_with_its_pools(answers: Project) -> None:
-    answers.inside("session", "create", "mine", check=0)
+    answers.inside("admin", "session", "create", "mine", check=0)
     pool(answers, *(id_of(run(answers, sweep(6, "v1") + "session: mine\n")) for _ in range(2)))
-    answers.inside("session", "delete", "mine", "--yes", check=0)
+    answers.inside("admin", "session", "delete", "mine", "--yes", check=0)
     assert answers.query("SELECT count(*) FROM pooled") == [(0,)]
     assert answers.query("SELECT count(*) FROM looks") == [(3,)], "what was seen is not unseen"

@@ -78,53 +78,56 @@ def mail(shared_project: Project) -> Project:
 
 
 def matrix(mail: Project, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = mail.inside("matrix", name, "--format", "json", check=0).json
-    return found
+    document: dict[str, Any] = mail.inside("matrix", name, "--format", "json", check=0).json
+    return document
 
 
 def test_too_few_cases_of_a_class_are_told_wherever_figures_are(mail: Project) -> None:
-    found = matrix(mail, "few")
+    document = matrix(mail, "few")
     sentence = "class_recall rests on 12 cases of the class: there are no intervals below 15"
-    classes = found["metrics"]["class_recall"]["classes"]
+    classes = document["metrics"]["class_recall"]["classes"]
     assert classes == {"cases": {"positive": 12, "other": 48}, "fewest": 12, "enough": False, "sentence": sentence}
-    for row in found["rows"]:
+    for row in document["rows"]:
         figures = row["metrics"]["class_recall"]
         assert (figures["class_cases"], figures["ci"], figures["delta_ci"]) == (12, None, None)
-    gate, _ = found["gates"]
+    gate, _ = document["gates"]
     assert (gate["holds"], sentence in gate["because"]) == (None, True)
-    assert sentence in found["warnings"]
+    assert sentence in document["warnings"]
     assert sentence in " ".join(mail.inside("matrix", "few", check=0).stdout.split())
     mail.inside("report", "few", "--output", "few.html", check=0)
     assert sentence in (mail.folder / "few.html").read_text("utf-8")
 
 
 def test_with_enough_cases_the_count_stands_beside_the_figure(mail: Project) -> None:
-    found = matrix(mail, "many")
+    document = matrix(mail, "many")
     sentence = "class_recall rests on 20 cases of the class"
-    assert (found["metrics"]["class_recall"]["classes"]["sentence"], sentence in found["warnings"]) == (sentence, False)
-    assert all(row["metrics"]["class_recall"]["ci"] is not None for row in found["rows"])
+    assert (document["metrics"]["class_recall"]["classes"]["sentence"], sentence in document["warnings"]) == (
+        sentence,
+        False,
+    )
+    assert all(row["metrics"]["class_recall"]["ci"] is not None for row in document["rows"])
     assert f"{sentence}." in " ".join(mail.inside("matrix", "many", check=0).stdout.split())
     mail.inside("report", "many", "--output", "many.html", check=0)
     assert sentence in (mail.folder / "many.html").read_text("utf-8")
 
 
 def test_repeats_that_pass_are_counted_and_decide_gates(mail: Project) -> None:
-    found = matrix(mail, "many")
-    base = found["rows"][0]["metrics"]
+    document = matrix(mail, "many")
+    base = document["rows"][0]["metrics"]
     often = sum(x % 10 != 0 for x in range(100)) / 100
     always = sum(x % 10 != 0 and x % 4 != 1 for x in range(100)) / 100
     assert (base["pass@2"]["mean"], base["pass^2"]["mean"]) == pytest.approx((often, always))
-    assert found["gates"][1]["holds"] is True
+    assert document["gates"][1]["holds"] is True
     text = " ".join(mail.inside("matrix", "many", check=0).stdout.split())
     assert "by pass@2" in text
     mail.write({"short.yaml": sweep("short", 5).replace('"pass_at": 2', '"pass_at": 3').replace("pass@2", "pass@3")})
-    said = mail.inside("run", "short.yaml", "--quiet", check=2).said
-    assert prose.sentence("{} needs {} repeats of each case, and the sweep has {}", "pass@3", 3, "2 repeats") in said
+    message = mail.inside("run", "short.yaml", "--quiet", check=2).output
+    assert prose.sentence("{} needs {} repeats of each case, and the sweep has {}", "pass@3", 3, "2 repeats") in message
 
 
 def test_an_excluded_pair_gives_simple_effects(mail: Project) -> None:
     attribution = mail.inside("report", "many", "--format", "json", check=0).json["attribution"]["pass@2"]
-    wide = next(one for one in attribution["simple"] if one["variant"] == "wide")
+    wide = next(effect for effect in attribution["simple"] if effect["variant"] == "wide")
     assert (wide["over"], wide["beside"]) == ("default", {"answer": "default"})
     gain = (sum(x % 10 == 0 for x in range(100)) - sum(x % 15 == 0 for x in range(100))) / 100
     assert wide["effect"] == pytest.approx(gain)

@@ -55,7 +55,7 @@ def small(empty_project: Project) -> Project:
 
 @pytest.fixture
 def seven(small: Project) -> Project:
-    """The same with seven cases: as many as a test needs to tell anything."""
+    """The same with seven cases, the fewest with which a test can find a difference."""
     small.write(
         {"sweep.yaml": SWEEP.replace("{x: 5}}]", "{x: 5}}, {input: {x: 3}}, {input: {x: 6}}, {input: {x: 7}}]")}
     )
@@ -83,8 +83,8 @@ def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None
     assert sentence("gate cannot be decided") + ": score.x > 1: " + sentence(
         "nothing is scored by {}", "'score.x'"
     ) in words(done.stdout)
-    found = small.inside("matrix", "nightly", "--format", "json", check=0).json
-    assert [gate["holds"] for gate in found["gates"]] == [True, False, True, None]
+    document = small.inside("matrix", "nightly", "--format", "json", check=0).json
+    assert [gate["holds"] for gate in document["gates"]] == [True, False, True, None]
     assert "**GATE FAILED**: score.mean &lt; 3" in small.inside("matrix", "nightly", "--format", "md", check=0).stdout
     markdown = small.inside("matrix", "nightly", "--format", "md", check=0).stdout
     assert "**gate cannot be decided**: score.x &gt; 1: nothing is scored by" in markdown
@@ -106,25 +106,26 @@ def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(smal
     keys = 'gates: ["scor.mean > 1", "failed == 0"]\nbest: {maximize: scroe, subject_to: total > 1}\nmargin: {y: 1}\n'
     small.write({"gated.yaml": SWEEP + keys})
     for command in ("plan", "run"):
-        said = small.inside(command, "gated.yaml", check=2).said
+        message = small.inside(command, "gated.yaml", check=2).output
         assert (
             "gated.yaml:8: " + sentence("no evaluator gives {}", "'scor'") + sentence("; did you mean '{}'?", "score")
-            in said
+            in message
         )
         assert (
             "gated.yaml:9: " + sentence("no evaluator gives {}", "'scroe'") + sentence("; did you mean '{}'?", "score")
-            in said
+            in message
         )
-        assert "gated.yaml:9: " + sentence("no evaluator gives {}", "'total'") in said
+        assert "gated.yaml:9: " + sentence("no evaluator gives {}", "'total'") in message
         assert (
-            "gated.yaml:10: " + sentence("no evaluator gives {}", "'y'") + sentence("; scored are {}", "score") in said
+            "gated.yaml:10: " + sentence("no evaluator gives {}", "'y'") + sentence("; scored are {}", "score")
+            in message
         )
     options = ("sweep.yaml", "--baseline", "main", "--margin", "scor=1")
     for command in (("regress",), ("schedule", "add", "nightly", "--cron", "0 3 * * *")):
-        said = small.inside(*command, *options, check=2).said
+        message = small.inside(*command, *options, check=2).output
         assert (
             "error: margin: " + sentence("no evaluator gives {}", "'scor'") + sentence("; did you mean '{}'?", "score")
-            in said
+            in message
         )
 
 
@@ -133,19 +134,21 @@ def test_a_part_of_a_sweep_becomes_no_baseline(small: Project) -> None:
     for part in (["--limit", "2"], ["--case", "1"], ["--combination", "add=more"]):
         assert (
             sentence("only a whole sweep can become the baseline")
-            in small.inside(*regress, "--update", *part, check=2).said
+            in small.inside(*regress, "--update", *part, check=2).output
         )
     done = small.inside(*regress, "--limit", "2", check=0)
     assert "): 4 of its 8 cells, no difference\n- left out: 2 cases of the earlier sweep only" in done.stdout
     small.write({"sweep.yaml": SWEEP.replace(", {input: {x: 5}}]", "]")})
     done = small.inside(*regress, "--update", check=0)
-    assert sentence("of which the comparison leaves out {}; `wtb baseline set {} {}", "1 case", "main", 1) in done.said
-    (found,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    assert (
+        sentence("of which the comparison leaves out {}; `wtb baseline set {} {}", "1 case", "main", 1) in done.output
+    )
+    (baseline,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
     small.inside("baseline", "set", "main", "nightly", check=0)
     more = ", ".join(f"{{input: {{x: {n}}}}}" for n in range(10, 17))
     small.write({"sweep.yaml": SWEEP.replace("{input: {x: 5}}", more)})
     done = small.inside(*regress, check=0)
-    assert f"sweep {found['sweep']['id']}" not in done.stdout
+    assert f"sweep {baseline['sweep']['id']}" not in done.stdout
     assert sentence("{} of {} are compared with nothing", 14, "20 cells") in done.stdout
 
 
@@ -153,32 +156,32 @@ def test_a_gate_on_a_baseline_that_is_not_there_is_refused_before_anything_runs(
     small.write({"gated.yaml": SWEEP + 'gates: ["failed == 0", "no_worse_than: mian"]\n'})
     before = small.query("SELECT count(*) FROM sweeps")
     for command in (("run",), ("regress", "--baseline", "main")):
-        said = small.inside(*command, "gated.yaml", check=2).said
+        message = small.inside(*command, "gated.yaml", check=2).output
         assert (
             "gated.yaml:8: "
             + sentence("there is no baseline {} in session {}", "'mian'", "'default'")
             + sentence("; did you mean '{}'", "main")
-            in said
+            in message
         )
     assert small.query("SELECT count(*) FROM sweeps") == before
 
 
 def test_baselines_are_set_listed_shown_and_removed(small: Project) -> None:
-    (found,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
-    assert (found["name"], found["session"], found["sweep"]["name"]) == ("main", "default", "nightly")
-    first = found["sweep"]["id"]
-    shown = words(small.inside("baseline", "show", "main", check=0).stdout)
-    assert "add=more (3.500, +1.000 over the baseline" in shown
-    assert sentence("is the baseline {}", "'main'") in small.inside("delete", first, "--yes", check=2).said
+    (baseline,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    assert (baseline["name"], baseline["session"], baseline["sweep"]["name"]) == ("main", "default", "nightly")
+    first = baseline["sweep"]["id"]
+    text = words(small.inside("baseline", "show", "main", check=0).stdout)
+    assert "add=more (3.500, +1.000 over the baseline" in text
+    assert sentence("is the baseline {}", "'main'") in small.inside("delete", first, "--yes", check=2).output
     small.inside("run", "sweep.yaml", "-q", check=0)
     assert sentence("it was sweep {}", first) in small.inside("baseline", "set", "main", "nightly", check=0).stdout
     small.inside("delete", first, "--yes", check=0)
     small.inside("baseline", "remove", "main", check=0)
-    assert sentence("there are no baselines yet") in small.inside("baseline", "list", check=0).said
-    assert "`wtb baseline set main SWEEP`" in small.inside("baseline", "show", "main", check=2).said
+    assert sentence("there are no baselines yet") in small.inside("baseline", "list", check=0).output
+    assert "`wtb baseline set main SWEEP`" in small.inside("baseline", "show", "main", check=2).output
     small.write({"part.yaml": SWEEP + "limits: {node_runs: 3}\n"})
     small.inside("run", "part.yaml", "-q", check=1)
-    assert sentence("is paused, and") in small.inside("baseline", "set", "part", "nightly", check=2).said
+    assert "is paused, and" in small.inside("baseline", "set", "part", "nightly", check=2).output
     small.inside("baseline", "set", "part", "nightly", "--anyway", check=0)
 
 
@@ -204,8 +207,8 @@ def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(seven: Proj
     assert sentence("{} {} (the later sweep's)", "margin", "score 1") in compared
     assert "14 cells that differ, the worst first" in compared
     assert seven.inside("compare", "main", "nightly", "--margin", "score=0.1", check=1).stdout.startswith("Worse")
-    shown = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "md", check=1).stdout
-    assert shown.startswith("### Worse: nightly")
+    text = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "md", check=1).stdout
+    assert text.startswith("### Worse: nightly")
 
 
 def test_what_is_unclear_is_no_pass_in_words_and_fails_where_it_is_strict(seven: Project) -> None:
@@ -231,8 +234,8 @@ def test_a_sweep_that_is_no_worse_becomes_the_baseline(seven: Project) -> None:
     done = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--update", "--format", "json", check=0)
     assert (done.json["verdict"], done.json["because"]) == ("better", ["score rose in 2 combinations"])
     assert done.json["baseline"] == "main"
-    (found,) = seven.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
-    assert found["sweep"]["id"] == done.json["after"]["id"]
+    (baseline,) = seven.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    assert baseline["sweep"]["id"] == done.json["after"]["id"]
 
 
 def test_cells_that_fail_as_before_are_no_regression_and_new_ones_are(small: Project) -> None:
@@ -247,14 +250,14 @@ def test_cells_that_fail_as_before_are_no_regression_and_new_ones_are(small: Pro
 
 def test_any_sweep_can_be_held_against_and_bad_input_is_refused(small: Project) -> None:
     small.inside("regress", "sweep.yaml", "--baseline", "nightly", "-q", "--limit", "2", check=0)
-    for options, said in (
+    for options, message in (
         (["--baseline", "nightly", "--update"], "expected the name of a baseline"),
         (["--baseline", "mian"], "there is no baseline 'mian' in session 'default'; did you mean 'main'"),
         (["--baseline", "main", "--margin", "score"], "expected METRIC=X"),
         (["--baseline", "main", "--margin", "score=-1"], "expected METRIC=X with X at least 0"),
         (["--baseline", "main", "--margin", "score=nan"], "expected METRIC=X with X at least 0"),
     ):
-        assert said in small.inside("regress", "sweep.yaml", *options, check=2).said
+        assert message in small.inside("regress", "sweep.yaml", *options, check=2).output
 
 
 def test_two_sweeps_that_have_nothing_in_common_are_compared_honestly(small: Project) -> None:
@@ -266,21 +269,21 @@ def test_two_sweeps_that_have_nothing_in_common_are_compared_honestly(small: Pro
     assert "- the two sweeps have no combination in common" in done.stdout
     assert "variants added add=most" in words(done.stdout)
     assert small.inside("compare", "other", "nightly", "--format", "json", check=1).json["verdict"] == "cannot tell"
-    said = small.inside("compare", "nightly", "otter", check=2).said
-    assert sentence("there is no sweep {}", "'otter'") + sentence("; did you mean '{}'", "other") in said
+    message = small.inside("compare", "nightly", "otter", check=2).output
+    assert sentence("there is no sweep {}", "'otter'") + sentence("; did you mean '{}'", "other") in message
 
 
 def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Project) -> None:
     edit(small, "+ by}", '+ by - (state["x"] == 4)}')
     unclear = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
     assert unclear.stdout.startswith("unclear against main")
-    said = small.inside("baseline", "set", "main", "main", "--repeat", "2", check=2).said
-    assert sentence("there is no sweep {}", "'main'") in said
+    message = small.inside("baseline", "repeat", "main", "main", "--times", "2", check=2).output
+    assert sentence("there is no sweep {}", "'main'") in message
     first = small.inside("baseline", "show", "main", "--format", "json", check=0).json["sweep"]["id"]
-    said = small.inside("baseline", "set", "main", first, "--repeat", "2", check=2).said
-    assert sentence("the code of {} has changed since it ran", "add=default, add=more") in said
+    message = small.inside("baseline", "repeat", "main", first, "--times", "2", check=2).output
+    assert sentence("the code of {} has changed since it ran", "add=default, add=more") in message
     edit(small, ' - (state["x"] == 4)', "")
-    done = small.inside("baseline", "set", "main", first, "--repeat", "2", "-q", check=0)
+    done = small.inside("baseline", "repeat", "main", first, "--times", "2", "-q", check=0)
     assert done.stdout.splitlines()[1] == "2 repeats" + sentence("{} the same in every case", ": outcomes, score")
     floor = small.inside("baseline", "show", "main", "--format", "json", check=0).json["noise_floor"]
     assert floor["metrics"] == {"score": {"compared": 16, "differ": 0.0, "sd": 0.0, "deterministic": True}}
@@ -303,9 +306,9 @@ def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> No
     edit(small, "+ by}", "+ by + time.time_ns() % 1000}")
     edit(small, "from wtb", "import time\n\nfrom wtb")
     small.inside("run", "sweep.yaml", "-q", check=0)
-    said = small.inside("baseline", "set", "noisy", "nightly", "--repeat", "1", "-q", check=0).stdout
-    assert sentence("{} the same in every case", "outcomes") + sentence("{} differs in ", "; score") in said
-    assert "(sd " in said
+    text = small.inside("baseline", "repeat", "noisy", "nightly", "--times", "1", "-q", check=0).stdout
+    assert sentence("{} the same in every case", "outcomes") + sentence("{} differs in ", "; score") in text
+    assert "(sd " in text
     assert "score" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]
 
 
@@ -314,23 +317,23 @@ def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
     small.write({"small.py": rated})
     both = SWEEP.replace('"small:score"', '"small:score", "small:right"').replace("nightly", "new")
     small.write({"planned.yaml": f"{both}margin: {{score: 0.5, right: 0.05}}\n"})
-    said = words(small.inside("plan", "planned.yaml", check=0).stdout)
+    text = words(small.inside("plan", "planned.yaml", check=0).stdout)
     assert (
         sentence("Margin of {} in {}", "0.5", "score: ")
         + sentence("nobody knows how far {} differs by itself: run the sweep once", "score")
-        in said
+        in text
     )
-    assert "Margin of 0.05 in right: about 1,664 cases show that none of 2 combinations lost as much" in said
+    assert "Margin of 0.05 in right: about 1,664 cases show that none of 2 combinations lost as much" in text
     assert (
         "the sweep has 4 (the differences have a standard deviation of 0.707, at worst, on its scale from 0 to 1; "
-        "a pilot (`wtb plan --pilot`) says more)" in said
+        "a pilot (`wtb pilot`) gives a better estimate)" in text
     )
     small.inside("run", "planned.yaml", "-q", check=0)
     planned = small.inside("plan", "planned.yaml", "--format", "json", check=0).json
     score = planned["margins"][0]
     assert (score["rows"], score["needed"], score["cases"]) == (2, 379, 4)
     assert score["because"].startswith("at most, if cases differ from run to run as from case to case in sweep 1")
-    small.inside("baseline", "set", "new", "new", "--repeat", "1", "-q", check=0)
+    small.inside("baseline", "repeat", "new", "new", "--times", "1", "-q", check=0)
     (score, _) = small.inside("plan", "planned.yaml", "--format", "json", check=0).json["margins"]
     assert (score["needed"], score["because"]) == (6, sentence("as the repeats of baseline {} differ", "new"))
 
@@ -341,11 +344,11 @@ def test_a_plan_says_what_the_last_sweep_leaves_open(small: Project) -> None:
     planned = small.inside("plan", "sweep.yaml", "--format", "json", check=0).json
     last = planned["last_sweep"]
     assert (last["metric"], last["cases"]) == ("score", 4)
-    said = words(small.inside("plan", "sweep.yaml", check=0).stdout)
+    text = words(small.inside("plan", "sweep.yaml", check=0).stdout)
     assert (
         sentence("No clear winner by {} so far ({}). ", "score", f"sweep {last['sweep']}, 4 cases")
         + sentence("If the lead")
-        in said
+        in text
     )
     assert last["next_step"] in words(small.inside("matrix", "nightly", check=0).stdout)
 
@@ -353,13 +356,14 @@ def test_a_plan_says_what_the_last_sweep_leaves_open(small: Project) -> None:
 def test_a_margin_beyond_the_scale_of_its_metric_is_refused(small: Project) -> None:
     rated = FLOW + "\n\ndef right(case, result) -> bool:\n    return True\n"
     small.write({"small.py": rated, "sweep.yaml": SWEEP.replace("small:score", "small:right") + "margin: {right: 5}\n"})
-    said = small.inside("run", "sweep.yaml", check=2).said
+    message = small.inside("run", "sweep.yaml", check=2).output
     assert (
-        "sweep.yaml:8: 5 is more than its scale from 0 to 1; expected a loss in the unit of 'right', at most 1" in said
+        "sweep.yaml:8: 5 is more than its scale from 0 to 1; expected a loss in the unit of 'right', at most 1"
+        in message
     )
     small.write({"sweep.yaml": SWEEP.replace("small:score", "small:right")})
-    said = small.inside("regress", "sweep.yaml", "--baseline", "main", "--margin", "right=2", check=2).said
-    assert sentence("{} is more than its scale from {} to {}", "margin: 2", 0, 1) in said
+    message = small.inside("regress", "sweep.yaml", "--baseline", "main", "--margin", "right=2", check=2).output
+    assert sentence("{} is more than its scale from {} to {}", "margin: 2", 0, 1) in message
 
 
 def test_a_comparison_refuses_margins_that_its_metrics_cannot_have(small: Project) -> None:
@@ -368,9 +372,9 @@ def test_a_comparison_refuses_margins_that_its_metrics_cannot_have(small: Projec
     small.inside("run", "sweep.yaml", "-q", check=0)
     for margin, problem in (("rigth=1", "did you mean 'right'?"), ("right=2", "2 is more than its scale from 0 to 1")):
         assert f"margin: {'neither' if 'did' in problem else ''}" in (
-            said := small.inside("compare", "nightly", "nightly", "--margin", margin, check=2).said
+            message := small.inside("compare", "nightly", "nightly", "--margin", margin, check=2).output
         )
-        assert problem in said
+        assert problem in message
 
 
 def test_a_comparison_is_told_to_ci_as_junit(seven: Project) -> None:
@@ -378,10 +382,10 @@ def test_a_comparison_is_told_to_ci_as_junit(seven: Project) -> None:
     regress = ("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "junit")
     suite = ElementTree.fromstring(seven.inside(*regress, check=1).stdout)[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "3", "0")
-    told = {case.get("name"): [one.tag for one in case] for case in suite.iter("testcase")}
+    failures = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
     every = "all 2 combinations, which share the changed node add"
-    assert told.pop(next(name for name in told if name and name.startswith("against nightly ("))) == ["failure"]
-    assert told == {"add=default": [], "add=more": ["failure"], every: ["failure"]}
+    assert failures.pop(next(name for name in failures if name and name.startswith("against nightly ("))) == ["failure"]
+    assert failures == {"add=default": [], "add=more": ["failure"], every: ["failure"]}
     assert "score fell by" in (suite.findtext("testcase/failure") or "")
     edit(seven, ' - 0.1 * (state["x"] + 1) * by', ' - (state["x"] == 4) * by')
     suite = ElementTree.fromstring(seven.inside(*regress, check=0).stdout)[0]
@@ -392,6 +396,6 @@ def test_a_comparison_is_told_to_ci_as_junit(seven: Project) -> None:
 def test_only_sweeps_are_repeated(small: Project) -> None:
     small.inside("start", "small:wf", "--set", "x=1", "-q", check=0)
     ((id,),) = small.query("SELECT id FROM sweeps WHERE kind = 'single'")
-    said = small.inside("baseline", "set", "one", id, "--repeat", "1", check=2).said
-    assert sentence("only a sweep can be repeated, and {} is a single execution", id) in said
+    message = small.inside("baseline", "repeat", "one", id, "--times", "1", check=2).output
+    assert sentence("only a sweep can be repeated, and {} is a single execution", id) in message
     assert "one" not in small.inside("baseline", "list", check=0).stdout.split()

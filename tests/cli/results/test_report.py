@@ -20,9 +20,9 @@ from tests.support.prose import sentence
 from tests.support.report_page import Look, too_wide
 from wtb import END, Context, Sweep, Workflow, evaluator
 from wtb.cli.main import main
-from wtb.display.report.evidence import gather
-from wtb.display.report.evidence.hard_cases import worst
-from wtb.display.report.html.page import render
+from wtb.display.report.open_cases import worst
+from wtb.display.report.report_files import render
+from wtb.display.report.sweep_evidence import gather
 from wtb.store.database import Database
 from wtb.store.read.queries import find_sweep
 
@@ -77,10 +77,10 @@ def words(case: Any, result: Any) -> float:
     return float(10 * result.state["answer"] + result.state["x"])
 
 
-def run(database: Database, workflow: Workflow, name: str, count: int, **given: Any) -> str:
-    """Run a sweep here and now, and give its id."""
+def run(database: Database, workflow: Workflow, name: str, count: int, **options: Any) -> str:
+    """Run a sweep in this process and return its id."""
     cases = [{"id": f"case {number} <td>", "input": {"x": number}} for number in range(count)]
-    sweep = Sweep(workflow=workflow, name=name, cases=cases, run={"pool": "thread"}, **given)
+    sweep = Sweep(workflow=workflow, name=name, cases=cases, run={"pool": "thread"}, **options)
     return sweep.run(database).id
 
 
@@ -117,11 +117,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     folder = tmp_path_factory.mktemp("report")
     url = f"sqlite:///{folder / 'wtb.db'}"
     database = Database(url)
-    one = {"vary": {"retrieve": ["deep"]}}
+    varied = {"vary": {"retrieve": ["deep"]}}
     both = {"vary": {"retrieve": "all"}}
     sweeps = {
         "rich": run_rich(database),
-        "one": run(database, make_workflow(), "one", 1, evaluate=[quality], **one),
+        "one": run(database, make_workflow(), "one", 1, evaluate=[quality], **varied),
         "unscored": run(database, make_workflow(), "unscored", 2, **both),
         "constant": run(database, make_workflow(), "constant", 1, evaluate=[quality], **both),
         "failed": run(database, make_workflow(broken=True), "failed", 3, evaluate=[quality], **both),
@@ -169,9 +169,9 @@ def test_the_headline_is_one_line_and_says_how_much_could_be_noise(written: Writ
     hero = page.locator(".hero")
     assert hero.inner_text() == "Leading candidate: retrieve=deep answer=😀 & <b>"
     assert hero.bounding_box()["height"] < 45
-    page.locator("summary", has_text="What each metric shows").click()
-    said = page.locator("main").inner_text()
-    assert sentence("could be noise: ") in said or sentence("that could be chance") in said
+    page.locator("summary", has_text="Results by metric").click()
+    text = page.locator("main").inner_text()
+    assert sentence("could be noise: ") in text or sentence("that could be chance") in text
 
 
 def written_by(text: str) -> Workflow:
@@ -208,26 +208,26 @@ def test_what_a_case_is_opened_to_is_bounded_unless_all_is_asked_for(database_ur
     ).run(database)
     row = find_sweep(database, sweep.id)
 
-    found = gather(database, row)["opened"]
-    assert 0 < len(found["cases"]) < 12
-    assert found["cut"] > 0
-    first, other = found["cases"][0]["sides"]
+    opened = gather(database, row)["opened"]
+    assert 0 < len(opened["cases"]) < 12
+    assert opened["cut"] > 0
+    first, other = opened["cases"][0]["sides"]
     assert (len(first["output"]["said"]["text"]), first["output"]["said"]["cut"]) == (4_000, long + 9 - 4_000)
-    assert [one["path"] for one in first["files"]["changes"]] == ["notes.txt"]
+    assert [change["path"] for change in first["files"]["changes"]] == ["notes.txt"]
     assert first["files"]["changes"][0]["sha256"] != other["files"]["changes"][0]["sha256"]
     assert [call["prompt"]["text"] for call in other["calls"]] == ["Say it."]
     page = render(gather(database, row))
     assert len(page) < 2_000_000
 
     every = gather(database, row, full=True)["opened"]
-    assert [one["case"] for one in every["cases"]] == [f"c{n}" for n in range(12)]
+    assert [case["case"] for case in every["cases"]] == [f"c{n}" for n in range(12)]
     assert (every["cut"], every["left_out"]) == (0, 0)
     assert len(every["cases"][11]["sides"][0]["output"]["said"]["text"]) == long + 9
     database.close()
 
 
 def test_cases_for_which_there_is_no_room_are_counted(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
-    monkeypatch.setattr(sys.modules["wtb.display.report.evidence.open_cases"], "TOTAL", 10_000)
+    monkeypatch.setattr(sys.modules["wtb.display.report.open_cases"], "TOTAL", 10_000)
     database = Database(sqlite_url)
     cases = [{"id": f"c{n}", "input": {"text": "in " * 3_000}} for n in range(12)]
     sweep = Sweep(
@@ -238,8 +238,8 @@ def test_cases_for_which_there_is_no_room_are_counted(monkeypatch: pytest.Monkey
         run={"pool": "thread"},
     ).run(database)
     document = gather(database, find_sweep(database, sweep.id))
-    shown = document["opened"]["cases"]
-    assert len(shown) == 1
+    opened = document["opened"]["cases"]
+    assert len(opened) == 1
     assert document["opened"]["left_out"] >= 4
     database.close()
 
@@ -258,18 +258,18 @@ def test_light_and_dark_are_told_apart_and_toggled(written: Written, look: Look)
 
 def test_rows_are_sorted_and_filtered(written: Written, look: Look) -> None:
     page = look(written.page("rich"))
-    one, every = page.locator("#matrix table").nth(0), page.locator("#matrix table.metrics")
-    assert [table.locator("tbody tr").count() for table in (one, every)] == [10, 10]
-    numbers = one.locator("tbody tr td:first-child")
+    matrix, every = page.locator("#matrix table").nth(0), page.locator("#matrix table.metrics")
+    assert [table.locator("tbody tr").count() for table in (matrix, every)] == [10, 10]
+    numbers = matrix.locator("tbody tr td:first-child")
     best_first = numbers.all_inner_texts()
-    one.get_by_role("columnheader", name="quality").get_by_role("button").click()
+    matrix.get_by_role("columnheader", name="quality").get_by_role("button").click()
     by_mean = numbers.all_inner_texts()
-    one.get_by_role("columnheader", name="quality").get_by_role("button").click()
+    matrix.get_by_role("columnheader", name="quality").get_by_role("button").click()
     assert numbers.all_inner_texts() != by_mean
     assert {*best_first} == {*by_mean}
     page.locator("#matrix details.choices", has_text="retrieve").locator("summary").click()
     page.locator("#matrix").get_by_label("deep").check()
-    assert [table.locator("tbody tr").count() for table in (one, every)] == [5, 5]
+    assert [table.locator("tbody tr").count() for table in (matrix, every)] == [5, 5]
 
 
 def test_every_part_is_there_and_the_navigation_leads_to_it(written: Written, look: Look) -> None:
@@ -317,7 +317,7 @@ def test_the_page_shows_decision_matrix_and_intervals_without_scripts(written: W
 
 
 def too_wide_without_scripts(page: Page) -> bool:
-    """Whether the page scrolls sideways, by a click's way of measuring: scripts are off."""
+    """Return whether the page scrolls sideways, measured without scripts, which are off."""
     size = page.viewport_size
     assert size is not None
     boxes = [box for part in page.locator("main > *, #views > *").all() if (box := part.bounding_box())]
@@ -354,43 +354,43 @@ def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database
     database = Database(database_url)
     try:
         sweep = find_sweep(database, run_rich(database))
-        found = gather(database, sweep)
-        by_words = worst(database, sweep, found["matrix"] | {"primary": "words"})
+        document = gather(database, sweep)
+        by_words = worst(database, sweep, document["matrix"] | {"primary": "words"})
         of_one_case = run(database, make_workflow(), "nightly <report>", 1, vary={"retrieve": ["deep"]})
         history = gather(database, find_sweep(database, of_one_case))["history"]
     finally:
         database.close()
-    levels = {level["node"]: level["prefixes"] for level in found["tree"]["levels"]}
-    assert [(one["variant"], len(one["combinations"]), one["executed"]) for one in levels["retrieve"]] == [
+    levels = {level["node"]: level["prefixes"] for level in document["tree"]["levels"]}
+    assert [(prefix["variant"], len(prefix["combinations"]), prefix["executed"]) for prefix in levels["retrieve"]] == [
         ("default", 5, 6),
         ("deep", 5, 6),
     ]
-    assert [one["unshared"] for one in levels["retrieve"]] == [30, 30]
-    assert sum(one["executed"] for one in levels["answer"]) == 2 * 4 * 6
-    (cause,) = found["failures"]["cells"]
+    assert [prefix["unshared"] for prefix in levels["retrieve"]] == [30, 30]
+    assert sum(prefix["executed"] for prefix in levels["answer"]) == 2 * 4 * 6
+    (cause,) = document["failures"]["cells"]
     assert (cause["cells"], cause["node"], cause["type"]) == (12, "answer", "ValueError")
     assert len(cause["combinations"]) == 2
-    (scores,) = found["failures"]["scores"]
+    (scores,) = document["failures"]["scores"]
     assert (scores["metric"], scores["scores"]) == ("words", 8)
-    differ = [one for one in found["worst"]["cases"] if one["why"] == "differ"]
+    differ = [case for case in document["worst"]["cases"] if case["why"] == "differ"]
     assert differ[0]["parted"] == "retrieve"
     assert differ[0]["best"]["score"] > differ[0]["worst"]["score"]
-    hard = [one for one in by_words["cases"] if one["why"] == "hard"]
-    assert [(one["case"], one["best"]["score"]) for one in hard] == [("case 5 <td>", 5.0)], "4.3 is the mean of all"
+    hard = [case for case in by_words["cases"] if case["why"] == "hard"]
+    assert [(case["case"], case["best"]["score"]) for case in hard] == [("case 5 <td>", 5.0)], "4.3 is the mean of all"
     assert len(by_words["cases"]) == 5
-    assert [one["code_changed"] for one in found["history"]["sweeps"]] == [[], [], ["retrieve"]]
-    leader, baseline = found["history"]["metrics"]["quality"]["series"]
+    assert [sweep["code_changed"] for sweep in document["history"]["sweeps"]] == [[], [], ["retrieve"]]
+    leader, baseline = document["history"]["metrics"]["quality"]["series"]
     assert [point["n"] for point in baseline["points"]] == [6, 6, 6]
     assert leader["points"][2]["mean"] == pytest.approx(leader["points"][0]["mean"] + 0.5)
-    assert [gate["holds"] for gate in found["gates"]] == [True, False]
-    assert json.loads(json.dumps(found)) == found
-    grid = found["cells"]
+    assert [gate["holds"] for gate in document["gates"]] == [True, False]
+    assert json.loads(json.dumps(document)) == document
+    grid = document["cells"]
     assert (len(grid["cases"]), grid["repeats"], len(grid["status"])) == (6, 1, 60)
-    assert {key: sum(one is not None for one in scores) for key, scores in grid["scores"].items()} == {
+    assert {key: sum(score is not None for score in scores) for key, scores in grid["scores"].items()} == {
         "quality": 48,
         "words": 40,
     }
-    assert [grid["statuses"][one or 0] for one in grid["status"]].count("failed") == 12
+    assert [grid["statuses"][status or 0] for status in grid["status"]].count("failed") == 12
     assert history["left_out"] == 3
     assert sentence("over as many cases") in history["because"]
 
@@ -452,13 +452,13 @@ def test_a_ci_system_gets_a_test_case_for_each_gate_and_combination(wtb: Callabl
     assert broken is not None
     assert broken.get("message") == sentence("{} of {} cells failed", 6, 6)
     assert "no answer to" in str(broken.text)
-    messages = [one.get("message") for one in failed.values() if one is not None]
+    messages = [failure.get("message") for failure in failed.values() if failure is not None]
     assert messages.count("1 score of words failed") == 8
 
 
 def test_a_pull_request_gets_the_answer_the_gates_and_few_rows(wtb: Callable[..., tuple[int, str]]) -> None:
-    said = wtb("report", "nightly <report>", "--format", "md")[1]
-    assert said.index("by quality") < said.index("**GATE FAILED**: failed == 0") < said.index("| retrieve")
-    assert sentence("{} cells failed", 12) + ": answer: ValueError: " + sentence("no answer {}", "to") in said
-    assert "<script>" not in said
-    assert sum(line.startswith("|") for line in said.splitlines()) <= 12
+    text = wtb("report", "nightly <report>", "--format", "md")[1]
+    assert text.index("by quality") < text.index("**GATE FAILED**: failed == 0") < text.index("| retrieve")
+    assert sentence("{} cells failed", 12) + ": answer: ValueError: " + sentence("no answer {}", "to") in text
+    assert "<script>" not in text
+    assert sum(line.startswith("|") for line in text.splitlines()) <= 12

@@ -44,16 +44,16 @@ def ran(project: Project) -> Project:
 
 
 def test_figures_over_time_are_shown_as_table_csv_and_json(ran: Project) -> None:
-    shown = ran.inside("series", "sweep")
-    assert "train=default" in shown.stdout
-    assert "▇" in shown.stdout or "█" in shown.stdout
-    assert max(map(len, shown.stdout.splitlines())) <= 80
+    outcome = ran.inside("series", "sweep")
+    assert "train=default" in outcome.stdout
+    assert "▇" in outcome.stdout or "█" in outcome.stdout
+    assert max(map(len, outcome.stdout.splitlines())) <= 80
 
     series = ran.inside("series", "sweep", "--format", "json").json["series"]
-    losses = [one for one in series if one["name"] == "loss"]
+    losses = [row for row in series if row["name"] == "loss"]
     assert len(losses) == 2
     assert (losses[0]["n"], losses[0]["max"], losses[0]["last"]) == (40, 1.0, 0.025)
-    measured = {one["name"]: one for one in series if one["measured"]}
+    measured = {row["name"]: row for row in series if row["measured"]}
     assert set(measured) == {"rss", "cpu", "files", "processes"}
     assert measured["rss"]["min"] > 1e6
     assert measured["files"]["min"] > 0
@@ -67,4 +67,4 @@ def test_figures_over_time_are_shown_as_table_csv_and_json(ran: Project) -> None
 
     wrong = ran.inside("series", "sweep", "--name", "los")
     assert wrong.code == 2
-    assert sentence("there is no series {}", "'los'") + sentence("; did you mean '{}'?", "loss") in wrong.said
+    assert sentence("there is no series {}", "'los'") + sentence("; did you mean '{}'?", "loss") in wrong.output

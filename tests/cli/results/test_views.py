@@ -62,9 +62,11 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 def test_a_view_leaves_the_document_as_it_is(shop: Project) -> None:
     whole = shop.inside("matrix", "shop", "-f", "json", check=0).json
-    found = shop.inside("matrix", "shop", "--where", "answer.model=mini", "--sort", "right:asc", "-f", "json", check=0)
-    view = found.json["view"]
-    assert {**found.json, "view": None} == {**whole, "view": None}
+    outcome = shop.inside(
+        "matrix", "shop", "--where", "answer.model=mini", "--sort", "right:asc", "-f", "json", check=0
+    )
+    view = outcome.json["view"]
+    assert {**outcome.json, "view": None} == {**whole, "view": None}
     assert [whole["rows"][number]["levels"]["answer.model"] for number in view["rows"]] == ["mini"] * 4
     means = [whole["rows"][number]["metrics"]["right"]["mean"] for number in view["rows"]]
     assert means == sorted(means)
@@ -72,8 +74,8 @@ def test_a_view_leaves_the_document_as_it_is(shop: Project) -> None:
 
 def test_pairs_of_one_filter_hold_together_and_filters_on_one_factor_are_alternatives(shop: Project) -> None:
     def rows(*options: str) -> list[int]:
-        found: list[int] = shop.inside("matrix", "shop", *options, "-f", "json", check=0).json["view"]["rows"]
-        return sorted(found)
+        numbers: list[int] = shop.inside("matrix", "shop", *options, "-f", "json", check=0).json["view"]["rows"]
+        return sorted(numbers)
 
     both = rows("--where", "answer.model=mini,answer.temperature=0")
     assert both == rows("--where", "answer.model=mini", "--where", "answer.temperature=0")
@@ -106,12 +108,12 @@ def test_the_table_has_numbers_that_every_option_takes_like_the_combination_itse
         ),
         (("compare", "shop", "--row", "7", "--other", "0"), ("compare", "shop", "--row", named, "--other", other)),
     ):
-        found = [shop.inside(*command, "-f", "json", check=0).json for command in (by_number, by_name)]
-        assert found[0] == found[1]
+        documents = [shop.inside(*command, "-f", "json", check=0).json for command in (by_number, by_name)]
+        assert documents[0] == documents[1]
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         (("matrix", "shop", "--where", "answer.model=minni"), "where: 'answer.model' has no level 'minni'"),
         (("matrix", "shop", "--where", "answer.modl=mini"), sentence("did you mean '{}'?", "answer.model")),
@@ -136,8 +138,8 @@ def test_the_table_has_numbers_that_every_option_takes_like_the_combination_itse
         ),
     ],
 )
-def test_what_no_row_or_view_can_be_is_refused(shop: Project, command: tuple[str, ...], said: str) -> None:
-    assert said in " ".join(shop.inside(*command, check=2).stderr.split())
+def test_what_no_row_or_view_can_be_is_refused(shop: Project, command: tuple[str, ...], message: str) -> None:
+    assert message in " ".join(shop.inside(*command, check=2).stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -149,17 +151,17 @@ def test_what_no_row_or_view_can_be_is_refused(shop: Project, command: tuple[str
     ],
 )
 def test_a_pivot_table_in_every_form(shop: Project, factors: tuple[str, ...]) -> None:
-    found = shop.inside("matrix", "shop", *factors, "-f", "json", check=0).json["view"]["pivot"]
-    assert (found["lines"], found["columns"], found["balanced"]) == (["mini", "large"], ["0", "0.7"], True)
-    assert [[len(cell["rows"]) for cell in line] for line in found["cells"]] == [[2, 2], [2, 2]]
+    pivot = shop.inside("matrix", "shop", *factors, "-f", "json", check=0).json["view"]["pivot"]
+    assert (pivot["lines"], pivot["columns"], pivot["balanced"]) == (["mini", "large"], ["0", "0.7"], True)
+    assert [[len(cell["rows"]) for cell in line] for line in pivot["cells"]] == [[2, 2], [2, 2]]
     lines = csv.DictReader(io.StringIO(shop.inside("matrix", "shop", *factors, "-f", "csv", check=0).stdout))
-    assert [float(line["mean"]) for line in lines] == [cell["mean"] for line in found["cells"] for cell in line]
-    shown = shop.inside("matrix", "shop", *factors, check=0).stdout
+    assert [float(line["mean"]) for line in lines] == [cell["mean"] for line in pivot["cells"] for cell in line]
+    text = shop.inside("matrix", "shop", *factors, check=0).stdout
     markdown = shop.inside("matrix", "shop", *factors, "-f", "md", check=0).stdout
-    for cell in (cell for line in found["cells"] for cell in line):
-        assert f"{cell['mean']:.3f} [" in shown
+    for cell in (cell for line in pivot["cells"] for cell in line):
+        assert f"{cell['mean']:.3f} [" in text
         assert f"{cell['mean']:.3f} [" in markdown
-    assert sentence("mean over the combinations that share the levels, {} in each cell", 2) in " ".join(shown.split())
+    assert sentence("mean over the combinations that share the levels, {} in each cell", 2) in " ".join(text.split())
 
 
 def test_a_report_in_markdown_is_filtered_and_sorted(shop: Project) -> None:

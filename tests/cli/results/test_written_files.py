@@ -1,4 +1,4 @@
-"""A data file that a node writes is no code, by whatever way it is written; a file that a person edits is."""
+"""A data file that a node writes in any way is not code; a file that a person edits is."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def write(project: Project, pool: str, *ways: str, flow: str = FLOW) -> None:
 
 
 def changed_code(project: Project) -> list[dict[str, object]]:
-    """Run the sweep again, and return what changed in its code since the baseline `main`."""
+    """Run the sweep again, and return the changes of its code since the baseline `main`."""
     regress = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json")
     changes: list[dict[str, object]] = regress.json["changed"]["code"]
     return changes
@@ -154,7 +154,7 @@ def test_a_file_that_a_node_writes_is_no_code(project: Project, pool: str) -> No
     project.write({WAYS[way]: "{}" for way in ways})
     first = project.inside("run", "sweep.yaml", check=0)
     for way in ways:
-        assert first.said.count(f"not code: {WAYS[way]}, which node answer writes") == 1
+        assert first.output.count(f"not code: {WAYS[way]}, which node answer writes") == 1
     project.inside("baseline", "set", "main", "sweep", check=0)
     project.inside("run", "part.yaml", check=1)
 
@@ -183,14 +183,14 @@ def test_files_that_persons_edit_meanwhile_are_named_and_written_ones_are_not(pr
 
         assert (
             sentence("the code of {} has changed since it was submitted {}", "answer=save, answer=copy", f"({cause})")
-            in refused.said
+            in refused.output
         )
         assert {tuple(change["causes"]) for change in changed_code(project)} == {(cause,)}
         project.write({file: before})
 
 
 def test_a_file_that_a_child_process_writes_ends_a_sweep_as_an_edit_does(project: Project) -> None:
-    """It is written by a computed command, as a person may do it meanwhile."""
+    """A computed command writes the file, as a person may do while the sweep runs."""
     child = 'subprocess.run(["sh", "-c", "echo changed >" + str(path)], check=True)'
     write(project, "process", "save", flow=FLOW.replace("path.write_text(json.dumps(data))", child, 1))
     project.write({"save.json": "{}"})
@@ -199,7 +199,7 @@ def test_a_file_that_a_child_process_writes_ends_a_sweep_as_an_edit_does(project
 
     assert (
         sentence("the code of {} was changed while the sweep was running {}", "answer=save", "(file save.json: content")
-        in ended.said
+        in ended.output
     )
 
 
@@ -223,7 +223,7 @@ wf.node(Agent("one").answer, name="last")
 
 
 def test_a_file_that_is_opened_at_import_and_written_later_is_no_code(project: Project) -> None:
-    """Also where the code that opens it makes values that differ in each process."""
+    """The same holds if the code that opens the file makes values that differ in each process."""
     flow = FLOW.replace("wf.entry(first)", OPENED_EARLY + "wf.entry(first)")
     flow = flow.replace("wf.edge(answer, END)", "wf.edge(answer, 'last')\nwf.edge('last', END)")
     write(project, "process", "save", flow=flow)
@@ -243,8 +243,8 @@ def test_a_file_that_is_opened_at_import_and_written_later_is_no_code(project: P
 
 def test_a_sweep_that_was_interrupted_while_it_wrote_resumes(project: Project) -> None:
     wait = "WAYS[way](FILES[way]"
-    held = "while ctx.case.id == 'c1' and (HERE / 'hold.db').exists():\n        threading.Event().wait(0.05)\n    "
-    flow = FLOW.replace(wait, held + wait).replace("import tempfile", "import tempfile\nimport threading")
+    pause = "while ctx.case.id == 'c1' and (HERE / 'hold.db').exists():\n        threading.Event().wait(0.05)\n    "
+    flow = FLOW.replace(wait, pause + wait).replace("import tempfile", "import tempfile\nimport threading")
     write(project, "process", "save", flow=flow)
     project.write({"save.json": "{}", "hold.db": ""})
     with project.start("run", "sweep.yaml") as running:

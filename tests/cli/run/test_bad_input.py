@@ -1,4 +1,4 @@
-"""What is refused before anything starts: with exit code 2, on one screen, and with nothing left behind."""
+"""Bad input is refused before anything starts, with exit code 2, on one screen, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SCREEN = 24
 def sweep(**keys: str | None) -> str:
     """A sweep file that is right but for the keys given as YAML; None leaves a key out."""
     right = {"workflow": "flow:wf", "cases": "cases.jsonl", "vary": "{A: all, B: [default, v1]}"}
-    return "".join(f"{key}: {value}\n" for key, value in {**right, **keys}.items() if value is not None)
+    return "".join(f"{key}: {text}\n" for key, text in {**right, **keys}.items() if text is not None)
 
 
 @dataclass
 class Bad:
-    """Bad input, and what the message must say. `{file}` stands for the sweep file's name."""
+    """Bad input, and the texts that the message must contain. `{file}` stands for the sweep file's name."""
 
     name: str
     sweep: str
-    said: list[str]
+    words: list[str]
     files: dict[str, str] = field(default_factory=dict)
     args: tuple[str, ...] = ()
 
@@ -398,7 +398,7 @@ BAD = [
     Bad(
         "a server in place of a database",
         sweep(),
-        ["is a server and no database", "wtb --server http://127.0.0.1:8642", "wtb.open("],
+        ["is a server, not a database", "wtb --server http://127.0.0.1:8642", "wtb.open("],
         args=("sweep.yaml", "--db", "http://127.0.0.1:8642"),
     ),
     Bad("not a database URL", sweep(), ["expected sqlite:///path/to/file.db"], args=("sweep.yaml", "--db", "wtb.db")),
@@ -406,14 +406,14 @@ BAD = [
 ]
 
 
-def refused(outcome: Outcome, project: Project, said: list[str]) -> None:
-    """The outcome is a refusal on one screen that says these things, and nothing is left behind."""
+def refused(outcome: Outcome, project: Project, words: list[str]) -> None:
+    """Assert that the outcome is a refusal on one screen with these texts, which leaves nothing behind."""
     assert outcome.code == 2, outcome.stderr
     assert outcome.stdout == ""
     assert "Traceback" not in outcome.stderr
     assert 0 < len(outcome.stderr.splitlines()) <= SCREEN
-    for text in said:
-        assert text in outcome.said, f"{text!r} is not in: {outcome.stderr}"
+    for text in words:
+        assert text in outcome.output, f"{text!r} is not in: {outcome.stderr}"
     assert project.query("SELECT id FROM sweeps") == []
     assert not project.file.parent.exists()
 
@@ -422,7 +422,7 @@ def refused(outcome: Outcome, project: Project, said: list[str]) -> None:
 def test_it_is_refused(project: Project, bad: Bad) -> None:
     project.write({"sweep.yaml": bad.sweep, **bad.files})
     out = project.inside("run", *(bad.args or ("sweep.yaml",)))
-    refused(out, project, bad.said)
+    refused(out, project, bad.words)
 
 
 def test_all_problems_of_a_file_are_told_at_once(project: Project) -> None:
@@ -438,7 +438,7 @@ def test_a_hundred_problems_fit_on_one_screen(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "words"),
     [
         (
             "def load():\n    raise RuntimeError('no key')\n\nload()\n",
@@ -447,16 +447,22 @@ def test_a_hundred_problems_fit_on_one_screen(project: Project) -> None:
         ("def load(:\n", ["SyntaxError", 'other.py", line 1']),
         ("import flow, not_there_at_all\n", ["No module named 'not_there_at_all'", 'other.py", line 1']),
         ("import sys\nsys.exit(0)\n", ["SystemExit: 0", 'other.py", line 2']),
-        ("import os\nos._exit(0)\n", [sentence("{} would have ended the command", "os._exit(0)"), 'other.py", line 2']),
+        (
+            "import os\nos._exit(0)\n",
+            [sentence("{} was called in code that the command runs", "os._exit(0)"), 'other.py", line 2'],
+        ),
         (
             "import os\ntry: os._exit(0)\nexcept BaseException: pass\n",
-            [sentence("{} would have ended the command", "os._exit(0)")],
+            [sentence("{} was called in code that the command runs", "os._exit(0)")],
         ),
-        ("import os\nos.execlp('true', 'true')\n", [sentence("would have ended the command"), 'other.py", line 2']),
-        (EXITING_THREAD, [sentence("{} would have ended the command", "os._exit(0)")]),
+        (
+            "import os\nos.execlp('true', 'true')\n",
+            [sentence("was called in code that the command runs"), 'other.py", line 2'],
+        ),
+        (EXITING_THREAD, [sentence("{} was called in code that the command runs", "os._exit(0)")]),
         (
             "from wtb import Workflow\ndef wf():\n    import os\n    os._exit(0)\n",
-            [sentence("{} would have ended", "os._exit(0)")],
+            [sentence("{} was called in code", "os._exit(0)")],
         ),
         ("import helper\n", ["ZeroDivisionError", 'helper.py", line 2, in <module>']),
     ],
@@ -465,10 +471,10 @@ def test_a_hundred_problems_fit_on_one_screen(project: Project) -> None:
         *("another program", "a thread that exits", "a factory that exits", "an error further down"),
     ],
 )
-def test_a_module_that_fails_to_import_shows_its_own_frames_only(project: Project, code: str, said: list[str]) -> None:
+def test_a_module_that_fails_to_import_shows_its_own_frames_only(project: Project, code: str, words: list[str]) -> None:
     project.write({"other.py": code, "helper.py": "\n1 / 0\n", "sweep.yaml": sweep(workflow="other:wf")})
     done = project.inside("run", "sweep.yaml")
-    refused(done, project, ["sweep.yaml:1: 'other:wf' cannot be ", *said])
+    refused(done, project, ["sweep.yaml:1: 'other:wf' cannot be ", *words])
     frames = [line for line in done.stderr.splitlines() if line.startswith("  File")]
     assert all(f'File "{project.folder}{os.sep}' in line for line in frames)
 
@@ -500,11 +506,11 @@ def test_plan_refuses_what_run_refuses(project: Project) -> None:
 
 @pytest.mark.parametrize("command", ["resume", "retry", "matrix", "score"])
 def test_a_sweep_that_is_not_there_makes_no_database(project: Project, command: str) -> None:
-    refused(project.inside(command, "nightly"), project, ["there is no database at", "`wtb run` makes one"])
+    refused(project.inside(command, "nightly"), project, ["there is no database at", "`wtb run` creates one"])
 
 
 class TestWithADatabase:
-    """Refusals that need a sweep to be there: it is the same afterwards."""
+    """Refusals that need an existing sweep, which they do not change."""
 
     @pytest.fixture
     def ran(self, project: Project) -> Project:
@@ -513,7 +519,7 @@ class TestWithADatabase:
         return project
 
     @pytest.mark.parametrize(
-        ("args", "said"),
+        ("args", "words"),
         [
             (
                 ["matrix", "sweeep"],
@@ -528,26 +534,22 @@ class TestWithADatabase:
                 ["retry", "sweep", "--limits", "usd=-3"],
                 ["--limits", sentence("{} is {}; expected more than 0", "'limits.usd'", "-3")],
             ),
-            (["score", "sweep"], [sentence("nothing to score by")]),
-            (
-                ["score", "sweep", "--status", "abc", "-e", "latency"],
-                [sentence("expected no --evaluate, --file, --limits")],
-            ),
+            (["score", "sweep"], [sentence("no evaluator is given")]),
             (
                 ["score", "sweep", "--evaluate", "latencyy"],
                 [sentence("no evaluator {}", "'latencyy'") + sentence("; did you mean '{}'?", "latency")],
             ),
             (["run", "sweep.yaml", "--case", "c99"], [sentence("there is no case {}", "'c99'")]),
         ],
-        ids=lambda given: " ".join(given) if given[0] in ("matrix", "resume", "retry", "score", "run") else "",
+        ids=lambda argument: " ".join(argument) if argument[0] in ("matrix", "resume", "retry", "score", "run") else "",
     )
-    def test_it_is_refused(self, ran: Project, args: list[str], said: list[str]) -> None:
+    def test_it_is_refused(self, ran: Project, args: list[str], words: list[str]) -> None:
         before = ran.query("SELECT id, status FROM sweeps"), ran.query("SELECT count(*) FROM events")
         done = ran.inside(*args)
         assert (done.code, done.stdout) == (2, "")
         assert "Traceback" not in done.stderr
-        for text in said:
-            assert text in done.said, done.stderr
+        for text in words:
+            assert text in done.output, done.stderr
         assert (ran.query("SELECT id, status FROM sweeps"), ran.query("SELECT count(*) FROM events")) == before
 
     @pytest.mark.parametrize("args", [["run", "sweep.yaml"], ["matrix", "sweep"], ["resume", "sweep"]], ids=" ".join)
@@ -555,39 +557,39 @@ class TestWithADatabase:
         ran.change("UPDATE alembic_version SET version_num = '9999'")
         done = ran.inside(*args)
         assert (done.code, done.stdout) == (2, "")
-        assert sentence("is of version {}", "9999") in done.said
-        assert sentence("use the newer WTB that made it") in done.said
+        assert sentence("is of version {}", "9999") in done.output
+        assert sentence("use the newer WTB that made it") in done.output
         assert len(ran.query("SELECT id FROM sweeps")) == 1
 
 
 @pytest.mark.parametrize("args", [["run", "sweep.yaml"], ["matrix", "first"], ["resume", "first"]], ids=" ".join)
 def test_a_server_out_of_reach_is_told_quickly_and_without_its_password(project: Project, args: list[str]) -> None:
-    with socket.socket() as held:  # bound and never listened to: connections are refused
-        held.bind(("127.0.0.1", 0))
-        url = f"postgresql://me:hush@127.0.0.1:{held.getsockname()[1]}/bench"
+    with socket.socket() as bound:  # bound and never listened to: connections are refused
+        bound.bind(("127.0.0.1", 0))
+        url = f"postgresql://me:hush@127.0.0.1:{bound.getsockname()[1]}/bench"
         started = time.monotonic()
         done = project.inside(*args, "--db", url)
     assert time.monotonic() - started < 6
     assert (done.code, done.stdout) == (4, "")
     assert "Traceback" not in done.stderr
     assert "hush" not in done.stderr
-    assert "me:***@127.0.0.1" in done.said
-    assert "refused" in done.said
+    assert "me:***@127.0.0.1" in done.output
+    assert "refused" in done.output
 
 
 def test_a_file_that_is_no_database_is_left_as_it_is(project: Project) -> None:
     before = (project.folder / "flow.py").read_bytes()
-    for url, said in (("sqlite:///flow.py", "file is not a database"), ("sqlite:///flow.py/x.db", "cannot be made")):
+    for url, message in (("sqlite:///flow.py", "file is not a database"), ("sqlite:///flow.py/x.db", "cannot be made")):
         done = project.inside("run", "sweep.yaml", "--db", url)
         assert (done.code, done.stdout) == (4, "")
-        assert f"error: database {url}: " in done.said
-        assert said in done.said
+        assert f"error: database {url}: " in done.output
+        assert message in done.output
         assert len(done.stderr.splitlines()) == 1
     assert (project.folder / "flow.py").read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("expression", "message"),
     [
         ("lambda: 1", "function"),
         ("'\\ud800'", "surrogate"),
@@ -595,14 +597,16 @@ def test_a_file_that_is_no_database_is_left_as_it_is(project: Project) -> None:
         ("{'deep': [print]}", "function"),
     ],
 )
-def test_state_that_cannot_be_stored_fails_the_node_that_wrote_it(project: Project, value: str, said: str) -> None:
+def test_state_that_cannot_be_stored_fails_the_node_that_wrote_it(
+    project: Project, expression: str, message: str
+) -> None:
     code = f"""
 from wtb import END, Workflow
 wf = Workflow("w")
 @wf.node
 def first(state): return {{"y": 1}}
 @wf.node
-def second(state): return {{"odd": {value}}}
+def second(state): return {{"odd": {expression}}}
 @second.variant("fine")
 def _(state): return {{"odd": 1}}
 wf.entry(first)
@@ -614,4 +618,4 @@ wf.edge(second, END)
     assert (done.json["cells"]["succeeded"], done.json["cells"]["failed"]) == (1, 1)
     ((failure,),) = project.query("SELECT failure FROM cells WHERE status = 'failed'")
     assert "node 'second' key 'odd' cannot be stored" in failure
-    assert said in failure
+    assert message in failure

@@ -1,4 +1,4 @@
-"""What the check of the data says before a sweep runs, by real commands: the same sentences wherever people read."""
+"""Findings of the data check before a sweep runs, from real commands: every surface shows the same sentences."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_equal_inputs_are_told_before_and_after_in_the_same_words(ask: Project) 
     assert planned["data"] == [{"kind": "equal_inputs", "cases": 80, "sentence": SENTENCE, "key": "equal_inputs"}]
     assert planned["notes"] == [SENTENCE]
     ran = ask.inside("run", "alike.yaml", check=0)
-    assert ran.said.count(SENTENCE) == 1
+    assert ran.output.count(SENTENCE) == 1
     assert words(ran.stdout).count(SENTENCE) == 1
     matrix = ask.inside("matrix", "alike", "--format", "json", check=0).json
     assert (matrix["clusters"], matrix["warnings"].count(SENTENCE)) == (20, 1)
@@ -95,22 +95,22 @@ def test_a_key_of_the_sweep_counts_each_case(ask: Project) -> None:
     ask.inside("run", "each.yaml", "--quiet", check=0)
     assert ask.inside("matrix", "each", "--format", "json", check=0).json["clusters"] is None
     ask.write({"bad.yaml": sweep("bad", "cases.jsonl", equal_inputs="no")})
-    said = ask.inside("plan", "bad.yaml", check=2).said
-    assert "'equal_inputs' is 'no'; expected 'cluster' or 'independent'" in said
+    message = ask.inside("plan", "bad.yaml", check=2).output
+    assert "'equal_inputs' is 'no'; expected 'cluster' or 'independent'" in message
 
 
 def test_regressions_rest_on_clusters_of_equal_inputs(ask: Project) -> None:
     ask.inside("run", "alike.yaml", "--quiet", check=0)
     ask.inside("baseline", "set", "nightly", "alike", check=0)
-    found = ask.inside("regress", "alike.yaml", "--baseline", "nightly", "--quiet", "--format", "json", check=0).json
-    assert found["verdict"] in ("same", "unclear")
+    document = ask.inside("regress", "alike.yaml", "--baseline", "nightly", "--quiet", "--format", "json", check=0).json
+    assert document["verdict"] in ("same", "unclear")
     ask.inside("run", "each.yaml", "--quiet", check=0)
     compared = ask.inside("compare", "alike", "each", "--format", "json", check=0).json
     assert compared["compared"]["cases"] == 100
 
 
 def test_a_pilot_takes_the_clusters_of_its_cases(ask: Project) -> None:
-    planned = ask.inside("plan", "alike.yaml", "--pilot", "7", "--format", "json", check=0).json
+    planned = ask.inside("pilot", "alike.yaml", "--cases", "7", "--format", "json", check=0).json
     assert planned["pilot"]["cases"] == 7
 
 
@@ -138,17 +138,17 @@ def test_a_sample_is_drawn_with_the_seed_and_holds_smaller_ones(ask: Project) ->
     drawn = []
     for file, size in (("few", 10), ("few", 10), ("few", 20), ("seeded", 10)):
         ran = ask.inside("run", f"{file}.yaml", "--sample", f"{size}", check=0)
-        assert f"{size} of 40 cases, drawn at random with seed {3 if file == 'seeded' else 0}" in ran.said
+        assert f"{size} of 40 cases, drawn at random with seed {3 if file == 'seeded' else 0}" in ran.output
         drawn.append(ids(ask, file))
-    first, again, more, seeded = drawn
-    assert first == again != [f"c{n}" for n in range(10)]
+    first, second, more, seeded = drawn
+    assert first == second != [f"c{n}" for n in range(10)]
     assert set(first) < set(more)
     assert set(seeded) != set(first)
     ask.inside("baseline", "set", "sampled", "few", check=0)
-    found = ask.inside(
+    document = ask.inside(
         "regress", "few.yaml", "--baseline", "sampled", "--sample", "10", "--quiet", "--format", "json", check=0
     ).json
-    assert found["compared"]["cases"] == 10
+    assert document["compared"]["cases"] == 10
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,10 @@ def test_a_sample_is_drawn_with_the_seed_and_holds_smaller_ones(ask: Project) ->
         ),
         (("--sample", "0"), "sample is 0; expected a whole number of at least 1 (--sample)"),
         (("--sample", "-1"), "sample is -1; expected a whole number of at least 1 (--sample)"),
-        (("--sample", "3", "--limit", "3"), prose.sentence("both of 'limit' and 'sample'; expected one of them")),
+        (
+            ("--sample", "3", "--limit", "3"),
+            prose.sentence("both 'limit' and 'sample' are given; expected one of them"),
+        ),
         (("--sample", "2", "--case", "none"), prose.sentence("there is no case {} in", "'none'")),
     ],
 )
@@ -170,7 +173,7 @@ def test_a_sample_that_cannot_be_drawn_is_one_line(ask: Project, options: tuple[
     ask.write({"few.yaml": different("few")})
     for command in ("plan", "run"):
         outcome = ask.inside(command, "few.yaml", *options, check=2)
-        assert problem in outcome.said
+        assert problem in outcome.output
         assert len(outcome.stderr.strip().splitlines()) <= 2
 
 
@@ -178,7 +181,7 @@ def test_a_sample_leaves_the_cases_for_the_end_alone(ask: Project) -> None:
     ask.write({"kept.yaml": different("kept", holdout=0.5)})
     every = ask.inside("plan", "kept.yaml", "--format", "json", check=0).json["cases"]
     outcome = ask.inside("plan", "kept.yaml", "--sample", f"{every + 1}", check=2)
-    assert f"has {every} to draw from" in outcome.said
+    assert f"has {every} to draw from" in outcome.output
     ask.inside("run", "kept.yaml", "--sample", f"{every}", "--quiet", check=0)
     ask.inside("run", "kept.yaml", "--final", "--quiet", check=0)
 
@@ -199,7 +202,7 @@ def test_the_first_cases_of_a_sorted_file_are_told(ask: Project) -> None:
     )
     ran = ask.inside("run", "sorted.yaml", "--limit", "20", check=0)
     assert finding["sentence"] == sentence
-    assert ran.said.count(sentence) == words(ran.stdout).count(sentence) == 1
+    assert ran.output.count(sentence) == words(ran.stdout).count(sentence) == 1
     assert "sorted_file" not in kinds(ask, "sorted.yaml", "--sample", "20")
     assert "sorted_file" not in kinds(ask, "sorted.yaml")
 
@@ -230,23 +233,23 @@ def test_rare_classes_and_scales_and_clusters_are_told_before_anything_runs(ask:
     text = sweep("rare", listed, evaluate=evaluate).replace("ask:", "asked:")
     ask.write({"rare.yaml": text, "failing.yaml": text.replace('"rare"', '"failing", "on_failure": 0')})
     planned = ask.inside("plan", "rare.yaml", "--format", "json", check=0).json
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for finding in planned["data"]:
-        found.setdefault(finding["kind"], []).append(finding["sentence"])
-    assert found["rare_class"] == [
+        by_kind.setdefault(finding["kind"], []).append(finding["sentence"])
+    assert by_kind["rare_class"] == [
         "class_recall rests on 2 clusters of the class: there are no intervals below 15",
         "macro_f1 rests on 2 clusters of 1, its rarest class: there are no intervals below 15",
         "cohen_kappa rests on 2 clusters that are not of its most common class: there are no intervals below 15",
         "auc rests on 2 clusters of positive, its rarest class: there are no intervals below 15",
     ]
-    (scale,) = found["no_scale"]
+    (scale,) = by_kind["no_scale"]
     assert scale.startswith("cells that fail are left out by length, so a combination that fails where it is hard")
-    (dominant,) = found["dominant_cluster"]
+    (dominant,) = by_kind["dominant_cluster"]
     assert dominant.startswith(
         "21 of 40 cases have the cluster 'doc 0', so figures rest mostly on it, as if there were"
     )
-    assert len(found["without_expected"]) == 5
-    assert found["without_expected"][0] == (
+    assert len(by_kind["without_expected"]) == 5
+    assert by_kind["without_expected"][0] == (
         prose.sentence(
             "{} of {} cases {} no expected value for {}: they get no score by it", 1, 40, "has", "class_recall"
         )

@@ -1,4 +1,4 @@
-"""What a sweep does not need until its first node runs is not imported before: people wait for that."""
+"""`wtb run` imports modules that the first node does not need only later, because users wait for the first node."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ LOOKING = [
     ("costs",),
     ("files", "flow"),
     ("report", "flow"),
-    ("pin", "flow"),
-    ("gc", "--dry-run"),
+    ("admin", "pin", "flow"),
+    ("admin", "gc", "--dry-run"),
     ("--help",),
 ]
 

@@ -123,25 +123,25 @@ def test_the_first_signal_lets_running_nodes_finish_and_resume_completes(
 ) -> None:
     with gated.start("run", "sweep.yaml", "--format", "json") as running:
         both_slots_at_b(gated)
-        begun = gated.log()
+        started = gated.log()
         running.signal(number)
         gated.until(lambda: "stopping: running nodes have 10 s" in running.stderr, "the command to say that it stops")
         assert running.process.poll() is None
         gated.write({"gate": ""})
         done = running.wait(check=130)
     assert done.json["sweep"]["status"] == "paused"
-    assert sentence("paused ({}); continue with: wtb resume {}", "interrupted", done.json["sweep"]["id"]) in done.said
+    assert sentence("paused ({}); continue with: wtb resume {}", "interrupted", done.json["sweep"]["id"]) in done.output
     assert "left behind" not in done.stderr
-    assert gated.log() == begun
-    assert done.json["node_runs"]["executed"] == done.json["node_runs"]["attempts"] == len(begun)
+    assert gated.log() == started
+    assert done.json["node_runs"]["executed"] == done.json["node_runs"]["attempts"] == len(started)
 
-    again = gated.inside("resume", "steps", "--format", "json", check=0)
-    assert again.json["node_runs"]["executed"] == again.json["node_runs"]["attempts"] == 4 * A_CASE
+    resumed = gated.inside("resume", "steps", "--format", "json", check=0)
+    assert resumed.json["node_runs"]["executed"] == resumed.json["node_runs"]["attempts"] == 4 * A_CASE
     assert len(gated.log()) == len(set(gated.log())) == 4 * A_CASE
     outcomes_are_consistent(gated, 4)
 
 
-def test_nodes_that_go_on_are_ended_after_the_grace(gated: Project) -> None:
+def test_nodes_that_continue_are_ended_after_the_grace(gated: Project) -> None:
     gated.write({"sweep.yaml": SWEEP.replace("concurrency: 2", "concurrency: 2, grace: 300ms")})
     with gated.start("run", "sweep.yaml", "--format", "json") as running:
         both_slots_at_b(gated)
@@ -150,24 +150,24 @@ def test_nodes_that_go_on_are_ended_after_the_grace(gated: Project) -> None:
         done = running.wait(check=130, timeout=30)
     assert len(ran) >= 2
     assert not gated.node_processes()
-    assert sentence("running nodes have {} s to finish", "0.3") in done.said
-    assert "left behind" not in done.said
+    assert sentence("running nodes have {} s to finish", "0.3") in done.output
+    assert "left behind" not in done.output
     # Nobody's fault: neither a failed attempt nor a step towards being set aside.
     assert done.json["cells"]["failed"] == done.json["cells"]["set_aside"] == 0
     assert gated.query("SELECT max(kills) FROM executions") == [(0,)]
     assert gated.query("SELECT * FROM attempts WHERE status = 'failed'") == []
-    begun = "SELECT count(*) FROM node_runs WHERE status <> 'succeeded' AND begun_at IS NOT NULL"
-    assert gated.query(begun) == [(2,)]  # no more is known of their first attempts
+    query = "SELECT count(*) FROM node_runs WHERE status <> 'succeeded' AND begun_at IS NOT NULL"
+    assert gated.query(query) == [(2,)]  # no more is known of their first attempts
 
 
-def test_on_threads_nodes_that_go_on_are_left_behind_after_the_grace(gated: Project) -> None:
+def test_on_threads_nodes_that_continue_are_left_behind_after_the_grace(gated: Project) -> None:
     gated.write({"sweep.yaml": SWEEP.replace("concurrency: 2", "concurrency: 2, pool: thread, grace: 300ms")})
     with gated.start("run", "sweep.yaml") as running:
         both_slots_at_b(gated)
         running.signal(signal.SIGINT)
         done = running.wait(check=130, timeout=30)
-    assert sentence("running nodes have {} s to finish", "0.3") in done.said
-    assert sentence("{} node(s) did not stop in time and were left behind", 2) in done.said
+    assert sentence("running nodes have {} s to finish", "0.3") in done.output
+    assert sentence("{} node(s) did not stop in time and were left behind", 2) in done.output
 
 
 @pytest.mark.parametrize("pool", ["process", "thread"])
@@ -179,22 +179,22 @@ def test_the_second_signal_stops_at_once_and_what_was_in_flight_runs_again(gated
         gated.until(lambda: "Ctrl-C again to stop at once" in running.stderr, "the command to say that it stops")
         running.signal(signal.SIGINT)
         done = running.wait(check=130)  # long before the grace that the first one gives is over
-    assert sentence("continue with: wtb resume {}", done.json["sweep"]["id"]) in done.said
-    left_behind = "2 node(s) did not stop in time and were left behind" in done.said
+    assert sentence("continue with: wtb resume {}", done.json["sweep"]["id"]) in done.output
+    left_behind = "2 node(s) did not stop in time and were left behind" in done.output
     assert left_behind == (pool == "thread")
     assert not gated.node_processes()
     in_flight = [line for line in gated.log() if line.startswith("b=")]
 
     gated.write({"gate": ""})
-    again = gated.inside("resume", "steps", "--format", "json", check=0)
-    assert again.json["node_runs"]["executed"] == 4 * A_CASE
-    assert again.json["node_runs"]["attempts"] == 4 * A_CASE + 2
+    resumed = gated.inside("resume", "steps", "--format", "json", check=0)
+    assert resumed.json["node_runs"]["executed"] == 4 * A_CASE
+    assert resumed.json["node_runs"]["attempts"] == 4 * A_CASE + 2
     assert Counter(gated.log()) == Counter({*gated.log()}) + Counter(in_flight)
     outcomes_are_consistent(gated, 4)
 
 
 @pytest.mark.parametrize("durability", [pytest.param("sync", marks=pytest.mark.slow), "20ms"])
-def test_after_kill_9_resume_goes_on_at_once_from_what_was_committed(
+def test_after_kill_9_resume_continues_at_once_from_what_was_committed(
     gated: Project, database_url: str, durability: str
 ) -> None:
     gated.url = database_url
@@ -219,7 +219,7 @@ def test_after_kill_9_resume_goes_on_at_once_from_what_was_committed(
     outcomes_are_consistent(gated, cases)
     after = Counter(gated.log())
     assert len(after) == A_CASE * cases
-    # What was committed did not run again, nor was its outcome touched.
+    # Committed node runs did not run again, and kept their outcome.
     assert after.total() == A_CASE * cases + len(before) - committed
     if durability == "sync":
         assert len(before) - committed <= slots
@@ -233,8 +233,8 @@ def test_after_kill_9_resume_goes_on_at_once_from_what_was_committed(
 
 
 def _count(project: Project, table: str, status: str) -> int:
-    found = project.query(f"SELECT count(*) FROM {table} WHERE status = :status", status=status)
-    return int(found[0][0]) if found else 0
+    rows = project.query(f"SELECT count(*) FROM {table} WHERE status = :status", status=status)
+    return int(rows[0][0]) if rows else 0
 
 
 def test_a_process_that_died_but_was_not_reaped_owns_nothing(gated: Project) -> None:
@@ -258,7 +258,7 @@ def test_a_sweep_with_a_live_owner_is_refused_naming_it(gated: Project, command:
         assert (refused.code, refused.stdout) == (2, "")
         assert (
             sentence("process {} on {} is running {}; stop that process first", running.pid, socket.gethostname(), "it")
-            in refused.said
+            in refused.output
         )
         assert gated.query("SELECT count(*) FROM events") == events
         assert gated.query("SELECT fingerprints FROM sweeps") == recorded
@@ -287,8 +287,8 @@ class TestChangedCode:
         paused.write({"steps.py": STEPS.replace('{"c": state["b"] + to}', '{"c": state["b"] + to + 100}')})
         done = self.resume(paused)
         assert (done.code, done.stdout) == (2, "")
-        assert sentence("the code of {} has changed since it was submitted", "c=default, c=ten") in done.said
-        assert "--allow-code-change" in done.said
+        assert sentence("the code of {} has changed since it was submitted", "c=default, c=ten") in done.output
+        assert "--allow-code-change" in done.output
         assert len(paused.log()) == 6
         assert paused.query("SELECT status FROM sweeps") == [("paused",)]
 
@@ -335,10 +335,10 @@ class TestRetry:
         ran = failed.log()
         failed.write({"steps.py": STEPS})
         done = failed.inside("retry", "steps", "--failed", "--format", "json", check=0)
-        assert "2 cells again" in done.said
-        assert sentence("the code of {}=", "c") in done.said
-        again = failed.log()[len(ran) :]
-        assert sorted(again) == ["c=ten of c1 after 0", "c=ten of c1 after 1"]
+        assert "2 cells again" in done.output
+        assert sentence("the code of {}=", "c") in done.output
+        retried = failed.log()[len(ran) :]
+        assert sorted(retried) == ["c=ten of c1 after 0", "c=ten of c1 after 1"]
         assert (done.json["cells"]["failed"], done.json["cells"]["succeeded"]) == (0, 16)
         assert done.json["node_runs"]["executed"] == 4 * A_CASE
         assert done.json["node_runs"]["attempts"] == 4 * A_CASE + 2
@@ -371,8 +371,8 @@ class TestRetry:
         assert len(failed.log()) == before + 4
 
     def test_a_retry_that_was_killed_before_it_began_can_be_resumed(self, failed: Project) -> None:
+        from wtb.store.control.forks import retry
         from wtb.store.database import Database
-        from wtb.store.growth.retry import retry
 
         failed.write({"steps.py": STEPS})
         database = Database(str(failed.url))
@@ -414,8 +414,8 @@ wf.edge(flaky, END)
     assert done.json["node_runs"]["attempts"] == 1
     assert "left behind" not in done.stderr
     steps.write({"well": ""})
-    again = steps.inside("resume", "flaky", "--format", "json", check=0)
-    assert (again.json["node_runs"]["executed"], again.json["node_runs"]["attempts"]) == (1, 2)
+    resumed = steps.inside("resume", "flaky", "--format", "json", check=0)
+    assert (resumed.json["node_runs"]["executed"], resumed.json["node_runs"]["attempts"]) == (1, 2)
 
 
 def test_an_interrupted_sweep_says_so_in_its_matrix(gated: Project) -> None:
@@ -424,7 +424,7 @@ def test_an_interrupted_sweep_says_so_in_its_matrix(gated: Project) -> None:
         running.signal(signal.SIGINT)
         gated.write({"gate": ""})
         running.wait(check=130)
-    shown = gated.inside("matrix", "steps", check=0)
+    outcome = gated.inside("matrix", "steps", check=0)
     assert sentence("{} cells have no outcome yet: the sweep is {}", 16, "paused (interrupted)") in " ".join(
-        shown.stdout.split()
+        outcome.stdout.split()
     )

@@ -1,4 +1,4 @@
-"""The `json_schema` evaluator: it judges by the schema that the sweep file has, and asks nobody for another."""
+"""The `json_schema` evaluator: it uses the schema in the sweep file, and fetches no other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
-    """A server that takes connections, and says nothing."""
+    """A server that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening
@@ -40,24 +40,24 @@ def test_a_reference_to_a_server_is_refused_and_never_followed(
 
 def test_a_reference_to_a_file_is_refused_also_below_an_id(project: Project) -> None:
     project.write({"schema.json": '{"type": "integer"}'})
-    for schema, said in (
+    for schema, message in (
         (f"{{$ref: 'file://{project.folder}/schema.json'}}", "a path within the project"),
         (f"{{$id: 'file://{project.folder}/', $ref: schema.json}}", "a path within the project"),
         ("{$id: 'urn:example:a', $ref: schema.json}", "a $ref to "),
         ("{$ref: schema.json}", "a $ref to "),
     ):
         project.write({"sweep.yaml": judged(schema)})
-        refused(project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: ", said])
+        refused(project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: ", message])
 
 
 def test_a_schema_that_is_none_is_refused(project: Project) -> None:
-    for schema, said in (
+    for schema, message in (
         ("{type: strin}", "'schema.type' is not a JSON schema of draft 2020-12: 'strin'"),
         ("{pattern: '('}", "'schema.pattern' is not a JSON schema"),
         ("3", "'schema' is 3; expected a mapping"),
     ):
         project.write({"sweep.yaml": judged(schema)})
-        refused(project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: evaluator", said])
+        refused(project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: evaluator", message])
 
 
 def test_a_schema_that_refers_to_itself_judges(project: Project) -> None:

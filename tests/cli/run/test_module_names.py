@@ -46,8 +46,8 @@ statistics tempfile tornado types typer typing uuid yaml
 INSTALLED = {"PYTHONSAFEPATH": "1"}
 
 
-def flow(imports: str = "", value: str = "1") -> str:
-    return FLOW.format(imports=imports, value=value)
+def flow(imports: str = "", expression: str = "1") -> str:
+    return FLOW.format(imports=imports, value=expression)
 
 
 def run(project: Project, *, module: str = "flow", env: dict[str, str] | None = None) -> Outcome:
@@ -58,7 +58,7 @@ def run(project: Project, *, module: str = "flow", env: dict[str, str] | None = 
 
 
 def value_of(project: Project) -> object:
-    """Return what the node of the only cell returned."""
+    """Return the update that the node of the only cell returned."""
     (cell,) = project.wtb("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
     return cell["state"]["y"]
 

@@ -18,27 +18,27 @@ from tests.support.prose import sentence
 HUGE = 2**70
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
-    """The project with a database of each kind."""
+@pytest.fixture
+def either(database_url: str, tmp_path: Path) -> Iterator[Project]:
+    """The project with a database of either kind."""
     for project in _project(tmp_path / "project"):
-        if request.param == "postgresql":
-            project.url = request.getfixturevalue("fresh_postgres_url")
+        if database_url.startswith("postgresql"):
+            project.url = database_url
         yield project
 
 
-def said_in_one_line(done: Outcome, *said: str, code: int = 2) -> None:
+def said_in_one_line(done: Outcome, *texts: str, code: int = 2) -> None:
     assert done.code == code, done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert len(done.stderr) < 1_500
-    for text in said:
-        assert text in done.said, done.stderr
+    for text in texts:
+        assert text in done.output, done.stderr
 
 
 class TestNumbers:
     @pytest.mark.parametrize(
-        ("key", "value", "place"),
+        ("key", "number", "place"),
         [
             ("vary", f"{{A: [{{name: b, by: {HUGE}}}]}}", f"sweep.yaml:3: {HUGE} has more than 64 bits"),
             ("vary", "{A: [{name: b, by: .nan}]}", sentence("{} is no number in JSON", "sweep.yaml:3: .nan")),
@@ -48,9 +48,9 @@ class TestNumbers:
         ids=["of a variant", "not a number", "within parameters", "infinite"],
     )
     def test_that_no_database_keeps_are_refused_with_their_key(
-        self, project: Project, key: str, value: str, place: str
+        self, project: Project, key: str, number: str, place: str
     ) -> None:
-        project.write({"sweep.yaml": sweep(**{key: value})})
+        project.write({"sweep.yaml": sweep(**{key: number})})
         done = project.inside("run", "sweep.yaml")
         refused(done, project, [place])
         said_in_one_line(done)
@@ -94,7 +94,7 @@ class TestNumbers:
 
 class TestText:
     @pytest.mark.parametrize(
-        ("case", "said"),
+        ("case", "message"),
         [
             ({"input": {"x": 1, "a\0b": 2}}, "cases.jsonl:1: key 'a\\x00b' of 'input' has a NUL character"),
             (
@@ -109,19 +109,19 @@ class TestText:
         ids=["a key", "a tag", "an id", "a file", "half a pair", "half a pair in a value"],
     )
     def test_that_no_database_keeps_is_refused_with_its_place(
-        self, either: Project, case: dict[str, object], said: str
+        self, either: Project, case: dict[str, object], message: str
     ) -> None:
         either.write({"cases.jsonl": json.dumps(case) + "\n"})
         done = either.inside("run", "sweep.yaml")
-        said_in_one_line(done, said)
+        said_in_one_line(done, message)
         assert either.query("SELECT id FROM sweeps") == []
 
     def test_of_cases_from_code_is_refused_alike(self, either: Project) -> None:
         code = "def rows():\n    yield {'input': {'x': 1}, 'tags': ['a\\0b']}\n    yield {'input': {'\\ud800': 1}}\n"
         either.write({"other.py": code, "sweep.yaml": sweep(cases="other:rows")})
         done = either.inside("run", "sweep.yaml", check=2)
-        assert "other:rows: case 1: tag 'a\\x00b' has a NUL character" in done.said
-        assert "other:rows: case 2: key '\\ud800' of 'input' has half of a surrogate pair" in done.said
+        assert "other:rows: case 1: tag 'a\\x00b' has a NUL character" in done.output
+        assert "other:rows: case 2: key '\\ud800' of 'input' has half of a surrogate pair" in done.output
 
     def test_with_nul_in_a_value_is_kept(self, either: Project) -> None:
         case = {"id": "nul", "input": {"x": 1, "text": "a\0b"}, "expected": "\0"}
@@ -146,17 +146,17 @@ class TestOutput:
         project.write({"cases.jsonl": '{"id": "\u00e9\u2605\U0001f600", "input": {"x": 1}}\n'})
         ran = _bytes(project, environment, "run", "sweep.yaml", "--limit", "1")
         assert b"\\u0394" in ran
-        shown = json.loads(
+        document = json.loads(
             _bytes(project, environment, "show", "first", "--cells", "--format", "json").decode("latin-1")
         )
-        assert {cell["case"] for cell in shown["cells"]} == {"\u00e9\u2605\U0001f600"}
+        assert {cell["case"] for cell in document["cells"]} == {"\u00e9\u2605\U0001f600"}
 
     def test_to_a_working_directory_that_is_gone_is_refused(self, tmp_path: Path) -> None:
-        gone = tmp_path / "gone"
-        gone.mkdir()
+        folder = tmp_path / "gone"
+        folder.mkdir()
         script = 'rmdir "$PWD" && exec "$@"'
         done = subprocess.run(
-            ["sh", "-c", script, "sh", *COMMAND, "list"], cwd=gone, capture_output=True, text=True, check=False
+            ["sh", "-c", script, "sh", *COMMAND, "list"], cwd=folder, capture_output=True, text=True, check=False
         )
         said_in_one_line(Outcome(done.returncode, done.stdout, done.stderr), "the working directory is gone")
 
@@ -214,13 +214,13 @@ DATABASES = [
 
 
 class TestAddresses:
-    @pytest.mark.parametrize(("url", "said"), DATABASES, ids=[url for url, _ in DATABASES])
+    @pytest.mark.parametrize(("url", "message"), DATABASES, ids=[url for url, _ in DATABASES])
     def test_of_a_database_that_are_none_are_refused_without_their_password(
-        self, project: Project, url: str, said: str
+        self, project: Project, url: str, message: str
     ) -> None:
-        for given in ({"args": ["--db", url], "env": {}}, {"args": [], "env": {"WTB_DATABASE_URL": url}}):
-            done = project.inside("run", "sweep.yaml", *given["args"], env=dict(given["env"]))
-            said_in_one_line(done, "database URL", said)
+        for source in ({"args": ["--db", url], "env": {}}, {"args": [], "env": {"WTB_DATABASE_URL": url}}):
+            done = project.inside("run", "sweep.yaml", *source["args"], env=dict(source["env"]))
+            said_in_one_line(done, "database URL", message)
             assert SECRET not in done.stderr
         assert not project.file.exists()
 
@@ -231,7 +231,7 @@ class TestAddresses:
             assert SECRET not in done.stderr
 
     @pytest.mark.parametrize(
-        ("url", "said"),
+        ("url", "message"),
         [
             ("rediss://:sesame@127.0.0.1:1/0?nonsense=1", sentence("has the unknown option {}", "'nonsense'")),
             ("redis://:sesame@127.0.0.1:port/0", sentence("has a host or port that cannot be read")),
@@ -244,16 +244,16 @@ class TestAddresses:
         ],
     )
     def test_of_a_broker_that_are_none_are_refused_without_their_password(
-        self, project: Project, fresh_postgres_url: str, url: str, said: str
+        self, project: Project, fresh_postgres_url: str, url: str, message: str
     ) -> None:
         for command in (["worker"], ["submit", "sweep.yaml", "--anyway"], ["watch"]):
             project.url = fresh_postgres_url
             done = project.inside(*command, env={"WTB_BROKER_URL": url})
-            said_in_one_line(done, "broker URL", said)
+            said_in_one_line(done, "broker URL", message)
             assert SECRET not in done.stderr + done.stdout
-        found = project.inside("doctor", env={"WTB_BROKER_URL": url}, check=1)
-        assert said in " ".join(found.stdout.split())
-        assert SECRET not in found.stderr + found.stdout
+        outcome = project.inside("doctor", env={"WTB_BROKER_URL": url}, check=1)
+        assert message in " ".join(outcome.stdout.split())
+        assert SECRET not in outcome.stderr + outcome.stdout
         assert project.query("SELECT id FROM sweeps") == []
 
 
@@ -277,7 +277,7 @@ class TestFiles:
             self.sweep_with(project, name, files_from="[shared]")
             project.inside("run", "sweep.yaml", "--quiet", check=0)
         self.sweep_with(project, "../secret.txt", files_from="[shared]")
-        assert "is outside of" in project.inside("run", "sweep.yaml", check=2).said
+        assert "is outside of" in project.inside("run", "sweep.yaml", check=2).output
 
     def test_that_lead_to_themselves_are_refused(self, project: Project) -> None:
         self.sweep_with(project, "loop.txt")
@@ -297,6 +297,6 @@ def test_a_state_as_deep_as_can_be_stored_is_shown(project: Project, command: li
     project.write({"flow.py": code, "cases.jsonl": case, "sweep.yaml": sweep(vary="{A: [v1]}")})
     project.inside("run", "sweep.yaml", "--quiet", check=0)
     (execution,) = project.query("SELECT execution_id FROM cells")[0]
-    for one in (command, ["show", str(execution)]):
-        project.inside(*one, check=0)
-        json.loads(project.inside(*one, "--format", "json", check=0).stdout)
+    for words in (command, ["show", str(execution)]):
+        project.inside(*words, check=0)
+        json.loads(project.inside(*words, "--format", "json", check=0).stdout)

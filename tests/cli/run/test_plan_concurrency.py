@@ -1,4 +1,4 @@
-"""How many node runs a plan makes at a time, the time that this implies, and the limits that allow fewer."""
+"""The number of concurrent node runs in a plan, the time that follows from it, and the limits that reduce it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_slowest_node_decides_once_it_is_measured(project: Project) -> None:
 def test_a_plan_warns_of_limits_that_allow_fewer_node_runs(project: Project) -> None:
     write(project, "async def", rules="limit=3, rate=2")
     project.inside("run", "paced.yaml", "--limit", "1", "--quiet", check=0)
-    project.inside("session", "change", "default", "--concurrency", "16", check=0)
+    project.inside("admin", "session", "change", "default", "--concurrency", "16", check=0)
     assert plan(project)["warnings"] == [
         sentence("node {} has `limit` {}, lower than the concurrency of {}", "'find'", 3, 64),
         sentence(

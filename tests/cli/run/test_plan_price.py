@@ -1,4 +1,4 @@
-"""The price of a plan by what node runs of the same variants cost in earlier sweeps, or why it is not known."""
+"""The price of a plan, from the costs of the same variants in earlier sweeps, or the reason why it is unknown."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def test_each_variant_has_its_own_price_and_others_than_ran_have_none(project: P
     write(project, "first")
     project.inside("run", "first.yaml", "--quiet", check=0)
     write(project, "large", "large", "repeats: 3\n")
-    found = price(project, "large")
-    assert found["usd"] == pytest.approx([6 * (0.01 + 0.02 + 2 * (0.3 + 0.05))] * 2)
-    shown = project.inside("plan", "large.yaml", check=0).stdout
-    assert sentence("Price: about {}, by what", "$4.38") in shown
-    assert f"{found['node_runs']} node runs of 1 earlier sweep" in " ".join(shown.split())
+    estimate = price(project, "large")
+    assert estimate["usd"] == pytest.approx([6 * (0.01 + 0.02 + 2 * (0.3 + 0.05))] * 2)
+    text = project.inside("plan", "large.yaml", check=0).stdout
+    assert sentence("Price: about {}, by what", "$4.38") in text
+    assert f"{estimate['node_runs']} node runs of 1 earlier sweep" in " ".join(text.split())
     write(project, "huge", "mini, huge")
     assert price(project, "huge")["because"] == sentence(
         "{} did not run in earlier sweeps of the workflow", "answer=model=huge"
@@ -120,6 +120,6 @@ def test_a_cost_that_is_not_known_is_no_price(project: Project) -> None:
     project.write({"flow.py": calls})
     write(project, "first")
     project.inside("run", "first.yaml", "--quiet", check=0)
-    found = price(project, "first")
-    assert found["usd"] is None
-    assert sentence("the cost of {}={} is unknown", "review", "default") in found["because"]
+    estimate = price(project, "first")
+    assert estimate["usd"] is None
+    assert sentence("the cost of {}={} is unknown", "review", "default") in estimate["because"]

@@ -1,4 +1,4 @@
-"""`wtb run` and what follows it, as a user meets them: the matrix, its JSON contract, limits, exit codes."""
+"""`wtb run` and later commands, as a user meets them: the matrix, its JSON contract, limits, exit codes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def strict(maybe: dict[str, Any] | None = None, /, **properties: Any) -> dict[st
     }
 
 
-def each(value: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": value}
+def each(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": schema}
 
 
 COUNT = {"type": "integer", "minimum": 0}
@@ -223,7 +223,7 @@ MEASURE = {
 
 
 def contract(outcome: Outcome) -> dict[str, Any]:
-    """The document on stdout, held against the contract."""
+    """Check the document on stdout against the contract and return it."""
     document: dict[str, Any] = outcome.json
     jsonschema.Draft202012Validator(CONTRACT).validate(document)
     assert sum(count for status, count in document["cells"].items() if status != "total") == document["cells"]["total"]
@@ -247,12 +247,12 @@ def document(first: Outcome) -> dict[str, Any]:
 
 
 class TestTheMatrixOfASweep:
-    """What `run --format json` says of four variants of each of three nodes, over ten cases."""
+    """The document of `run --format json` for four variants of each of three nodes, over ten cases."""
 
     def test_json_is_alone_on_stdout_and_the_rest_on_stderr(self, first: Outcome, document: dict[str, Any]) -> None:
         assert first.stdout.startswith("{")
-        told, check, *progress = first.stderr.splitlines()  # the latter every 10 s
-        assert told == sentence("sweep {} ({}): {} cells", "first", document["sweep"]["id"], 640)
+        heading, check, *progress = first.stderr.splitlines()  # the latter every 10 s
+        assert heading == sentence("sweep {} ({}): {} cells", "first", document["sweep"]["id"], 640)
         assert check.startswith("cells that fail are left out by ")
         assert all(re.fullmatch(r"\d+ of 640 cells, 0 failed, [\d,]+ node runs", line) for line in progress)
 
@@ -313,8 +313,8 @@ class TestTheMatrixOfASweep:
     def test_every_command_writes_the_same_document(
         self, shared_project: Project, document: dict[str, Any], command: str
     ) -> None:
-        again = shared_project.inside(command, "first", "--format", "json", check=0)
-        assert contract(again) == document
+        outcome = shared_project.inside(command, "first", "--format", "json", check=0)
+        assert contract(outcome) == document
 
     @pytest.mark.parametrize("form", ["json", "csv", "md", "html"])
     def test_a_file_gets_what_stdout_would(self, shared_project: Project, document: dict[str, Any], form: str) -> None:
@@ -355,13 +355,13 @@ def test_on_postgresql_the_same_sweep_gives_the_same_matrix(
     shared_project: Project, document: dict[str, Any], fresh_postgres_url: str
 ) -> None:
     done = shared_project.wtb("run", "sweep.yaml", "--format", "json", "--db", fresh_postgres_url, check=0)
-    found = contract(done)
-    for one in (found, document):
-        one.pop("sweep")
-        one.pop("front")  # latency is one of its sides
-        for timed in (one["decision"], *one["rows"]):
+    actual = contract(done)
+    for matrix in (actual, document):
+        matrix.pop("sweep")
+        matrix.pop("front")  # latency is one of its sides
+        for timed in (matrix["decision"], *matrix["rows"]):
             timed.pop("latency_s")
-    assert found == document
+    assert actual == document
 
 
 def test_a_part_of_a_sweep_can_be_run(project: Project) -> None:
@@ -371,10 +371,10 @@ def test_a_part_of_a_sweep_can_be_run(project: Project) -> None:
         (["--combination", "A=v1", "--combination", "B=v2"], 4 * 10),
         (["--combination", "A=v1,B=v2,C=v3", "--case", "c7"], 1),
     ):
-        found = contract(project.inside("run", "sweep.yaml", *args, "--format", "json", check=0))
-        assert found["cells"]["total"] == found["cells"]["succeeded"] == cells
-        assert found["baseline"] == (None if "--combination" in args else dict.fromkeys("ABC", "default"))
-    (only,) = found["rows"]
+        matrix = contract(project.inside("run", "sweep.yaml", *args, "--format", "json", check=0))
+        assert matrix["cells"]["total"] == matrix["cells"]["succeeded"] == cells
+        assert matrix["baseline"] == (None if "--combination" in args else dict.fromkeys("ABC", "default"))
+    (only,) = matrix["rows"]
     assert (only["combination"], only["metrics"]["total"]["mean"]) == ({"A": "v1", "B": "v2", "C": "v3"}, 70_321)
     assert len(project.query("SELECT id FROM sweeps")) == 4
 
@@ -404,7 +404,7 @@ vary: {A: [default, v1]}
 def test_statistics_are_those_computed_by_hand(project: Project) -> None:
     # The default is right on c0 and c1; v1, which adds 1, on c1, c2 and c3: differences 0, -1, 1, 1.
     cases = [(0, 0), (1, [1, 2]), (5, 6), (2, 3)]
-    lines = [{"id": f"c{n}", "input": {"x": x}, "expected": {"any": wanted}} for n, (x, wanted) in enumerate(cases)]
+    lines = [{"id": f"c{n}", "input": {"x": x}, "expected": {"any": expected}} for n, (x, expected) in enumerate(cases)]
     scores = """
 def right(case, result):
     wanted = case.expected["any"]
@@ -417,8 +417,8 @@ def right(case, result):
             "sweep.yaml": SMALL + "evaluate: ['scores:right']\nbaseline: {A: default}\n",
         }
     )
-    found = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
-    base, other = (row["metrics"]["right"] for row in found["rows"])
+    matrix = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
+    base, other = (row["metrics"]["right"] for row in matrix["rows"])
     assert (base["n"], base["mean"], other["n"], other["n_pairs"], other["mean"]) == (4, 0.5, 4, 4, 0.75)
     assert other["delta"] == 0.25
     # Of the eight ways to flip the signs of -1, 1 and 1 every one sums to 1 or more, up to sign.
@@ -428,21 +428,21 @@ def right(case, result):
     assert other["delta_ci"] == pytest.approx([1 / 6 - half, 1 / 6 + half])
     # Wilson's interval of 2 in 4.
     assert base["ci"] == pytest.approx([0.150039, 0.849961], abs=1e-5)
-    best = found["best"]["right"]
+    best = matrix["best"]["right"]
     assert (best["combination"], best["clear"], best["rival"]) == ({"A": "v1"}, False, {"A": "default"})
     assert (best["lead"], best["p"], best["n_pairs"]) == (0.25, 1.0, 4)
 
 
 def test_undefined_statistics_are_null(project: Project) -> None:
     project.write({"sweep.yaml": SMALL + "evaluate: [node_runs, 'flow:picky']\n", "cases.jsonl": '{"input": {"x": 3}}'})
-    found = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
-    base, other = found["rows"]
+    matrix = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
+    base, other = matrix["rows"]
     assert base["metrics"]["picky"] == dict.fromkeys(METRIC["required"]) | {"n": 0, "n_pairs": 0, "missing": 1}
     assert base["metrics"]["node_runs"]["mean"] == 3
     assert base["metrics"]["node_runs"]["ci"] is None
     assert (other["metrics"]["picky"]["mean"], other["metrics"]["picky"]["delta"]) == (4, None)
     lower = {**MEASURE, "better": "lower"}
-    assert found["metrics"] == {"node_runs": lower, "picky": lower}
+    assert matrix["metrics"] == {"node_runs": lower, "picky": lower}
 
 
 def test_repeats_are_averaged_within_the_case_and_have_their_own_randomness(project: Project) -> None:
@@ -458,9 +458,9 @@ def y(case, result): return result.state["y"]
 """
     spec = "workflow: dice:wf\ncases: cases.jsonl\nvary: {roll: all}\nrepeats: 3\nseed: 5\nevaluate: ['dice:y']\n"
     project.write({"dice.py": code, "sweep.yaml": spec, "cases.jsonl": project.cases(2)})
-    found = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
-    assert found["cells"]["total"] == 2 * 2 * 3
-    base, other = (row["metrics"]["y"] for row in found["rows"])
+    matrix = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
+    assert matrix["cells"]["total"] == 2 * 2 * 3
+    base, other = (row["metrics"]["y"] for row in matrix["rows"])
     assert (base["n"], other["n_pairs"], other["delta"]) == (2, 2, pytest.approx(1))
     cells = project.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
     rolled = {(cell["case"], cell["repeat"]): cell["state"]["y"] for cell in cells if cell["state"]["y"] < 1}
@@ -488,20 +488,20 @@ for node in (left, right):
 """
     spec = "workflow: slow:wf\ncases: cases.jsonl\nvary: {right: all}\nrun: {concurrency: 1}\nevaluate: [latency]\n"
     project.write({"slow.py": code, "sweep.yaml": spec, "cases.jsonl": project.cases(2)})
-    found = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
-    assert found["node_runs"]["executed"] == 2 * (1 + 1 + 2)
+    matrix = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
+    assert matrix["node_runs"]["executed"] == 2 * (1 + 1 + 2)
     durations = (
         "SELECT case_number, node, variant, duration_s FROM node_runs JOIN executions ON execution_id = executions.id"
     )
     took = {(case, node, variant): seconds for case, node, variant, seconds in project.query(durations)}
-    for row, right in zip(found["rows"], ("default", "long"), strict=True):
+    for row, right in zip(matrix["rows"], ("default", "long"), strict=True):
         alone = [
             took[case, "first", "default"] + max(took[case, "left", "default"], took[case, "right", right])
             for case in range(2)
         ]
         assert row["latency_s"]["p50"] == pytest.approx(statistics.mean(alone))
         assert row["metrics"]["latency"]["mean"] == pytest.approx(statistics.mean(alone))
-    assert found["best"]["latency"]["combination"] == {"right": "default"}
+    assert matrix["best"]["latency"]["combination"] == {"right": "default"}
 
 
 ODD = """
@@ -553,30 +553,30 @@ class TestOddWorkflows:
         assert contract(done)["cells"]["succeeded"] == 1
         for who in ("at import", "by cases"):
             assert f"said {who}" in done.stderr
-        kept = odd.query(f"SELECT stdout, stderr FROM {ATTEMPTS}")
+        printed = odd.query(f"SELECT stdout, stderr FROM {ATTEMPTS}")
         if pool == "process":
             assert "said by a node" not in done.stderr
-            assert kept == [("said by a node\nsaid by a program\n", None)]
+            assert printed == [("said by a node\nsaid by a program\n", None)]
         else:
             for who in ("by a node", "by a program", "by an evaluator"):
                 assert f"said {who}" in done.stderr
-            assert kept == [(None, None)]
+            assert printed == [(None, None)]
 
     def test_what_an_evaluator_prints_goes_to_stderr(self, odd: Project) -> None:
         done = odd.wtb("run", "sweep.yaml", "--case", "c0", "--format", "json", check=0)
-        again = odd.wtb("score", "odd", "--evaluate", "odd:told", "--format", "json", check=0)
-        for outcome in (done, again):
+        rescored = odd.wtb("score", "odd", "--evaluate", "odd:told", "--format", "json", check=0)
+        for outcome in (done, rescored):
             assert contract(outcome)["cells"]["succeeded"] == 1
             assert "said by an evaluator" in outcome.stderr
 
     def test_failed_cells_are_counted_and_the_exit_code_is_1(self, odd: Project) -> None:
-        found = contract(odd.wtb("run", "sweep.yaml", "--format", "json", check=1))
-        assert found["sweep"]["status"] == "completed"
-        assert (found["cells"]["succeeded"], found["cells"]["failed"]) == (1, 2)
-        (row,) = found["rows"]
+        matrix = contract(odd.wtb("run", "sweep.yaml", "--format", "json", check=1))
+        assert matrix["sweep"]["status"] == "completed"
+        assert (matrix["cells"]["succeeded"], matrix["cells"]["failed"]) == (1, 2)
+        (row,) = matrix["rows"]
         assert (row["n"], row["failed"], row["metrics"]["told"]["n"], row["metrics"]["told"]["mean"]) == (3, 2, 1, 1)
-        assert (found["node_runs"]["executed"], found["node_runs"]["attempts"]) == (1, 3)
-        assert odd.inside("matrix", "odd", "--format", "json", check=0).json == found
+        assert (matrix["node_runs"]["executed"], matrix["node_runs"]["attempts"]) == (1, 3)
+        assert odd.inside("matrix", "odd", "--format", "json", check=0).json == matrix
         cells = odd.inside("show", "odd", "--cells", "--format", "json", check=0).json["cells"]
         assert cells[2]["error"] == "node 'work': ValueError: too much: 20000"
 
@@ -586,21 +586,23 @@ class TestOddWorkflows:
         assert "Warning: 2 failed cells count as 0 by told" in done.stdout
         show = ("matrix", "odd", "--format", "json", "--on-failure")
         means = [
-            contract(odd.inside(*show, given, check=0))["rows"][0]["metrics"]["told"]["mean"]
-            for given in ("0.5", "left_out")
+            contract(odd.inside(*show, option, check=0))["rows"][0]["metrics"]["told"]["mean"]
+            for option in ("0.5", "left_out")
         ]
         assert means == [pytest.approx(2 / 3), 1]
-        assert "on_failure is 2; expected a score on the scale of told, 0 to 1" in odd.inside(*show, "2", check=2).said
+        assert (
+            "on_failure is 2; expected a score on the scale of told, 0 to 1" in odd.inside(*show, "2", check=2).output
+        )
         assert (
             "on_failure is 'worst'; expected a finite number or left_out (--on-failure)"
-            in odd.inside(*show, "worst", check=2).said
+            in odd.inside(*show, "worst", check=2).output
         )
 
     def test_a_matrix_in_which_nothing_succeeded_is_shown(self, odd: Project) -> None:
         done = odd.wtb("run", "sweep.yaml", "--case", "c1", "--format", "json", check=1)
-        found = contract(done)
-        assert found["best"] == found["metrics"] == {}
-        assert (found["rows"][0]["cost_usd"], found["rows"][0]["latency_s"]["p50"]) == (None, None)
+        matrix = contract(done)
+        assert matrix["best"] == matrix["metrics"] == {}
+        assert (matrix["rows"][0]["cost_usd"], matrix["rows"][0]["latency_s"]["p50"]) == (None, None)
         for form in ("table", "csv", "md", "html"):
             assert "work" in odd.inside("matrix", "odd", "--format", form, check=0).stdout
 
@@ -633,14 +635,14 @@ class TestEvaluators:
 
     def test_a_failing_evaluator_fails_its_score_visibly_and_nothing_else(self, scored: Project) -> None:
         done = scored.inside("run", "sweep.yaml", "--format", "json", check=0)
-        found = contract(done)
-        base, other = (row["metrics"] for row in found["rows"])
+        matrix = contract(done)
+        base, other = (row["metrics"] for row in matrix["rows"])
         # x = 3 comes from c3 by the default and from c2 by v1; the others are compared where both have scores.
         assert (base["picky"]["n"], base["picky"]["mean"]) == (3, 1)
         assert (other["picky"]["n"], other["picky"]["mean"], other["picky"]["n_pairs"]) == (3, (1 + 2 + 4) / 3, 2)
         assert other["picky"]["delta"] == 1
         assert (base["total"]["n"], other["total"]["n"]) == (4, 4)
-        (warning,) = found["warnings"]
+        (warning,) = matrix["warnings"]
         assert warning.startswith("2 scores of picky failed, such as: ValueError: no threes, please")
         assert "flow.py" in warning
         table = scored.inside("matrix", "small", check=0).stdout
@@ -650,50 +652,50 @@ class TestEvaluators:
     def test_a_finished_sweep_is_scored_again_without_running_it(self, scored: Project) -> None:
         before = contract(scored.inside("run", "sweep.yaml", "--format", "json", check=0))
         score = ("score", "small", "--format", "json", "-e", "exact_match: {field: x}", "-e", "flow:total")
-        found = contract(scored.inside(*score, check=0))
-        assert [row["metrics"]["exact_match"]["mean"] for row in found["rows"]] == [0, 1]
-        assert found["best"]["exact_match"]["combination"] == {"A": "v1"}
+        matrix = contract(scored.inside(*score, check=0))
+        assert [row["metrics"]["exact_match"]["mean"] for row in matrix["rows"]] == [0, 1]
+        assert matrix["best"]["exact_match"]["combination"] == {"A": "v1"}
         for same in ("node_runs", "cost", "cells", "sweep"):
-            assert found[same] == before[same]
-        for row, earlier in zip(found["rows"], before["rows"], strict=True):
+            assert matrix[same] == before[same]
+        for row, earlier in zip(matrix["rows"], before["rows"], strict=True):
             assert row["metrics"].pop("exact_match")
             for name, found_now in row["metrics"].items():  # but for corrections, over one metric more
                 found_now |= {key: earlier["metrics"][name][key] for key in ("p_adjusted", "detectable")}
             assert row["metrics"] == earlier["metrics"]
-        again = scored.inside(*score, check=0)
-        assert contract(again) == contract(scored.inside("matrix", "small", "--format", "json", check=0))
-        assert "16 scores written" in again.stderr
+        repeated = scored.inside(*score, check=0)
+        assert contract(repeated) == contract(scored.inside("matrix", "small", "--format", "json", check=0))
+        assert "16 scores written" in repeated.stderr
         assert scored.query("SELECT count(*) FROM scores") == [(8 * 3,)]
 
     def test_scores_of_a_file_replace_those_of_the_same_name(self, scored: Project) -> None:
         scored.inside("run", "sweep.yaml", check=0)
         fixed = (scored.folder / "flow.py").read_text().replace("% 10 == 3", "% 10 == 7")
         scored.write({"flow.py": fixed})
-        found = contract(scored.inside("score", "small", "--file", "sweep.yaml", "--format", "json", check=0))
-        assert found["rows"][0]["metrics"]["picky"]["n"] == 4
-        assert found["warnings"] == []
+        matrix = contract(scored.inside("score", "small", "--file", "sweep.yaml", "--format", "json", check=0))
+        assert matrix["rows"][0]["metrics"]["picky"]["n"] == 4
+        assert matrix["warnings"] == []
 
 
 class TestLimits:
-    """A sweep stops at a limit, says so, and continues with another."""
+    """A sweep stops at a limit, reports it, and continues with another."""
 
-    def test_a_cap_on_node_runs_is_a_cap_and_resume_goes_on_to_the_end(self, project: Project) -> None:
+    def test_a_cap_on_node_runs_is_a_cap_and_resume_continues_to_the_end(self, project: Project) -> None:
         project.write({"sweep.yaml": (project.folder / "sweep.yaml").read_text() + "limits: {node_runs: 100}\n"})
         paused = project.inside("run", "sweep.yaml", "--format", "json", check=1)
-        found = contract(paused)
-        assert found["sweep"]["status"] == "paused"
-        assert found["sweep"]["finished_at"] is None
-        assert found["node_runs"]["executed"] == found["node_runs"]["attempts"] == 100
+        matrix = contract(paused)
+        assert matrix["sweep"]["status"] == "paused"
+        assert matrix["sweep"]["finished_at"] is None
+        assert matrix["node_runs"]["executed"] == matrix["node_runs"]["attempts"] == 100
         assert (
             sentence(
-                "paused ({}); continue with: wtb resume {}", "limit reached: node_runs = 100", found["sweep"]["id"]
+                "paused ({}); continue with: wtb resume {}", "limit reached: node_runs = 100", matrix["sweep"]["id"]
             )
-            in paused.said
+            in paused.output
         )
-        assert any(sentence("limit reached: {} = {}", "node_runs", 100) in warning for warning in found["warnings"])
+        assert any(sentence("limit reached: {} = {}", "node_runs", 100) in warning for warning in matrix["warnings"])
 
-        again = contract(project.inside("resume", "first", "--limits", "node_runs=300", "--format", "json", check=1))
-        assert (again["sweep"]["status"], again["node_runs"]["executed"]) == ("paused", 300)
+        resumed = contract(project.inside("resume", "first", "--limits", "node_runs=300", "--format", "json", check=1))
+        assert (resumed["sweep"]["status"], resumed["node_runs"]["executed"]) == ("paused", 300)
 
         last = contract(project.inside("resume", "first", "--limits", "node_runs=840", "--format", "json", check=0))
         assert last["sweep"]["status"] == "completed"
@@ -705,10 +707,10 @@ class TestLimits:
         code = (project.folder / "flow.py").read_text().replace("@wf.node\n", "@wf.node(max_usd=1.0)\n")
         project.write({"flow.py": code, "sweep.yaml": SMALL + "limits: {usd: 3}\n"})
         paused = project.inside("run", "sweep.yaml", "--format", "json", check=1)
-        found = contract(paused)
-        assert found["sweep"]["status"] == "paused"
-        assert 2 < found["cost"]["usd"] <= 3
-        assert sentence("limit reached: {} = {}", "usd", "3 (spent ") in paused.said
+        matrix = contract(paused)
+        assert matrix["sweep"]["status"] == "paused"
+        assert 2 < matrix["cost"]["usd"] <= 3
+        assert sentence("limit reached: {} = {}", "usd", "3 (spent ") in paused.output
         last = contract(project.inside("resume", "small", "--limits", "usd=100", "--format", "json", check=0))
         assert last["cost"]["usd"] == 2 * 10 * 1.75
 
@@ -724,11 +726,11 @@ class TestLimits:
             run = f"limits: {{wall: {wall}s}}\nrun: {{concurrency: 1, pool: thread}}\n"
             project.write({"sweep.yaml": SMALL.replace("sweep: small", f"sweep: small{number}") + run})
             paused = project.inside("run", "sweep.yaml", "--format", "json", check=1)
-            found = contract(paused)
-            if found["cells"]["succeeded"]:
+            matrix = contract(paused)
+            if matrix["cells"]["succeeded"]:
                 break
-        assert 0 < found["cells"]["succeeded"] < 20
-        assert sentence("limit reached: {} = {}", "wall", f"{wall:g} s") in paused.said
+        assert 0 < matrix["cells"]["succeeded"] < 20
+        assert sentence("limit reached: {} = {}", "wall", f"{wall:g} s") in paused.output
         assert contract(project.inside("resume", f"small{number}", "--limits", "wall=1h", "--format", "json", check=0))
 
     @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -751,11 +753,11 @@ wf.edge(quick, END)
         spec = "sweep: slow\nworkflow: slow:wf\ncases: cases.jsonl\nvary: {quick: all}\nlimits: {cell_timeout: 400ms}\n"
         project.write({"slow.py": code, "sweep.yaml": spec, "cases.jsonl": project.cases(1)})
         done = project.wtb("run", "sweep.yaml", "--format", "json", timeout=20, check=1)
-        found = contract(done)
-        assert [row["failed"] for row in found["rows"]] == [0, 1]
+        matrix = contract(done)
+        assert [row["failed"] for row in matrix["rows"]] == [0, 1]
         cells = project.inside("show", "slow", "--cells", "--format", "json", check=0).json["cells"]
         assert "node 'quick': NodeTimeout" in cells[1]["error"]
-        # What the first node took is gone from the cell's time.
+        # The time of the first node counts against the cell's limit.
         assert "deadline of 0.2" in cells[1]["error"]
 
 
@@ -778,10 +780,10 @@ def kept(case, result): return (result.workspace / "out.txt").read_text() == cas
     cases = '{"input": {}, "expected": "HELLO", "files": {"in/note.txt": "notes/hello.txt"}}\n'
     spec = "workflow: files:wf\ncases: data/cases.jsonl\nvary: {read: all}\nevaluate: ['files:kept']\n"
     project.write({"files.py": code, "data/cases.jsonl": cases, "data/notes/hello.txt": "hello", "sweep.yaml": spec})
-    found = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
-    assert [row["metrics"]["kept"]["mean"] for row in found["rows"]] == [0, 1]
-    again = contract(project.inside("score", "sweep", "-e", "files:kept", "--format", "json", check=0))
-    assert again["rows"] == found["rows"]
+    matrix = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
+    assert [row["metrics"]["kept"]["mean"] for row in matrix["rows"]] == [0, 1]
+    rescored = contract(project.inside("score", "sweep", "-e", "files:kept", "--format", "json", check=0))
+    assert rescored["rows"] == matrix["rows"]
     assert not any((project.file.parent / "attempts").glob("*"))
     assert (project.folder / "data" / "notes" / "hello.txt").read_text() == "hello"
 
@@ -790,5 +792,5 @@ def test_a_sweep_pauses_after_a_node(project: Project) -> None:
     done = project.inside(
         "run", "sweep.yaml", "--limit", "1", "--combination", "A=v1,B=v1,C=v1", "--until", "A", check=1
     )
-    assert "paused (paused executions: 1)" in done.said
+    assert "paused (paused executions: 1)" in done.output
     assert project.inside("log", "first", "--kind", "node_run.succeeded", check=0).stdout.count(" done in ") == 1

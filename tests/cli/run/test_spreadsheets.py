@@ -1,4 +1,4 @@
-"""A spreadsheet saved as CSV, by real commands: what is wrong with it is named once, and the mapping offered works."""
+"""A spreadsheet saved as CSV, by real commands: each problem is named once, and the suggested mapping works."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ def sweep(**keys: Any) -> str:
     return json.dumps({**SWEEP, **keys})
 
 
-def offered(said: str) -> str:
-    found = re.search(r"such as (columns: \{.*\})", " ".join(said.split()))
-    assert found is not None, said
-    return found[1]
+def offered(text: str) -> str:
+    match = re.search(r"such as (columns: \{.*\})", " ".join(text.split()))
+    assert match is not None, text
+    return match[1]
 
 
 def test_a_sheet_is_mapped_as_the_message_says_and_then_runs(sheet: Project) -> None:
     refused = sheet.inside("plan", "sheet.yaml", check=2)
-    columns = offered(refused.said)
+    columns = offered(refused.output)
     assert columns == 'columns: {expected: "Expected Answer", ignore: ["Area"]}'
-    assert len(refused.said.strip().splitlines()) <= 5
-    yaml = "".join(f"{key}: {json.dumps(value)}\n" for key, value in SWEEP.items())
+    assert len(refused.output.strip().splitlines()) <= 5
+    yaml = "".join(f"{key}: {json.dumps(setting)}\n" for key, setting in SWEEP.items())
     sheet.write({"mapped.yaml": f"{yaml}cases: sheet.csv\n{columns}\n"})
     ran = sheet.inside("run", "mapped.yaml", check=0)
-    assert "30 blank rows of sheet.csv skipped" in " ".join(ran.said.split())
+    assert "30 blank rows of sheet.csv skipped" in " ".join(ran.output.split())
     rows = sheet.inside("matrix", "mapped", "--format", "json", check=0).json["rows"]
     means = {row["combination"]["answer"]: row["metrics"]["exact_match"]["mean"] for row in rows}
     assert means == {"default": 0.0, "upper": 1.0}
@@ -115,15 +115,15 @@ def test_what_is_wrong_with_each_case_is_told_once(sheet: Project) -> None:
             "listed.yaml": sweep(cases=[{"id": f"c{n}", "input": {"Question": "x"}} for n in range(30)]),
         }
     )
-    said = " ".join(sheet.inside("plan", "typed.yaml", check=2).said.split())
-    assert said.count("key 'question'") == 1
-    assert "typed.csv: case '0' and 29 more: key 'question': " in said
-    said = " ".join(sheet.inside("plan", "listed.yaml", check=2).said.split())
+    text = " ".join(sheet.inside("plan", "typed.yaml", check=2).output.split())
+    assert text.count("key 'question'") == 1
+    assert "typed.csv: case '0' and 29 more: key 'question': " in text
+    text = " ".join(sheet.inside("plan", "listed.yaml", check=2).output.split())
     assert (
         "case 'c0' and 29 more: "
         + sentence("key {} is not in the state", "'Question'")
         + sentence("; did you mean '{}'?", "question")
-        in said
+        in text
     )
 
 
@@ -134,5 +134,5 @@ def test_ids_are_found_however_they_are_typed(sheet: Project) -> None:
     sheet.inside("run", "ids.yaml", "--quiet", check=0)
     for typed in (composed, decomposed, f"{decomposed} "):
         assert sheet.inside("plan", "ids.yaml", f"--case={typed}", "--format", "json", check=0).json["cases"] == 1
-        shown = sheet.inside("show", "ids", "--cells", "--case", typed, "--format", "json", check=0).json["cells"]
-        assert [cell["case"] for cell in shown] == [composed, composed]
+        cells = sheet.inside("show", "ids", "--cells", "--case", typed, "--format", "json", check=0).json["cells"]
+        assert [cell["case"] for cell in cells] == [composed, composed]

@@ -1,4 +1,4 @@
-"""Single executions from the command line and from Python: started, held up, changed, and gone on with."""
+"""Single executions from the command line and from Python: started, paused, changed and continued."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.project import Outcome, Project
 from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.execution import start
-from wtb.operations.handles.bench import open as open_bench
+from wtb.handles.bench import open as open_bench
+from wtb.handles.start import start
 
 FLOW = """
 import os
@@ -75,7 +75,7 @@ def flow(empty_project: Project) -> Project:
 
 
 def started(outcome: Outcome) -> str:
-    """The id that was told first."""
+    """Return the id in the first message."""
     return outcome.stderr.split()[1]
 
 
@@ -94,13 +94,13 @@ def test_one_input_runs_to_its_end_and_its_state_is_the_result(flow: Project) ->
     assert typed.json == {"x": 8, "docs": [], "note": "42"}
 
 
-def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project) -> None:
+def test_it_pauses_at_a_breakpoint_and_continues_with_another_state(flow: Project) -> None:
     place = "add if len(docs) == 2 and docs[0].score == 0.5"
     done = flow.inside(
         *("start", "flow:wf", "--input", "case.json", "--variant", "look=two", "--break", place), check=1
     )
     id = started(done)
-    assert f"paused: breakpoint before {place} continue with: wtb resume {id}" in done.said
+    assert f"paused: breakpoint before {place} continue with: wtb resume {id}" in done.output
 
     standing = flow.inside("status", id, "--format", "json", check=0).json
     assert (standing["execution"]["status"], standing["next"]) == ("paused", ["add"])
@@ -108,22 +108,22 @@ def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project)
     assert f"breakpoint  before {place}" in flow.inside("status", id, check=0).stdout
 
     refused = flow.inside("resume", id, "--set", "y=1", "--set", "x=much", check=2)
-    assert sentence("key {} is not in the state", "'y'") in refused.said
-    assert sentence("key {}: found {}; expected {}", "'x'", "'much'", "int") in refused.said
+    assert sentence("key {} is not in the state", "'y'") in refused.output
+    assert sentence("key {}: found {}; expected {}", "'x'", "'much'", "int") in refused.output
     refused = flow.inside("resume", id, "--limits", "nodes.nope.usd=1", check=2)
-    assert sentence("has no such node") in refused.said
+    assert sentence("has no such node") in refused.output
     assert flow.query("SELECT status FROM executions") == [("paused",)]
     assert flow.inside("resume", id, "--set", "x=90", check=0).json["x"] == 91
-    shown = flow.inside("show", id, "--calls", "--format", "json", check=0).json
-    assert [(run["node"], run["calls"]) for run in shown["path"]] == [("look", []), ("add", []), ("check", [])]
+    document = flow.inside("show", id, "--calls", "--format", "json", check=0).json
+    assert [(run["node"], run["calls"]) for run in document["path"]] == [("look", []), ("add", []), ("check", [])]
     boundaries = flow.inside("history", id, "--format", "json", check=0).json["boundaries"]
-    assert [one["status"] for one in boundaries] == ["succeeded"] * 3
-    again = flow.inside("resume", id, check=2)
+    assert [boundary["status"] for boundary in boundaries] == ["succeeded"] * 3
+    completed = flow.inside("resume", id, check=2)
     assert (
         sentence("is completed")
         + sentence(": it cannot be {}; possible: ", "resumed")
         + sentence("fork it, or roll it back")
-        in again.said
+        in completed.output
     )
 
 
@@ -134,8 +134,8 @@ def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_u
     id = started(flow.inside("start", "flow:wf", "--set", x, "--break", "add", check=1))
     if failing:
         flow.inside("resume", id, check=1)
-        again = flow.inside("retry", id, check=1)
-        assert sentence("execution {} continues with the cells of {}", f"{id}-2", id) in again.said
+        retried = flow.inside("retry", id, check=1)
+        assert sentence("execution {} continues with the cells of {}", f"{id}-2", id) in retried.output
     name = f"{id}-2" if failing else id
     assert {row[0] for row in flow.query("SELECT id FROM executions")} == {id, name}
     assert flow.inside("status", name, check=0).stdout.startswith(f"execution flow ({name}): ")
@@ -143,12 +143,12 @@ def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_u
     for command in (["show", id], ["history", id]):
         assert flow.inside(*command, check=0).stdout.startswith(f"execution {name}: ")
     assert f"1 cell, {name}" in flow.inside("tree", id, check=0).stdout
-    told = [flow.inside("pause", id), flow.inside("rollback", id, "--to", "nope")]
-    assert [f"execution {name} " in one.said for one in told] == [True] * 2
+    outcomes = [flow.inside("pause", id), flow.inside("rollback", id, "--to", "nope")]
+    assert [f"execution {name} " in outcome.output for outcome in outcomes] == [True] * 2
     for command in (["rollback", id, "--to", "look"], ["rollback", id, "--undo"]):
-        said = flow.inside(*command, check=0).stdout
-        assert said.startswith(f"execution {name} ")
-        assert f"continue with: wtb resume {name}\n" in said
+        text = flow.inside(*command, check=0).stdout
+        assert text.startswith(f"execution {name} ")
+        assert f"continue with: wtb resume {name}\n" in text
 
 
 def test_a_fork_of_a_single_execution_is_told_by_its_own_id(flow: Project) -> None:
@@ -168,22 +168,22 @@ def test_until_pauses_after_a_node_and_from_begins_at_one(flow: Project) -> None
     assert rest.json["state"] == {"x": 2}
 
 
-def test_at_a_limit_it_says_how_to_go_on(flow: Project) -> None:
-    held = flow.inside("start", "flow:wf", "--set", "x=1", "--limits", "node_runs=1", check=1)
-    id = started(held)
+def test_at_a_limit_it_says_how_to_continue(flow: Project) -> None:
+    paused = flow.inside("start", "flow:wf", "--set", "x=1", "--limits", "node_runs=1", check=1)
+    id = started(paused)
     command = f"wtb resume {id} --limits node_runs=MORE"
-    assert command in held.said
+    assert command in paused.output
 
     assert flow.inside("status", id, "--format", "json", check=0).json["commands"][0] == command
     assert sentence("limit reached: {} = {}", "node_runs", 1) in " ".join(
         flow.inside("status", id, check=0).stdout.split()
     )
     refused = flow.inside("retry", id, check=2)
-    assert "possible: resume, pause or cancel it" in refused.said
+    assert "possible: resume, pause or cancel it" in refused.output
     assert flow.inside("resume", id, "--limits", "node_runs=9", check=0).json["x"] == 2
 
 
-def test_one_execution_of_a_sweep_goes_on_alone(flow: Project) -> None:
+def test_one_execution_of_a_sweep_continues_alone(flow: Project) -> None:
     cases = [{"id": str(x), "input": {"x": x}} for x in (1, 2)]
     sweep = {"sweep": "two", "workflow": "flow:wf", "cases": cases, "vary": {"add": ["default"]}}
     flow.write({"two.json": json.dumps(sweep)})
@@ -200,7 +200,7 @@ def test_one_execution_of_a_sweep_goes_on_alone(flow: Project) -> None:
     assert flow.query("SELECT status, reason FROM sweeps") == [
         ("paused", sentence("executions that can continue: {}", 1))
     ]
-    # What holds a sweep up is told as it is now, and not as it was when it was paused.
+    # The reason of a paused sweep is the current one, not that of the moment when it was paused.
     flow.inside("pause", first, check=0)
     assert flow.inside("status", "two", "--format", "json", check=0).json["sweep"]["reason"] == "paused executions: 1"
     assert flow.inside("status", "two", "--format", "json", check=0).json["next"]["command"].startswith("wtb resume ")
@@ -208,27 +208,27 @@ def test_one_execution_of_a_sweep_goes_on_alone(flow: Project) -> None:
 
 def test_the_database_of_a_stack_that_is_down_is_not_called_missing(flow: Project) -> None:
     flow.write({".wtb/postgres/PG_VERSION": "16"})
-    for command in (["status", "x"], ["list"], ["db", "version"]):
-        assert sentence("the stack of this folder is down") in flow.inside(*command, check=2).said
+    for command in (["status", "x"], ["list"], ["admin", "db", "version"]):
+        assert sentence("the stack of this folder is down") in flow.inside(*command, check=2).output
 
 
 def test_a_failed_one_is_tried_again_with_fixed_code(flow: Project) -> None:
     failed = flow.inside("start", "flow:wf", "--set", "x=100", check=1)
     id = started(failed)
-    assert "failed: node 'check': ValueError: too large trying again gives the same" in failed.said
-    assert sentence("once its cause is corrected") + sentence(": wtb retry {}", id) in failed.said
+    assert "failed: node 'check': ValueError: too large trying again gives the same" in failed.output
+    assert sentence("once its cause is corrected") + sentence(": wtb retry {}", id) in failed.output
     flow.write({"flow.py": FLOW.replace("> 100", "> 1000")})
 
-    again = flow.inside("retry", id, check=0)
+    retried = flow.inside("retry", id, check=0)
 
-    assert again.json["x"] == 101
-    assert sentence("the code of {}={} has changed", "check", "default") in again.said
+    assert retried.json["x"] == 101
+    assert sentence("the code of {}={} has changed", "check", "default") in retried.output
     nothing = flow.inside("retry", id, check=2)
-    assert sentence("cannot be {}", "retried") + sentence(": none of its cells has failed") in nothing.said
+    assert sentence("cannot be {}", "retried") + sentence(": none of its cells has failed") in nothing.output
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--input", "none.json"], "--input none.json: cannot be read (No such file or directory); expected a file"),
         (["--input", "flow.py"], "--input flow.py: not JSON"),
@@ -264,19 +264,19 @@ def test_a_failed_one_is_tried_again_with_fixed_code(flow: Project) -> None:
         (["--set", "x=1", "--limits", "usd"], "expected KEY=VALUE"),
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(shared_flow: Project, options: list[str], said: str) -> None:
+def test_bad_input_is_refused_before_anything_starts(shared_flow: Project, options: list[str], message: str) -> None:
     refused = shared_flow.inside("start", "flow:wf", *options, check=2)
 
-    assert said in refused.said
+    assert message in refused.output
     assert "Traceback" not in refused.stderr
     assert shared_flow.query("SELECT count(*) FROM sweeps") in ([], [(0,)])
 
 
 @pytest.fixture(scope="module")
 def shared_flow(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project(tmp_path_factory.mktemp("start") / "project")
-    made.write({"flow.py": FLOW, "list.json": "[1]"})
-    return made
+    project = Project(tmp_path_factory.mktemp("start") / "project")
+    project.write({"flow.py": FLOW, "list.json": "[1]"})
+    return project
 
 
 def test_a_node_that_runs_is_ended_by_pause_now_and_runs_again_on_resume(flow: Project) -> None:
@@ -290,12 +290,12 @@ def test_a_node_that_runs_is_ended_by_pause_now_and_runs_again_on_resume(flow: P
         paused = flow.inside("pause", id, "--now", "--reason", "wrong index", check=0)
         ended = running.wait(check=1)
 
-    assert sentence("continue with: wtb resume") in paused.said
-    assert "wrong index" in ended.said
+    assert sentence("continue with: wtb resume") in paused.output
+    assert "wrong index" in ended.output
     assert flow.node_processes() == []
     assert flow.query("SELECT * FROM attempts WHERE status = 'failed'") == []
-    begun = "SELECT count(*) FROM node_runs WHERE status <> 'succeeded' AND begun_at IS NOT NULL"
-    assert flow.query(begun) == [(1,)]  # the attempt that was taken away had begun, and did not fail
+    query = "SELECT count(*) FROM node_runs WHERE status <> 'succeeded' AND begun_at IS NOT NULL"
+    assert flow.query(query) == [(1,)]  # the attempt that was taken away had begun, and did not fail
     flow.write({"go": ""})
     assert flow.inside("resume", id, env=hold, check=0).json["x"] == 6
     assert flow.log() == ["add", "add"]
@@ -313,17 +313,17 @@ def test_an_execution_of_a_sweep_that_runs_is_paused_from_elsewhere_and_resumed_
         flow.inside("pause", first, "--now", check=0)
         flow.inside("cancel", second, "--yes", "--reason", "no longer wanted", check=0)
         refused = flow.inside("pause", second, check=2)
-        assert "is cancelled (by " in refused.said
-        assert "possible: retry it" in refused.said
+        assert "is cancelled (by " in refused.output
+        assert "possible: retry it" in refused.output
         done = running.wait(check=1)
-    assert "paused (paused executions: 1)" in done.said
+    assert "paused (paused executions: 1)" in done.output
     assert done.json["cells"]["cancelled"] == 1
 
     flow.write({"go": ""})
     assert flow.inside("resume", first, env=hold, check=0).json["x"] == 1
-    shown = flow.inside("log", "two", check=0).stdout
-    assert "no longer wanted" in shown
-    assert "resumed by" in shown
+    text = flow.inside("log", "two", check=0).stdout
+    assert "no longer wanted" in text
+    assert "resumed by" in text
 
 
 def test_breakpoints_of_a_sweep_are_listed_and_changed(flow: Project) -> None:
@@ -331,12 +331,15 @@ def test_breakpoints_of_a_sweep_are_listed_and_changed(flow: Project) -> None:
     flow.write({"sweep.yaml": sweep})
     flow.inside("run", "sweep.yaml", "--break", "add", "--break", "after add", check=1)
 
-    assert flow.inside("break", "sweep", check=0).stdout == "before add\nafter add\n"
+    assert flow.inside("breakpoint", "list", "sweep", check=0).stdout == "before add\nafter add\n"
     changed = ["--remove", "after add", "--add", "check if x > 100", "--format", "json"]
-    listed = flow.inside("break", "sweep", *changed, check=0).json["breakpoints"]
+    listed = flow.inside("breakpoint", "set", "sweep", *changed, check=0).json["breakpoints"]
     assert listed == ["before add", "before check if x > 100"]
-    assert sentence("did you mean '{}'?", "check") in flow.inside("break", "sweep", "--add", "chekc", check=2).said
-    assert "no breakpoint" in flow.inside("break", "sweep", "--remove", "look", check=2).said
+    assert (
+        sentence("did you mean '{}'?", "check")
+        in flow.inside("breakpoint", "set", "sweep", "--add", "chekc", check=2).output
+    )
+    assert "no breakpoint" in flow.inside("breakpoint", "set", "sweep", "--remove", "look", check=2).output
     # All its paused executions go on.
     assert flow.inside("resume", "sweep", "--format", "json", check=0).json["cells"]["succeeded"] == 2
 

@@ -89,7 +89,7 @@ def paused_after(project: Project, node_runs: int) -> Counter[str]:
 
 
 def ran(project: Project) -> Counter[str]:
-    """How often each node ran for each case, whatever the variant."""
+    """Count the runs of each node for each case, whatever the variant."""
     return Counter(f"{line.partition('=')[0]} of {line.rpartition(' ')[2]}" for line in project.log())
 
 
@@ -107,9 +107,9 @@ def written_by(project: Project, node: str, case: str) -> str:
 
 def flip(project: Project, digest: str) -> None:
     """Change one character of a stored value, which stays readable JSON."""
-    ((data,),) = project.query('SELECT data FROM "values" WHERE digest = :digest', digest=digest)
-    damaged = data.replace(" of ", " OF ")
-    assert damaged != data
+    ((text,),) = project.query('SELECT data FROM "values" WHERE digest = :digest', digest=digest)
+    damaged = text.replace(" of ", " OF ")
+    assert damaged != text
     project.change(f"""UPDATE "values" SET data = '{damaged}' WHERE digest = '{digest}'""")
 
 
@@ -128,10 +128,10 @@ def test_a_damaged_value_is_made_again_by_the_node_that_wrote_it(line: Project) 
 
     done = resume(line)
     assert done.code == 0, done.stderr
-    again = ran(line) - before
-    assert again["second of c0"] == 1
-    assert "first of c0" not in again, "its checkpoint is intact"
-    assert again == {
+    repeats = ran(line) - before
+    assert repeats["second of c0"] == 1
+    assert "first of c0" not in repeats, "its checkpoint is intact"
+    assert repeats == {
         "second of c0": 1, "third of c0": 2, "fourth of c0": 2,
         "first of c1": 1, "second of c1": 1, "third of c1": 2, "fourth of c1": 2,
     }  # fmt: skip
@@ -144,9 +144,9 @@ def test_the_whole_prefix_runs_again_where_its_first_value_is_damaged(line: Proj
 
     done = resume(line)
     assert done.code == 0, done.stderr
-    again = ran(line) - before
-    assert (again["first of c0"], again["second of c0"]) == (1, 1)
-    assert (again["third of c0"], again["fourth of c0"]) == (2, 2)
+    repeats = ran(line) - before
+    assert (repeats["first of c0"], repeats["second of c0"]) == (1, 1)
+    assert (repeats["third of c0"], repeats["fourth of c0"]) == (2, 2)
     all_is_well(line)
 
 
@@ -157,9 +157,9 @@ def test_both_children_of_a_fork_share_what_runs_again(line: Project) -> None:
 
     done = resume(line)
     assert done.code == 0, done.stderr
-    again = ran(line) - before
-    assert "first of c0" not in again
-    assert (again["second of c0"], again["third of c0"], again["fourth of c0"]) == (1, 2, 2)
+    repeats = ran(line) - before
+    assert "first of c0" not in repeats
+    assert (repeats["second of c0"], repeats["third of c0"], repeats["fourth of c0"]) == (1, 2, 2)
     all_is_well(line)
 
 
@@ -173,10 +173,10 @@ def test_what_was_done_under_the_damage_keeps_its_outcome(line: Project) -> None
 
     done = resume(line)
     assert done.code == 0, done.stderr
-    again = ran(line) - before
-    assert not {name for name in again if name.endswith("c0")}, "it has its outcome"
-    assert again["second of c1"] == 1
-    assert "first of c1" not in again
+    repeats = ran(line) - before
+    assert not {name for name in repeats if name.endswith("c0")}, "it has its outcome"
+    assert repeats["second of c1"] == 1
+    assert "first of c1" not in repeats
     assert set(outcomes) <= set(line.query("SELECT * FROM cells"))
     all_is_well(line)
 
@@ -201,9 +201,9 @@ def test_a_damaged_input_of_a_case_is_refused_naming_the_case_and_the_sweep(line
     done = resume(line)
     assert done.code == 4, done.stderr
     assert "Traceback" not in done.stderr
-    assert "case 'c1'" in done.said
-    assert sweep in done.said
-    assert "damaged" in done.said
+    assert "case 'c1'" in done.output
+    assert sweep in done.output
+    assert "damaged" in done.output
     assert not {name for name in ran(line) - before if name.endswith("c1")}, "nothing runs on a wrong input"
     assert line.query("SELECT status FROM sweeps") == [("paused",)]
     assert line.query("SELECT count(*) FROM executions WHERE status = 'running'") == [(0,)]

@@ -14,7 +14,7 @@ from tests.support.cluster import Cluster
 from tests.support.invariants import invariants_hold, nothing_is_left
 from tests.support.project import Project
 from wtb.execution.sandbox.launch.process_tags import PROCESS, tagged
-from wtb.store.files.handover import OUTBOX
+from wtb.store.files.shared_store import OUTBOX
 
 FLOW = """
 import os
@@ -151,13 +151,13 @@ def failures(project: Project) -> dict[str, str]:
 
 
 def each_failed_and_named_its_file(project: Project) -> None:
-    found = failures(project)
-    assert found.keys() == WORDS.keys()
+    messages = failures(project)
+    assert messages.keys() == WORDS.keys()
     for variant, words in WORDS.items():
-        assert all(word in found[variant] for word in words), (variant, found[variant])
+        assert all(word in messages[variant] for word in words), (variant, messages[variant])
 
 
-def kept(project: Project) -> int:
+def stored_bytes(project: Project) -> int:
     """Bytes that stored files take, of what is unfinished, too."""
     files = project.folder / ".wtb" / "files"
     return sum(path.stat().st_blocks * 512 for path in files.rglob("*") if path.is_file())
@@ -180,16 +180,16 @@ def test_files_that_are_too_large_or_no_files_fail_their_attempt_in_time_and_lea
     # On threads nobody ends what a node starts, nor has it a working directory of its own.
     variants = [name for name in WORDS if pool == "process" or name not in ("endless", "bound")]
     write_huge(project, f"[default, holes, {', '.join(variants)}]", f"pool: {pool}, concurrency: 2, {BOUNDS}")
-    begun = time.monotonic()
+    start = time.monotonic()
     project.wtb("run", "sweep.yaml", "--quiet", check=1)
-    assert time.monotonic() - begun < 50
-    found = failures(project)
-    assert found.keys() == set(variants)
+    assert time.monotonic() - start < 50
+    messages = failures(project)
+    assert messages.keys() == set(variants)
     for variant in variants:
-        assert all(word in found[variant] for word in WORDS[variant]), (variant, found[variant])
+        assert all(word in messages[variant] for word in WORDS[variant]), (variant, messages[variant])
     invariants_hold(project, {"succeeded": 2, "failed": len(variants)})
     assert unfinished(project) == []
-    assert kept(project) < 5 << 20, "holes are kept as holes, and what was refused is gone"
+    assert stored_bytes(project) < 5 << 20, "holes are kept as holes, and what was refused is gone"
 
 
 def test_what_a_killed_node_process_had_not_finished_adding_is_removed(sqlite_project: Project) -> None:

@@ -32,13 +32,13 @@ def test_a_node_process_killed_in_a_node_is_replaced_without_a_human(project: Pr
     write_trail(project, 2, params="{hold: [b c1, c c1]}")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: len(waiting(project)) == SLOTS, "both slots to be in nodes that wait")
-        known = set(waiting(project))
-        project.until(lambda: committed(project).keys() >= {one.trail for one in noted(project, "ended")}, "commits")
+        pids = set(waiting(project))
+        project.until(lambda: committed(project).keys() >= {note.trail for note in noted(project, "ended")}, "commits")
         before = Before.of(project)
-        workers = [process for process in node_processes(running.pid)[1] if process.pid in known]
+        workers = [process for process in node_processes(running.pid)[1] if process.pid in pids]
         victims = {"worker": workers[:1], "keeper": [workers[0].parent()], "all workers": workers}[whom]
         kill(*(process.pid for process in victims))
-        project.until(lambda: len(set(waiting(project)) - known) == len(victims), "other processes to run them", 15)
+        project.until(lambda: len(set(waiting(project)) - pids) == len(victims), "other processes to run them", 15)
         project.write({"gate": ""})
         running.wait(check=0)
     nothing_committed_ran_again(project, before)
@@ -52,9 +52,9 @@ def test_a_node_process_killed_in_a_node_is_replaced_without_a_human(project: Pr
 
 def waiting(project: Project) -> list[int]:
     """The processes whose nodes are held: they have begun and, as far as is known, not ended."""
-    ended = Counter((one.pid, one.trail) for one in noted(project, "ended"))
-    held = [one for one in noted(project, "begun") if re.fullmatch(r"c1/a=\w+/[bc]=\w+", one.trail)]
-    return [one.pid for one in held if not ended[one.pid, one.trail]]
+    ended = Counter((note.pid, note.trail) for note in noted(project, "ended"))
+    notes = [note for note in noted(project, "begun") if re.fullmatch(r"c1/a=\w+/[bc]=\w+", note.trail)]
+    return [note.pid for note in notes if not ended[note.pid, note.trail]]
 
 
 def test_node_processes_killed_while_they_publish_files_lose_nothing(project: Project) -> None:
@@ -267,8 +267,8 @@ def test_a_cell_that_always_kills_its_process_is_set_aside_and_the_others_succee
     assert "SIGABRT" in str(failure)
     assert done.json["cells"]["succeeded"] == 5
     assert project.query(f"SELECT count(*) FROM {ATTEMPTS} WHERE status = 'failed'") == [(3,)]
-    kept = project.query(f"SELECT stdout FROM {ATTEMPTS} WHERE status = 'failed'")
-    assert all("my last words" in (said or "") for (said,) in kept), "what it said last is kept"
+    outputs = project.query(f"SELECT stdout FROM {ATTEMPTS} WHERE status = 'failed'")
+    assert all("my last words" in (stdout or "") for (stdout,) in outputs), "what it said last is kept"
 
     project.write({"well": ""})
     project.inside("retry", "aborting", check=0)
@@ -285,9 +285,9 @@ def test_kills_are_counted_over_restarts_of_the_runner(project: Project) -> None
         project.until(lambda: ((project.query(counted) or [(0,)])[0][0] or 0) >= 1, "a kill to be counted")
         running.signal(signal.SIGKILL)
         code = running.wait().code
-    tried = Counter(project.log())["c1 one"]
+    starts = Counter(project.log())["c1 one"]
     done = project.inside("resume", "aborting", check=1)
-    if code == -signal.SIGKILL and tried < 3:
+    if code == -signal.SIGKILL and starts < 3:
         assert 3 <= Counter(project.log())["c1 one"] <= 4, "one more where the runner died before it was counted"
     assert done.code == 1
     invariants_hold(project, {"succeeded": 3, "set_aside": 1})

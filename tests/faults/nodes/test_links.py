@@ -95,12 +95,12 @@ REFUSED = {
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    made = tmp_path / "outside"
-    (made / "deep").mkdir(parents=True)
+    folder = tmp_path / "outside"
+    (folder / "deep").mkdir(parents=True)
     for name in ("secret", "deep/other"):
-        (made / name).write_text("do not touch")
-        (made / name).chmod(0o640)
-    return made
+        (folder / name).write_text("do not touch")
+        (folder / name).chmod(0o640)
+    return folder
 
 
 def write(project: Project, *variants: str) -> None:
@@ -110,12 +110,12 @@ def write(project: Project, *variants: str) -> None:
 
 def picture(folder: Path) -> dict[str, Any]:
     """All that can be seen of what is in a folder."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
         content = path.read_text() if path.is_file() else None
-        found[str(path)] = (status.st_mode, status.st_mtime_ns, status.st_nlink, status.st_uid, content)
-    return found
+        files[str(path)] = (status.st_mode, status.st_mtime_ns, status.st_nlink, status.st_uid, content)
+    return files
 
 
 def test_what_lies_outside_of_a_workspace_is_untouched(sqlite_project: Project, outside: Path) -> None:
@@ -129,43 +129,43 @@ def test_what_lies_outside_of_a_workspace_is_untouched(sqlite_project: Project, 
         "SELECT r.variant, c.failure FROM cells c JOIN node_runs r ON r.execution_id = c.execution_id "
         "WHERE r.node = 'plant' AND c.status = 'failed'"
     )
-    found = {variant: str(failure).replace("\\'", "'") for variant, failure in project.query(query)}
-    assert {name for name in REFUSED if REFUSED[name] not in found.get(name, "")} == set(), found
-    assert found.keys() == REFUSED.keys()
+    failures = {variant: str(failure).replace("\\'", "'") for variant, failure in project.query(query)}
+    assert {name for name in REFUSED if REFUSED[name] not in failures.get(name, "")} == set(), failures
+    assert failures.keys() == REFUSED.keys()
     invariants_hold(project, {"succeeded": 2, "failed": len(REFUSED)})
-    assert "do not touch" not in " ".join(data for (data,) in project.query('SELECT data FROM "values"'))
+    assert "do not touch" not in " ".join(text for (text,) in project.query('SELECT data FROM "values"'))
     stored = [path for path in (project.folder / ".wtb" / "files").rglob("*") if path.is_file()]
     assert not [path for path in stored if b"do not touch" in path.read_bytes()]
     assert not list(project.folder.rglob("escaped"))
 
 
 def test_a_link_in_the_place_of_the_process_directory_is_not_followed(sqlite_project: Project, outside: Path) -> None:
-    """What becomes of that node is its own matter; the others work elsewhere than in what it points to."""
+    """The outcome of that node does not matter; the others work outside of the folder that the link points to."""
     project = sqlite_project
     write(project, "default", "parent_replaced", "fails_with_link")
     before = picture(outside)
     done = project.wtb("run", "sweep.yaml", "--quiet")
     assert picture(outside) == before
     assert "Traceback" not in done.stderr
-    found = dict(project.query("SELECT status, count(*) FROM cells GROUP BY status"))
-    assert found["succeeded"] >= 1
-    invariants_hold(project, found)
+    counts = dict(project.query("SELECT status, count(*) FROM cells GROUP BY status"))
+    assert counts["succeeded"] >= 1
+    invariants_hold(project, counts)
 
 
 def test_a_link_in_the_place_of_a_dead_runners_directory_is_not_followed(
     sqlite_project: Project, outside: Path
 ) -> None:
-    """What is cleaned up later is not trusted either."""
+    """Later cleanup does not trust the link either."""
     project = sqlite_project
     write(project, "default", "dot_dot")
     project.wtb("run", "sweep.yaml", "--quiet", check=-9, env={"WTB_FAULT": "node.answered:3"})
     ((runner,),) = project.query("SELECT id FROM runners")
     (session,) = (project.folder / ".wtb" / "sessions").iterdir()
     (sweep,) = session.iterdir()
-    left = sweep / runner
+    directory = sweep / runner
     project.until(lambda: not processes_left(project), "its keepers to end")
-    left.rename(project.folder / "aside")
-    left.symlink_to(outside)
+    directory.rename(project.folder / "aside")
+    directory.symlink_to(outside)
     os.symlink(outside, session / "another")
     before = picture(outside)
     project.inside("resume", "links", check=0)

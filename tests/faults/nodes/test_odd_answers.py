@@ -1,4 +1,4 @@
-"""What nodes return, write and report that has no shape: one failed attempt that says so, whoever runs them."""
+"""Malformed returns, files and reports of nodes fail one attempt with a message, whichever runner runs them."""
 
 from __future__ import annotations
 
@@ -154,14 +154,14 @@ def each_has_failed_as_it_should(project: Project) -> None:
         "SELECT r.variant, c.status, c.failure FROM cells c JOIN node_runs r ON r.execution_id = c.execution_id "
         "WHERE c.status <> 'succeeded'"
     )
-    found: dict[str, list[str]] = {}
+    messages: dict[str, list[str]] = {}
     for variant, status, failure in project.query(query):
         read = json.loads(failure) if isinstance(failure, str) else failure
         assert status == "failed", (variant, read)
         assert read["node"] == "work", (variant, read)
-        found.setdefault(variant, []).append(f"{read['type']}: {read['message']}")
-    assert found.keys() == FAILED.keys()
-    for variant, failures in found.items():
+        messages.setdefault(variant, []).append(f"{read['type']}: {read['message']}")
+    assert messages.keys() == FAILED.keys()
+    for variant, failures in messages.items():
         assert len(failures) == CASES, variant
         assert all(FAILED[variant] in failure for failure in failures), (variant, failures)
     assert project.query("SELECT max(attempts) FROM node_runs") == [(1,)]
@@ -205,7 +205,7 @@ def test_what_an_evaluator_returns_that_is_no_score_is_an_error_of_that_metric(p
     done = project.wtb("run", "sweep.yaml", "--quiet", check=0)
     assert "Traceback" not in done.stderr, done.stderr
     scores = {
-        metric: (value, error) for metric, value, error in project.query("SELECT metric, value, error FROM scores")
+        metric: (score, error) for metric, score, error in project.query("SELECT metric, value, error FROM scores")
     }
     assert scores["many.a\ufffd\\udc80"] == (1, None)
     assert scores["many.5"] == (2, None)

@@ -183,10 +183,10 @@ def test_a_node_that_ignores_sigterm_is_ended_when_the_grace_of_its_runner_is_ov
     sweep_of(project, "deaf", run="concurrency: 2, grace: 200ms")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: pids(project, "deaf"), "the node to be deaf")
-        begun = time.monotonic()
+        start = time.monotonic()
         running.signal(signal.SIGTERM)
         running.wait(check=130, timeout=20)
-        assert time.monotonic() - begun < 8
+        assert time.monotonic() - start < 8
     assert not [pid for pid in pids(project, "deaf") if lives(pid)]
     assert project.query("SELECT status FROM sweeps") == [("paused",)]
     assert project.query("SELECT count(*) FROM cells WHERE status = 'failed'") == [(0,)]
@@ -263,15 +263,15 @@ def test_nodes_over_their_limits_fail_alone_and_say_why(sqlite_project: Project)
     variants = ("hog", "spread_hog", "open_files", "big_file", "leave", "interrupt")
     sweep_of(project, *variants, run=f"concurrency: 2, set_aside_after: 2, rlimits: {{{limits}}}")
     done = project.wtb("run", "sweep.yaml", "--quiet")
-    found = failures(project)
-    assert found.keys() == {*variants}, done.stderr
+    reports = failures(project)
+    assert reports.keys() == {*variants}, done.stderr
     assert done.code == 1
     for variant in ("hog", "spread_hog"):
-        assert "MemoryError" in found[variant][1] or "killed" in found[variant][1], variant
-    assert "Too many open files" in found["open_files"][1]
-    assert "File too large" in found["big_file"][1]
-    assert "exit code 0" in found["leave"][1]
-    aside = sum(status == "set_aside" for status, _ in found.values())
+        assert "MemoryError" in reports[variant][1] or "killed" in reports[variant][1], variant
+    assert "Too many open files" in reports["open_files"][1]
+    assert "File too large" in reports["big_file"][1]
+    assert "exit code 0" in reports["leave"][1]
+    aside = sum(status == "set_aside" for status, _ in reports.values())
     outcomes = {"succeeded": 1, "failed": len(variants) - aside, "set_aside": aside}
     invariants_hold(project, {name: count for name, count in outcomes.items() if count})
 
@@ -284,6 +284,6 @@ def test_what_unruly_nodes_started_dies_with_a_killed_runner(sqlite_project: Pro
         project.until(lambda: pids(project, variant) and (variant != "daemon" or pids(project, "deaf")), "nodes")
         running.signal(signal.SIGKILL)
         running.wait(check=-signal.SIGKILL)
-    made = [*pids(project, variant), *pids(project, "deaf")]
-    project.until(lambda: not any(map(lives, made)), "the keepers to end them", 10)
+    processes = [*pids(project, variant), *pids(project, "deaf")]
+    project.until(lambda: not any(map(lives, processes)), "the keepers to end them", 10)
     project.until(lambda: not processes_left(project), "all that carries the tag to end", 10)

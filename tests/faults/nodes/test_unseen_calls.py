@@ -114,10 +114,10 @@ def ran(project: Project, url: str, **changes: Any) -> dict[str, Any]:
 
 
 def unknown(matrix: dict[str, Any]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    causes: dict[str, list[str]] = {}
     for reason in matrix["cost"]["unknown"]:
-        found.setdefault(reason["variant"], []).append(f"{reason['cause']} {reason['what']}")
-    return found
+        causes.setdefault(reason["variant"], []).append(f"{reason['cause']} {reason['what']}")
+    return causes
 
 
 def costs(matrix: dict[str, Any]) -> dict[str, float | None]:
@@ -189,13 +189,13 @@ def test_an_unknown_cost_is_shown_and_ranked_nowhere_as_0(project: Project, url:
     assert sentence("recorded, the rest is unknown") in report
     planned = project.inside("plan", "sweep.yaml", check=0, env={"FAKE_URL": url}).stdout
     assert "limits.usd = 0.1 cannot be kept" in " ".join(planned.split())
-    asked = project.inside("plan", "sweep.yaml", "--format", "json", check=0, env={"FAKE_URL": url}).stdout
-    assert [reason["variant"] for reason in json.loads(asked)["unknown_costs"]] == ["raw"]
+    plan = project.inside("plan", "sweep.yaml", "--format", "json", check=0, env={"FAKE_URL": url}).stdout
+    assert [reason["variant"] for reason in json.loads(plan)["unknown_costs"]] == ["raw"]
 
 
 def test_a_pilot_of_unknown_cost_estimates_none_and_names_the_limit(sqlite_project: Project, url: str) -> None:
     sqlite_project.write({"app.py": APP, "sweep.yaml": json.dumps({**SWEEP, "limits": {"usd": 1}})})
-    done = sqlite_project.wtb("plan", "sweep.yaml", "--pilot", "2", "--format", "json", env={"FAKE_URL": url}, check=0)
+    done = sqlite_project.wtb("pilot", "sweep.yaml", "--cases", "2", "--format", "json", env={"FAKE_URL": url}, check=0)
     planned = json.loads(done.stdout)
     assert planned["pilot"]["estimate"]["usd"] == {"expected": None, "low": None, "high": None}
     assert any("limits.usd = 1 cannot be kept" in warning for warning in planned["warnings"])

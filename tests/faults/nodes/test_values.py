@@ -86,7 +86,7 @@ run: {concurrency: 2}
 REFUSED = ("lambda", "lock", "surrogate", "surrogate_key")
 STORED = ("nul", "nul_key", "nan")
 # What nodes say beside their state: whatever comes of the node run, the sweep ends and the others succeed.
-SAID = (
+SIDE_OUTPUTS = (
     "error_nul",
     "error_surrogate",
     "error_long",
@@ -121,18 +121,18 @@ def run(project: Project, kinds: tuple[str, ...], pool: str = "process") -> dict
 
 
 def test_what_has_no_type_in_the_store_is_refused_and_the_rest_stored_exactly(project: Project) -> None:
-    found = run(project, REFUSED + STORED)
-    assert {kind for kind, (status, _) in found.items() if status == "failed"} == {*REFUSED}
+    outcomes = run(project, REFUSED + STORED)
+    assert {kind for kind, (status, _) in outcomes.items() if status == "failed"} == {*REFUSED}
     for kind in REFUSED:
-        failure = found[kind][1]
+        failure = outcomes[kind][1]
         assert "StateError" in failure, kind
         assert sentence("key {} cannot be stored", "'y'") in failure.replace('"', "'").replace("\\'", "'"), kind
     written = {}
     for variant, writes in project.query("SELECT variant, writes FROM node_runs WHERE node = 'work'"):
         keys = json.loads(writes) if isinstance(writes, str) else writes
         if keys is not None:
-            ((data,),) = project.query('SELECT data FROM "values" WHERE digest = :key', key=keys["y"])
-            written[variant] = decode(data.encode())
+            ((text,),) = project.query('SELECT data FROM "values" WHERE digest = :key', key=keys["y"])
+            written[variant] = decode(text.encode())
     assert written["nul"] == "a NUL \0 inside"
     assert written["nul_key"] == {"a NUL \0 inside": ["a NUL \0 inside"]}
     nan, up, down, zero = written["nan"]
@@ -142,29 +142,29 @@ def test_what_has_no_type_in_the_store_is_refused_and_the_rest_stored_exactly(pr
 
 
 def test_what_nodes_say_beside_their_state_never_ends_the_sweep(project: Project) -> None:
-    found = run(project, SAID)
-    failed = {kind for kind, (status, _) in found.items() if status != "succeeded"}
+    outcomes = run(project, SIDE_OUTPUTS)
+    failed = {kind for kind, (status, _) in outcomes.items() if status != "succeeded"}
     assert failed >= {"error_nul", "error_surrogate", "error_long", "error_unprintable"}
-    assert found["default"][0] == "succeeded"
-    assert "set_aside" not in {status for status, _ in found.values()}, "its process died of what it said"
-    assert "ValueError" in found["error_nul"][1]
-    assert "ValueError" in found["error_surrogate"][1]
-    assert "Unprintable" in found["error_unprintable"][1]
-    assert len(found["error_long"][1]) < 100_000, "a message has an end"
-    invariants_hold(project, {"succeeded": len(found) - len(failed), "failed": len(failed)})
-    for shown in (["show", "values", "--cells"], ["log", "values"], ["matrix", "values", "--format", "json"]):
-        assert "Traceback" not in project.inside(*shown).stderr
+    assert outcomes["default"][0] == "succeeded"
+    assert "set_aside" not in {status for status, _ in outcomes.values()}, "its process died of what it said"
+    assert "ValueError" in outcomes["error_nul"][1]
+    assert "ValueError" in outcomes["error_surrogate"][1]
+    assert "Unprintable" in outcomes["error_unprintable"][1]
+    assert len(outcomes["error_long"][1]) < 100_000, "a message has an end"
+    invariants_hold(project, {"succeeded": len(outcomes) - len(failed), "failed": len(failed)})
+    for command in (["show", "values", "--cells"], ["log", "values"], ["matrix", "values", "--format", "json"]):
+        assert "Traceback" not in project.inside(*command).stderr
 
 
 def test_a_state_of_500_mb_is_refused_before_it_is_inserted(project: Project) -> None:
-    found = run(project, ("big", "big_bytes"))
+    outcomes = run(project, ("big", "big_bytes"))
     for kind in ("big", "big_bytes"):
-        status, failure = found[kind]
+        status, failure = outcomes[kind]
         assert status == "failed"
         assert "StateError" in failure
         assert "64" in failure, "it says how much may be"
     ((longest,),) = project.query('SELECT max(length(data)) FROM "values"')
     assert longest < 1000
-    ((said,),) = project.query(f"SELECT max(length(CAST(failure AS TEXT))) FROM {ATTEMPTS}")
-    assert said < 10_000
+    ((length,),) = project.query(f"SELECT max(length(CAST(failure AS TEXT))) FROM {ATTEMPTS}")
+    assert length < 10_000
     invariants_hold(project, {"succeeded": 1, "failed": 2})

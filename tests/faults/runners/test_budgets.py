@@ -41,7 +41,7 @@ run: {concurrency: 3}
 """
 
 
-def one(project: Project, query: str) -> Any:
+def scalar(project: Project, query: str) -> Any:
     rows = project.query(query)
     return rows[0][0] if rows else None
 
@@ -51,19 +51,19 @@ def test_a_killed_runner_leaves_no_reservation_and_what_it_told_of_counts(projec
     with project.start("run", "spends.yaml", "--quiet") as run:
         # 3.5 is enough for three that may spend 1 each.
         project.until(lambda: len(project.log()) == 3, "three nodes to hold their slots")
-        told = f"SELECT count(*) FROM {ATTEMPTS} WHERE usd = 0.25"
-        project.until(lambda: one(project, told) == 3, "what they spent to be recorded")
-        assert one(project, "SELECT count(*) FROM reservations") == 3
-        assert one(project, "SELECT spent FROM budgets") == 0.75
-        assert one(project, "SELECT sum(amount) FROM reservations") == 2.25
+        query = f"SELECT count(*) FROM {ATTEMPTS} WHERE usd = 0.25"
+        project.until(lambda: scalar(project, query) == 3, "what they spent to be recorded")
+        assert scalar(project, "SELECT count(*) FROM reservations") == 3
+        assert scalar(project, "SELECT spent FROM budgets") == 0.75
+        assert scalar(project, "SELECT sum(amount) FROM reservations") == 2.25
         run.signal(signal.SIGKILL)
         run.process.wait()
     project.write({"gate": ""})
     paused = project.inside("resume", "spends", "--quiet", check=1)
-    assert sentence("limit reached: {} = {}", "usd", "3.5") in paused.said
-    spent = one(project, "SELECT spent FROM budgets")
-    assert spent == one(project, f"SELECT sum(usd) FROM {ATTEMPTS}")
+    assert sentence("limit reached: {} = {}", "usd", "3.5") in paused.output
+    spent = scalar(project, "SELECT spent FROM budgets")
+    assert spent == scalar(project, f"SELECT sum(usd) FROM {ATTEMPTS}")
     assert 2.5 < spent <= 3.5
-    assert one(project, "SELECT count(*) FROM reservations") == 0
+    assert scalar(project, "SELECT count(*) FROM reservations") == 0
     project.inside("resume", "spends", "--limits", "usd=20", "--quiet", check=0)
-    assert one(project, "SELECT spent FROM budgets") == one(project, f"SELECT sum(usd) FROM {ATTEMPTS}") == 4.5
+    assert scalar(project, "SELECT spent FROM budgets") == scalar(project, f"SELECT sum(usd) FROM {ATTEMPTS}") == 4.5

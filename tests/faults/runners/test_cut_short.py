@@ -79,7 +79,7 @@ def test_doctor_finds_cells_that_succeeded_without_their_last_node_and_retry_rep
     assert final_states(project) == whole
     assert problems(project) == []
     assert project.query("SELECT node, variant FROM node_runs WHERE status <> 'succeeded'") == []
-    assert sentence("no cells to retry") in project.wtb("retry", "short", check=0).said
+    assert sentence("no cells to retry") in project.wtb("retry", "short", check=0).output
 
 
 def final_states(project: Project) -> dict[tuple[str, int], Any]:

@@ -44,12 +44,12 @@ def fanned(project: Project) -> Project:
 
 
 def sweep(project: Project, **params: object) -> None:
-    listed = ", ".join(f"{key}: {value}" for key, value in {"folder": project.folder, **params}.items())
+    listed = ", ".join(f"{key}: {setting}" for key, setting in {"folder": project.folder, **params}.items())
     project.write({"sweep.yaml": f"{SWEEP}params: {{{listed}}}\n"})
 
 
-def begun(project: Project) -> Counter[str]:
-    """How often the code of each task was entered under each variant."""
+def task_starts(project: Project) -> Counter[str]:
+    """Count how often the code of each task was entered under each variant."""
     return Counter((project.folder / "log").read_text("utf-8").splitlines())
 
 
@@ -70,13 +70,13 @@ def test_a_runner_killed_in_the_middle_of_a_fan_out_is_resumed_and_no_committed_
     done = node_runs(fanned)
     tasks = [task for task, _, _ in done if task.startswith("work|")]
     assert 0 < len(tasks) < 6
-    lost = begun(fanned).total() - len(tasks)
+    lost = task_starts(fanned).total() - len(tasks)
     assert lost == 1  # the slot had one in hand
 
     fanned.inside("resume", "fan", check=0)
 
-    assert begun(fanned).keys() == set(EACH)
-    assert begun(fanned).total() == 6 + lost
+    assert task_starts(fanned).keys() == set(EACH)
+    assert task_starts(fanned).total() == 6 + lost
     assert done <= node_runs(fanned)
     assert node_runs(fanned).total() == 1 + 6 + 1 + 2
     assert dict(fanned.query("SELECT status, count(*) FROM cells GROUP BY status")) == {"succeeded": 2}
@@ -87,7 +87,7 @@ def test_a_task_that_kills_its_process_is_tried_again_and_the_others_are_not(fan
 
     fanned.inside("run", "sweep.yaml", "--quiet", check=0)
 
-    assert begun(fanned) == {one: 1 + one.startswith("1 ") for one in EACH}
+    assert task_starts(fanned) == {task: 1 + task.startswith("1 ") for task in EACH}
     attempts = {(task, variant): tries for task, variant, tries in node_runs(fanned)}
     assert {task: attempts[task, "other"] for task in ("work|0", "work|1", "work|2")} == {
         "work|0": 1,

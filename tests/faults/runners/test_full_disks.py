@@ -85,8 +85,8 @@ CASES = 4
 
 def waits_for_room(project: Project, running: Running) -> None:
     """Wait until a run says, in a message and in the log, that it waits; nothing has failed by then."""
-    said = lambda: "it continues by itself" in " ".join(running.stderr.split())  # noqa: E731
-    project.until(said, "the run to say that a disk is full")
+    is_waiting = lambda: "it continues by itself" in " ".join(running.stderr.split())  # noqa: E731
+    project.until(is_waiting, "the run to say that a disk is full")
     project.until(lambda: events(project, "sweep.disk_full"), "an event")
     assert running.process.poll() is None
     ((status, reason),) = project.query("SELECT status, reason FROM sweeps")
@@ -96,7 +96,7 @@ def waits_for_room(project: Project, running: Running) -> None:
 
 
 def events(project: Project, kind: str) -> list[str]:
-    return [str(data) for (data,) in project.query("SELECT data FROM events WHERE kind = :kind", kind=kind)]
+    return [str(details) for (details,) in project.query("SELECT data FROM events WHERE kind = :kind", kind=kind)]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def events(project: Project, kind: str) -> list[str]:
         pytest.param("sessions", "process", marks=pytest.mark.slow),
     ],
 )
-def test_a_sweep_whose_files_fill_the_disk_waits_and_goes_on_by_itself_when_there_is_room(
+def test_a_sweep_whose_files_fill_the_disk_waits_and_continues_by_itself_when_there_is_room(
     sqlite_project: Project, small_disk: MountDisk, full: str, pool: str
 ) -> None:
     project = sqlite_project
@@ -122,7 +122,7 @@ def test_a_sweep_whose_files_fill_the_disk_waits_and_goes_on_by_itself_when_ther
         subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
         done = running.wait(check=0)
     assert "Traceback" not in done.stderr
-    assert sentence("there is room again") in done.said
+    assert sentence("there is room again") in done.output
     assert events(project, "sweep.disk_has_room")
     assert project.query("SELECT reason FROM sweeps") == [(None,)]
     invariants_hold(project, {"succeeded": 2 * CASES})
@@ -130,7 +130,7 @@ def test_a_sweep_whose_files_fill_the_disk_waits_and_goes_on_by_itself_when_ther
     assert [line for line in project.log() if line in before and project.log().count(line) > 1] == []
 
 
-def test_ctrl_c_ends_a_run_that_waits_for_room_and_resume_goes_on(
+def test_ctrl_c_ends_a_run_that_waits_for_room_and_resume_continues(
     sqlite_project: Project, small_disk: MountDisk
 ) -> None:
     project = sqlite_project
@@ -149,7 +149,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_room_and_resume_goes_on(
 
 
 @pytest.mark.slow
-def test_a_worker_whose_disk_is_full_goes_on_by_itself_and_works_on_what_needs_no_room(
+def test_a_worker_whose_disk_is_full_continues_by_itself_and_works_on_what_needs_no_room(
     cluster: Cluster, small_disk: MountDisk
 ) -> None:
     project = cluster.project
@@ -171,7 +171,7 @@ def test_a_worker_whose_disk_is_full_goes_on_by_itself_and_works_on_what_needs_n
     cluster.wait_completed(files)
     assert events(project, "sweep.disk_has_room")
     failures = project.query("SELECT failure FROM executions WHERE status = 'failed'")
-    assert not failures, "\n".join(str(one) for (failure,) in failures for one in failure.items())
+    assert not failures, "\n".join(str(cause) for (failure,) in failures for cause in failure.items())
     assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 2 * CASES + 4)]
 
 
@@ -292,7 +292,7 @@ def test_files_of_cases_that_find_the_disk_full_leave_nothing_of_the_sweep(
     done = project.wtb("run", "sweep.yaml", "--quiet")
     assert "Traceback" not in done.stderr, done.stderr
     assert done.code in (1, 2, 4)
-    assert "No space left on device" in done.said
+    assert "No space left on device" in done.output
     assert not project.query("SELECT id FROM sweeps")
     assert [name.name for name in (project.folder / ".wtb" / "files").iterdir() if name.name.startswith(".new")] == []
 
@@ -320,14 +320,14 @@ def test_a_database_whose_disk_is_full_loses_no_accepted_outcome(
 
     database_disk.fill(leaving=150_000)
     with project.start("resume", "trail", "--limits", "node_runs=999", "--quiet") as running:
-        said = lambda: "the disk of the database is full" in " ".join(running.stderr.split())  # noqa: E731
-        project.until(lambda: said() or running.process.poll() is not None, "the run to say so")
-        assert said(), running.stderr
+        is_reported = lambda: "the disk of the database is full" in " ".join(running.stderr.split())  # noqa: E731
+        project.until(lambda: is_reported() or running.process.poll() is not None, "the run to say so")
+        assert is_reported(), running.stderr
         assert running.process.poll() is None
         database_disk.make_room()
         done = running.wait(check=0)
     assert "Traceback" not in done.stderr, done.stderr
-    assert sentence("there is room again") in done.said
+    assert sentence("there is room again") in done.output
     nothing_committed_ran_again(project, first)
     assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 16)]
     invariants_hold(project, {"succeeded": 16})
@@ -350,7 +350,7 @@ def test_a_database_whose_disk_is_full_takes_no_half_of_a_sweep(
     done = project.wtb("run", "sweep.yaml", "--quiet")
     assert done.code == 4, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
-    assert "full" in done.said
+    assert "full" in done.output
     database_disk.make_room()
     assert project.query("SELECT count(*) FROM sweeps") == [(1,)]
     assert project.query("SELECT count(*) FROM cells") == [(4,)]
@@ -371,7 +371,7 @@ def test_a_database_file_that_may_not_grow_any_more_is_a_clear_error(sqlite_proj
         done = running.wait()
     assert done.code == 4, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
-    assert "database" in done.said
+    assert "database" in done.output
     before = Before.of(project)
     assert before.committed.total() < 4 * A_CASE
     at_most_durability_was_lost(before, killed_at=0.0)

@@ -25,16 +25,18 @@ PAUSED = "its heartbeat ended"
 def test_a_runner_without_a_heartbeat_ends_its_nodes_and_pauses(project: Project, moment: str) -> None:
     hold = "hold: [b c1, c c1], " if moment == "in the middle of nodes" else ""
     write_trail(project, 4, params=f"{{{hold}seconds: 0.1}}")
-    env = {"WTB_FAULT": f"heartbeat:{3 if hold else 2}:raise", "WTB_LEASE_S": "2"}
+    strike = project.folder / "strike"  # once both slots are busy, however long that takes
+    env = {"WTB_FAULT": f"heartbeat:{strike if hold else 2}:raise", "WTB_LEASE_S": "2"}
     with project.start("run", "sweep.yaml", "--quiet", "--format", "json", env=env) as running:
         if hold:
             project.until(lambda: len(noted(project, "begun")) - len(noted(project, "ended")) == SLOTS, "both slots")
             keepers, workers = node_processes(running.pid)
-        done = running.wait(timeout=30)
+            strike.touch()
+        done = running.wait()
         if hold:
-            assert not [one for one in (*keepers, *workers) if lives(one.pid)]
-    assert PAUSED in done.said
-    assert sentence("continue with: wtb resume") in done.said
+            assert not [process for process in (*keepers, *workers) if lives(process.pid)]
+    assert PAUSED in done.output
+    assert sentence("continue with: wtb resume") in done.output
     assert done.code == 1, "130 means that somebody interrupted it"
     assert done.json["sweep"]["status"] == "paused"
     ((status, reason),) = project.query("SELECT status, reason FROM sweeps")

@@ -45,7 +45,7 @@ IN_TURN = {
     "journal.committed": 3,
     "files.publishing": 2,
     "heartbeat": 2,
-    "finish.given_back": 1,
+    "finish.released": 1,
 }
 
 
@@ -103,15 +103,15 @@ def test_a_runner_killed_between_batches_of_a_submission_leaves_what_nobody_sees
 
     assert project.query("SELECT status FROM sweeps") == [("submitting",)]
     assert project.query("SELECT count(*) FROM cells") > [(0,)]
-    assert sentence("there are no sweeps") in project.inside("list", check=0).said
+    assert sentence("there are no sweeps") in project.inside("list", check=0).output
     assert project.inside("show", "trail").code == 2
 
     write_trail(project, 1)
     project.inside("run", "sweep.yaml", check=0)  # its name is free
-    project.inside("gc", check=0)
+    project.inside("admin", "gc", check=0)
     assert project.query("SELECT count(*) FROM sweeps") == [(2,)]  # its submitter may live
     project.change("UPDATE sweeps SET created_at = created_at - 601 WHERE status = 'submitting'")
-    project.inside("gc", check=0)
+    project.inside("admin", "gc", check=0)
     for table, count in (("sweeps", 1), ("cases", 1), ("cells", 4)):
         assert project.query(f"SELECT count(*) FROM {table}") == [(count,)], table
     trail_is_complete(project, 1)
@@ -125,9 +125,9 @@ def test_a_deletion_that_was_killed_is_ended_by_a_collection(project: Project, f
     project.wtb("delete", "trail", "--yes", check=KILLED, env={"WTB_FAULT": fault})
 
     assert project.query("SELECT status FROM sweeps") == [("deleting",)]
-    assert sentence("there are no sweeps") in project.inside("list", check=0).said
+    assert sentence("there are no sweeps") in project.inside("list", check=0).output
     assert project.inside("delete", "trail", "--yes").code == 2
-    project.inside("gc", check=0)
+    project.inside("admin", "gc", check=0)
     for table in ("sweeps", "cases", "cells", "executions", "checkpoints", "node_runs", "attempts", "events"):
         assert project.query(f"SELECT count(*) FROM {table}") == [(0,)], table
 
@@ -136,7 +136,7 @@ def test_with_sync_durability_only_what_the_slots_had_in_hand_runs_again(project
     write_trail(project, 2, durability="sync")
     project.wtb("run", "sweep.yaml", "--quiet", check=KILLED, env={"WTB_FAULT": "journal.writing:12"})
     before = Before.of(project)
-    lost = {one.trail for one in before.log if one.word == "ended"} - before.committed.keys()
+    lost = {note.trail for note in before.log if note.word == "ended"} - before.committed.keys()
     assert len(lost) <= SLOTS
     resume(project)
     nothing_committed_ran_again(project, before)
@@ -149,7 +149,7 @@ def test_with_sync_durability_only_what_the_slots_had_in_hand_runs_again(project
 def test_a_runner_killed_in_the_middle_of_nodes_is_resumed(project: Project, whom: str) -> None:
     write_trail(project, 2, params="{hold: [b c0, c c0, b c1, c c1]}")
     with project.start("run", "sweep.yaml", "--quiet") as running:
-        project.until(lambda: held(project) == SLOTS, "both slots to be in nodes that wait")
+        project.until(lambda: waiting_count(project) == SLOTS, "both slots to be in nodes that wait")
         project.until(lambda: started(project) == len(noted(project, "begun")), "their start to be committed")
         keepers, workers = node_processes(running.pid)
         assert (len(keepers), len(workers)) == (SLOTS, SLOTS)
@@ -159,7 +159,9 @@ def test_a_runner_killed_in_the_middle_of_nodes_is_resumed(project: Project, who
             kill(*(process.pid for process in (*keepers, *workers)))
         running.wait(check=KILLED)
         before = Before.of(project)
-        project.until(lambda: not any(lives(one.pid) for one in (*keepers, *workers)), "its children to die", 10)
+        project.until(
+            lambda: not any(lives(process.pid) for process in (*keepers, *workers)), "its children to die", 10
+        )
     at_most_durability_was_lost(before, killed_at=killed_at)
     assert 0 < before.committed.total() < A_CASE * 2
 
@@ -172,8 +174,8 @@ def test_a_runner_killed_in_the_middle_of_nodes_is_resumed(project: Project, who
     assert document["node_runs"]["attempts"] == started(project)
 
 
-def held(project: Project) -> int:
-    """How many nodes wait at the gate, which is still closed."""
+def waiting_count(project: Project) -> int:
+    """Count the nodes that wait at the gate, which is still closed."""
     return len(noted(project, "held"))
 
 

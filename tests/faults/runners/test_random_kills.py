@@ -47,8 +47,8 @@ def test_a_sweep_under_random_kills_completes_with_nothing_lost_or_doubled(proje
                 if target in ("runner", "all"):
                     kill(running.pid)
                     break
-            wanted = -signal.SIGKILL if target in ("runner", "all") else 0
-            running.wait(check=wanted if running.process.poll() is None else None)
+            exit_code = -signal.SIGKILL if target in ("runner", "all") else 0
+            running.wait(check=exit_code if running.process.poll() is None else None)
         nodes_have_ended(project)
         at_most_durability_was_lost(Before.of(project), done)
         done.append(Before.of(project))

@@ -107,12 +107,12 @@ def test_an_attempt_that_was_not_accepted_is_found_in_the_state(judged: Project)
 def test_what_is_computed_depends_on_all_that_a_cell_is_made_of() -> None:
     choices = {"n06": 0, "n09": 0}
     baseline = expect(SCENARIO, "c0", 0, choices).trail
-    others = [
+    variations = [
         expect(SCENARIO, "c1", 0, choices),
         expect(SCENARIO, "c0", 1, choices),
         expect(SCENARIO, "c0", 0, {**choices, "n06": 1}),
     ]
-    assert all(other.trail[-1] != baseline[-1] for other in others)
+    assert all(other.trail[-1] != baseline[-1] for other in variations)
 
 
 def test_the_same_seed_draws_the_same_storm() -> None:

@@ -22,13 +22,13 @@ class CuttingProxy(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], *, seed: int, every: int, most: int) -> None:
+    def __init__(self, address: tuple[str, int], *, seed: int, every: int, max_cuts: int) -> None:
         super().__init__(("127.0.0.1", 0), Connection)
         self.behind = address
         self.cut: Counter[str] = Counter()
         self._dice = random.Random(seed)
         self._every = every
-        self._most = most
+        self._max_cuts = max_cuts
         self._lock = threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.05,), name="proxy", daemon=True).start()
 
@@ -37,9 +37,9 @@ class CuttingProxy(socketserver.ThreadingTCPServer):
         return int(self.server_address[1])
 
     def judge(self) -> str | None:
-        """What becomes of the COMMIT that comes by: None passes it on."""
+        """Return the fate of the next COMMIT; None passes it on."""
         with self._lock:
-            if self.cut.total() == self._most or self._dice.randrange(self._every):
+            if self.cut.total() == self._max_cuts or self._dice.randrange(self._every):
                 return None
             outcome = self._dice.choice(["committed", "not committed"])
             self.cut[outcome] += 1
@@ -65,15 +65,15 @@ class Connection(socketserver.BaseRequestHandler):
             back = threading.Thread(target=self._pass_back, args=(behind,), daemon=True)
             back.start()
             try:
-                while data := self.request.recv(1 << 16):
-                    outcome = self.server.judge() if COMMIT in data else None
+                while chunk := self.request.recv(1 << 16):
+                    outcome = self.server.judge() if COMMIT in chunk else None
                     if outcome == "committed":
                         self._muted.set()
-                        behind.sendall(data)
+                        behind.sendall(chunk)
                         self._answered.wait(ANSWER_S)
                     if outcome is not None:
                         return
-                    behind.sendall(data)
+                    behind.sendall(chunk)
             finally:
                 with suppress(OSError):
                     behind.shutdown(socket.SHUT_RDWR)
@@ -81,10 +81,10 @@ class Connection(socketserver.BaseRequestHandler):
 
     def _pass_back(self, behind: socket.socket) -> None:
         with suppress(OSError):
-            while data := behind.recv(1 << 16):
+            while chunk := behind.recv(1 << 16):
                 if self._muted.is_set():
                     self._answered.set()
                 else:
-                    self.request.sendall(data)
+                    self.request.sendall(chunk)
         with suppress(OSError):
             self.request.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Whatever agents ask for and whatever is killed in between, the budget of their token holds as docs/costs.md says.
+"""Whatever agents request and whatever is killed meanwhile, the budget of their token holds as docs/costs.md says.
 
 Two clients share a token with a budget. They submit by MCP and HTTP, agree twice or not at all, replay consents, steer,
 fork and answer nothing, while workers and the server are killed. Nodes note in a file what they really pay.
@@ -38,7 +38,7 @@ from wtb.hosting.api.routes import PREFIX
 
 CAP = 1.0
 DEAREST = 0.3  # of one call
-MOST = 0.4  # of an attempt that says what it may cost
+MAX_USD = 0.4  # of an attempt that says what it may cost
 SLOTS = 2
 MUTANTS = {  # of the ledger in workers: with each of them what is promised here is false, whoever is quicker
     "nothing is counted": "flush.settle = lambda to, rows: settle(to, [{**row, 'spent': 0.0} for row in rows])",
@@ -52,7 +52,7 @@ import sys
 
 if "worker" in sys.orig_argv:
     from wtb.store.limits import reservations
-    from wtb.store.limits.reservations import settle
+    from wtb.store.access.reservations import settle
     from wtb.store.runs import flush
 
     exec(os.environ["{MUTANT}"])
@@ -85,12 +85,12 @@ def flow(name, **declared):
     return made
 
 
-declared = flow("declared", max_usd={MOST})
+declared = flow("declared", max_usd={MAX_USD})
 guessed = flow("guessed")
 """
 )
 PRICES = st.lists(st.sampled_from([0.05, 0.1, DEAREST]), min_size=1, max_size=2).filter(
-    lambda found: sum(found) <= MOST
+    lambda prices: sum(prices) <= MAX_USD
 )
 # Of what there is, which is no choice between so many: how many there are depends on who is quicker.
 PLACES = st.integers(0, 1000)
@@ -98,7 +98,7 @@ UNREACHABLE = (OSError, httpx2.HTTPError, http.client.HTTPException)
 
 
 class Agents(RuleBasedStateMachine):
-    """What two clients of one token do, and what is killed meanwhile."""
+    """The actions of two clients of one token, and the kills meanwhile."""
 
     cluster: ClassVar[Cluster]
     server: ClassVar[Server]
@@ -119,7 +119,7 @@ class Agents(RuleBasedStateMachine):
         self.workflow = self.workflows[number % len(self.workflows)]
         self.name = f"agent{self.tokens}-{self.workflow}"
         options = ("--scope", "read,submit,steer", "--budget", f"{CAP}usd")
-        self.token = self.cluster.wtb("token", "create", self.name, *options, check=0).stdout.strip()
+        self.token = self.cluster.wtb("admin", "token", "create", self.name, *options, check=0).stdout.strip()
         self._agreed("submit", 1, sweep=self._sweep([[DEAREST], [0.1, 0.05], more, [DEAREST], [DEAREST, 0.1], [0.1]]))
         assert self._own(), "it was submitted"
 
@@ -136,18 +136,18 @@ class Agents(RuleBasedStateMachine):
         try:
             with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as connection:
                 connection.request("POST", f"{PREFIX}/sweeps", body, sent)
-                found = json.load(connection.getresponse())
+                document = json.load(connection.getresponse())
         except UNREACHABLE:
             return
-        assert found["sweep"], found
+        assert document["sweep"], document
 
     @rule(place=PLACES)
     def replays_a_consent(self, place: int) -> None:
         if not self.consents:
             return
-        name, given = self.consents[place % len(self.consents)]
+        name, arguments = self.consents[place % len(self.consents)]
         before = self._own()
-        reply = self._call(name, given)
+        reply = self._call(name, arguments)
         assert reply is None, "a consent that was used is of no more use"
         assert self._own() == before
 
@@ -160,16 +160,16 @@ class Agents(RuleBasedStateMachine):
     @rule(place=PLACES, every=st.booleans())
     def forks(self, place: int, every: bool) -> None:
         query = "SELECT e.id FROM executions e JOIN sweeps s ON s.id = e.sweep_id WHERE s.token = :name ORDER BY e.id"
-        found = [id for (id,) in self.cluster.query(query, name=self.name)]
-        if found:
-            given = {"all_cases": True} if every else {}
-            self._agreed("fork", 1, ref=found[place % len(found)], variants={"work": "again"}, **given)
+        executions = [id for (id,) in self.cluster.query(query, name=self.name)]
+        if executions:
+            options = {"all_cases": True} if every else {}
+            self._agreed("fork", 1, ref=executions[place % len(executions)], variants={"work": "again"}, **options)
 
     # What goes wrong.
 
     @rule(tree=st.booleans())
     def a_worker_is_killed(self, tree: bool) -> None:
-        (worker,) = [one for one in self.cluster.workers if one.lives]
+        (worker,) = [worker for worker in self.cluster.workers if worker.lives]
         (worker.end if tree else worker.kill)()
         self.killed += 1
         self.cluster.start_worker(concurrency=SLOTS, env=self.worker_env)
@@ -181,7 +181,7 @@ class Agents(RuleBasedStateMachine):
 
     @rule()
     def nothing_happens_until_work_stands_still(self) -> None:
-        self.cluster.until(lambda: not self._going_on(), "work to end, or to wait for its budget")
+        self.cluster.until(lambda: not self._count_running(), "work to end, or to wait for its budget")
 
     # What holds.
 
@@ -197,9 +197,9 @@ class Agents(RuleBasedStateMachine):
         self.nothing_happens_until_work_stands_still()
         spent, recorded = self._spent()
         assert spent == pytest.approx(recorded)
-        held = "SELECT count(*) FROM reservations WHERE scope = 'token' AND key = :name"
-        gone = "what was reserved to be given back, by a scheduler where its worker was killed"
-        self.cluster.until(lambda: self.cluster.one(held, name=self.name) == 0, gone)
+        query = "SELECT count(*) FROM reservations WHERE scope = 'token' AND key = :name"
+        reason = "what was reserved to be given back, by a scheduler where its worker was killed"
+        self.cluster.until(lambda: self.cluster.scalar(query, name=self.name) == 0, reason)
         paid = [float(line.split()[2]) for line in self.cluster.project.log() if line.split()[1] == self.name]
         # A runner that is killed has not recorded what its attempts paid within `run.durability`: a call for each slot.
         assert sum(paid) <= CAP + self._beyond() + self.killed * SLOTS * DEAREST + 1e-9
@@ -208,12 +208,12 @@ class Agents(RuleBasedStateMachine):
             self._agreed("steer", 1, ref=sweep, action="cancel")
 
     def _beyond(self) -> float:
-        """How far running attempts may spend beyond what they reserved."""
-        return 0.0 if self.workflow == "declared" else SLOTS * MOST
+        """Return how much running attempts may spend beyond their reservations."""
+        return 0.0 if self.workflow == "declared" else SLOTS * MAX_USD
 
     def _sweep(self, cases: list[list[float]]) -> dict[str, Any]:
-        given = [{"id": f"c{n}", "input": {"prices": one, "by": self.name}} for n, one in enumerate(cases)]
-        return {"sweep": self.name, "workflow": self.workflow, "cases": given, "vary": {"work": ["default"]}}
+        listed = [{"id": f"c{n}", "input": {"prices": prices, "by": self.name}} for n, prices in enumerate(cases)]
+        return {"sweep": self.name, "workflow": self.workflow, "cases": listed, "vary": {"work": ["default"]}}
 
     def _own(self) -> list[str]:
         if not hasattr(self, "name"):
@@ -221,9 +221,9 @@ class Agents(RuleBasedStateMachine):
         query = "SELECT id FROM sweeps WHERE token = :name ORDER BY id"
         return [id for (id,) in self.cluster.query(query, name=self.name)]
 
-    def _going_on(self) -> int:
+    def _count_running(self) -> int:
         query = "SELECT count(*) FROM sweeps WHERE token = :name AND status IN ('pending', 'running')"
-        return int(self.cluster.one(query, name=self.name))
+        return int(self.cluster.scalar(query, name=self.name))
 
     def _spent(self) -> tuple[float, float]:
         """By the ledger, and by what attempts recorded."""
@@ -232,33 +232,33 @@ class Agents(RuleBasedStateMachine):
             f"SELECT coalesce(sum(attempts.usd), 0) FROM {ATTEMPTS} JOIN node_runs r ON r.id = attempts.node_run_id "
             "JOIN sweeps s ON s.id = r.sweep_id WHERE s.token = :name"
         )
-        return float(self.cluster.one(ledger, name=self.name)), float(self.cluster.one(recorded, name=self.name))
+        return float(self.cluster.scalar(ledger, name=self.name)), float(self.cluster.scalar(recorded, name=self.name))
 
-    def _agreed(self, name: str, times: int, **given: Any) -> None:
+    def _agreed(self, name: str, times: int, **arguments: Any) -> None:
         """Call, and agree so many times to what it would do: the second time is a replay by another client."""
-        first = self._call(name, given)
+        first = self._call(name, arguments)
         confirm = None if first is None else first.get("confirm")
         for number in range(times if confirm else 0):
-            again = {**given, "confirm": confirm["token"]}  # type: ignore[index]
-            reply = self._call(name, again)
+            confirmed = {**arguments, "confirm": confirm["token"]}  # type: ignore[index]
+            reply = self._call(name, confirmed)
             assert number == 0 or reply is None, "it was agreed to once"
-            self.consents.append((name, again))
+            self.consents.append((name, confirmed))
 
-    def _call(self, name: str, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What a tool replies; None where it refuses, or the server is not there."""
-        found: list[Mapping[str, Any]] = []
+    def _call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the reply of a tool; None if it refuses, or if the server is not there."""
+        replies: list[Mapping[str, Any]] = []
 
         async def go() -> None:
             headers = {"Authorization": f"Bearer {self.token}"}
             async with httpx2.AsyncClient(headers=headers, timeout=60) as web:
                 transport = streamable_http_client(f"http://127.0.0.1:{self.server.port}/mcp", http_client=web)
                 async with Client(transport) as client:
-                    result = await client.call_tool(name, dict(given))
-                    if not result.is_error:
-                        found.append(result.structured_content)
+                    reply = await client.call_tool(name, dict(arguments))
+                    if not reply.is_error:
+                        replies.append(reply.structured_content)
 
         anyio.run(go)
-        return found[0] if found else None
+        return replies[0] if replies else None
 
 
 @pytest.fixture(scope="module")
@@ -332,6 +332,6 @@ def _changed(machine: type[Agents], mutant: str, folder: Path) -> Iterator[None]
 
 def _replace_worker(machine: type[Agents]) -> None:
     """Start a worker with the environment of now in place of the one that is there."""
-    (worker,) = [one for one in machine.cluster.workers if one.lives]
+    (worker,) = [worker for worker in machine.cluster.workers if worker.lives]
     worker.end()
     machine.cluster.start_worker(concurrency=SLOTS, env=machine.worker_env)

@@ -29,11 +29,11 @@ def two_workers(cluster: Cluster) -> None:
 
 def first_node_waits_alone(cluster: Cluster) -> None:
     """Wait until c0's first node is held and all else has ended: submissions ask the broker for free slots."""
-    cluster.until(lambda: "c0/a=default" in {one.trail for one in noted(cluster.project)}, "a node to wait")
+    cluster.until(lambda: "c0/a=default" in {note.trail for note in noted(cluster.project)}, "a node to wait")
     cluster.until(lambda: cluster.cells()["succeeded"] == (CASES - 1) * CELLS, "the other cases to end")
 
 
-def begun(project: Project) -> int:
+def begun_count(project: Project) -> int:
     return len(noted(project, "begun"))
 
 
@@ -42,9 +42,9 @@ def open_gate(project: Project) -> None:
 
 
 def all_live(cluster: Cluster) -> None:
-    """Whatever became of the broker, nobody ended for it."""
+    """Assert that no process ended because of the broker."""
     for member in (*cluster.workers, *cluster.schedulers):
-        assert member.lives, member.said
+        assert member.lives, member.log
 
 
 def timed(what: Callable[[], object]) -> float:
@@ -64,8 +64,8 @@ def test_a_sweep_survives_a_broker_that_is_emptied_again_and_again(cluster: Clus
 
     def flush() -> bool:
         nonlocal seen
-        if begun(cluster.project) != seen:
-            seen = begun(cluster.project)
+        if begun_count(cluster.project) != seen:
+            seen = begun_count(cluster.project)
             cluster.redis().flushall()
         return cluster.cells() == {"succeeded": CASES * CELLS}
 
@@ -77,7 +77,7 @@ def test_a_sweep_survives_a_broker_that_is_emptied_again_and_again(cluster: Clus
     each_ran(cluster.project, 2, CASES)
 
 
-def test_work_goes_on_by_itself_when_a_broker_that_was_killed_is_back(cluster: Cluster) -> None:
+def test_work_continues_by_itself_when_a_broker_that_was_killed_is_back(cluster: Cluster) -> None:
     """Fault 9: what runs runs on, what is submitted meanwhile is kept, and both sweeps end."""
     write_trail(cluster.project, CASES, params="{hold: [b c0, c c0, a c1]}")
     two_workers(cluster)
@@ -103,7 +103,7 @@ def test_idle_workers_take_up_work_within_a_minute_of_the_broker_being_back(clus
     cluster.valkey.kill()
     sweep = cluster.submitted_without_broker()
     for worker in cluster.workers:
-        cluster.until(lambda worker=worker: "onnect" in worker.said, "the worker to say that the broker is gone")
+        cluster.until(lambda worker=worker: "onnect" in worker.log, "the worker to say that the broker is gone")
     cluster.valkey.start()
     took = timed(lambda: cluster.wait_completed(sweep, patience=AGAIN_S))
     print(f"the sweep ended {took:.1f} s after the broker was back")
@@ -123,9 +123,9 @@ def test_a_broker_that_hangs_delays_nobody_for_long(cluster: Cluster) -> None:
     os.kill(server, signal.SIGSTOP)
     try:
         took = timed(lambda: cluster.submitted_without_broker())
-        before = begun(cluster.project)
+        before = begun_count(cluster.project)
         open_gate(cluster.project)
-        cluster.until(lambda: begun(cluster.project) > before, "what runs to go on without a broker")
+        cluster.until(lambda: begun_count(cluster.project) > before, "what runs to go on without a broker")
     finally:
         os.kill(server, signal.SIGCONT)
     assert took < ANSWER_S
@@ -167,9 +167,9 @@ def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
     cluster.redis().config_set("maxmemory-policy", "noeviction")
     cluster.redis().config_set("maxmemory", "1mb")
     second = cluster.submitted_without_broker()
-    before = begun(cluster.project)
+    before = begun_count(cluster.project)
     open_gate(cluster.project)
-    cluster.until(lambda: begun(cluster.project) > before, "what runs to continue with a full broker")
+    cluster.until(lambda: begun_count(cluster.project) > before, "what runs to continue with a full broker")
     cluster.redis().config_set("maxmemory", "0")
     cluster.wait_completed(first, second, patience=AGAIN_S)
     all_live(cluster)

@@ -43,10 +43,10 @@ SWEEP = "sweep: coded\nworkflow: coded:wf\ncases: cases.jsonl\nvary: {work: all}
 CELLS = CASES * 2
 
 
-def write_code(cluster: Cluster, made: str, folder: Path | None = None) -> None:
+def write_code(cluster: Cluster, output: str, folder: Path | None = None) -> None:
     path = (folder or cluster.project.folder) / "coded.py"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(NODE % made)
+    path.write_text(NODE % output)
 
 
 @pytest.fixture
@@ -68,26 +68,26 @@ def who_worked(cluster: Cluster) -> set[str]:
     return {line.split()[0] for line in cluster.project.log()}
 
 
-def made(cluster: Cluster, sweep: str) -> set[str]:
-    """What the nodes of a sweep wrote."""
+def outputs_of(cluster: Cluster, sweep: str) -> set[str]:
+    """Return the outputs of the nodes of a sweep."""
     query = (
         "SELECT v.data FROM node_runs r JOIN \"values\" v ON v.digest = r.writes ->> 'made' "
         "WHERE r.sweep_id = :sweep AND r.status = 'succeeded'"
     )
-    return {data for (data,) in cluster.query(query, sweep=sweep)}
+    return {output for (output,) in cluster.query(query, sweep=sweep)}
 
 
 def refused(cluster: Cluster, sweep: str, worker: Worker, why: str) -> None:
     """Wait until a worker has refused a sweep, and look where people do: events, status and log say why."""
     cluster.until(lambda: cluster.events("worker.refused", sweep), f"{worker.name} to refuse")
-    said = cluster.events("worker.refused", sweep)[0]
-    assert said["worker"] == worker.name
-    assert why in said["reason"]
+    event = cluster.events("worker.refused", sweep)[0]
+    assert event["worker"] == worker.name
+    assert why in event["reason"]
     status = cluster.wtb("status", "coded", check=0)
     words = " ".join((status.stdout + status.stderr).split())
     assert why in words
     assert worker.name in words
-    assert why in " ".join(worker.said.split())
+    assert why in " ".join(worker.log.split())
 
 
 def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_runs_it(coded: Cluster) -> None:
@@ -104,7 +104,7 @@ def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_ru
     coded.start_worker()
     coded.ends_well({"succeeded": CELLS})
     assert who_worked(coded) == {"w1"}
-    assert made(coded, sweep) == {'"first"'}
+    assert outputs_of(coded, sweep) == {'"first"'}
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_a_worker_in_a_folder_without_the_module_says_so_and_does_other_work(cod
 
     coded.start_worker()
     coded.ends_well({"succeeded": 2 * CELLS})
-    assert made(coded, sweep) == {'"first"'}
+    assert outputs_of(coded, sweep) == {'"first"'}
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cl
     def run() -> set[str]:
         sweep = coded.submit()
         coded.wait_completed(sweep)
-        return made(coded, sweep)
+        return outputs_of(coded, sweep)
 
     def judges() -> set[str]:
         return {line.split()[2] for line in coded.project.log() if line.startswith("judge")}
@@ -170,8 +170,8 @@ def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluste
     write_code(coded, "first")
     coded.start_worker()
     coded.ends_well({"succeeded": 3 * CELLS})
-    assert made(coded, second) == {'"first"'}
-    assert made(coded, third) == {'"changed"'}
+    assert outputs_of(coded, second) == {'"first"'}
+    assert outputs_of(coded, third) == {'"changed"'}
 
 
 WRITING = NODE.replace("    with open", "    save(CACHE, os.urandom(8).hex())\n    with open").replace(

@@ -30,13 +30,13 @@ def one_good_sweep(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_fire_whose_processes_are_killed_is_gone_on_with_by_the_next_scheduler(sqlite_project: Project) -> None:
+def test_a_fire_whose_processes_are_killed_is_continued_by_the_next_scheduler(sqlite_project: Project) -> None:
     """Before its sweep is submitted, after that, and at the end of its run."""
     scheduled(sqlite_project)
     for place, status, sweeps in (
         ("submit.written", "starting", 0),
         ("submit.committed", "running", 1),
-        ("finish.given_back", "running", 1),
+        ("finish.released", "running", 1),
     ):
         sqlite_project.wtb("schedule", "run-due", env={"WTB_FAULT": place}, check=0)
         assert sqlite_project.query("SELECT status FROM fires") == [(status,)]

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.faults.workers.cutting_proxy import CuttingProxy
-from tests.faults.workers.takeover import trail_ends_well
+from tests.faults.workers.reclaiming import trail_ends_well
 from tests.support.cluster import Cluster, MakeCluster
 from tests.support.invariants import CELLS, files_are_whole, write_trail
 from tests.support.prose import sentence
@@ -56,7 +56,7 @@ def test_a_sweep_completes_while_its_database_crashes_again_and_again(
 
 
 @pytest.mark.slow
-def test_parts_that_start_while_the_servers_are_away_wait_and_go_on_when_they_are_back(
+def test_parts_that_start_while_the_servers_are_away_wait_and_continue_when_they_are_back(
     make_cluster: MakeCluster,
 ) -> None:
     cluster = make_cluster(postgres=COMMITS_LAST)
@@ -71,22 +71,22 @@ def test_parts_that_start_while_the_servers_are_away_wait_and_go_on_when_they_ar
         member.end()
     scheduler, worker = cluster.start_scheduler(), cluster.start_worker(concurrency=2, ready=False)
     for member in (scheduler, worker):
-        cluster.until(lambda member=member: "waiting for a server: database" in member.said, "it to wait")
+        cluster.until(lambda member=member: "waiting for a server: database" in member.log, "it to wait")
     scheduler.end()
     scheduler = cluster.start_scheduler()
-    cluster.until(lambda: "waiting for a server: database" in scheduler.said, "it to wait")
+    cluster.until(lambda: "waiting for a server: database" in scheduler.log, "it to wait")
     cluster.postgres.start()
-    cluster.until(lambda: "waiting for a server: broker" in worker.said, "it to wait for the broker")
-    cluster.until(lambda: "the servers are there" in scheduler.said, "the scheduler to go on")
+    cluster.until(lambda: "waiting for a server: broker" in worker.log, "it to wait for the broker")
+    cluster.until(lambda: "the servers are there" in scheduler.log, "the scheduler to go on")
     assert (scheduler.lives, worker.lives) == (True, True)
     cluster.valkey.start()
     back = time.monotonic()
     cluster.wait_ready(worker)
     further_along(cluster, 1)
-    assert time.monotonic() - back < RECOVERY_S, worker.said
+    assert time.monotonic() - back < RECOVERY_S, worker.log
     cluster.wait_completed(patience=PATIENCE_S)
     for member in (scheduler, worker):
-        assert len(member.said.splitlines()) < 20, member.said
+        assert len(member.log.splitlines()) < 20, member.log
     trail_ends_well(cluster, 6)
 
 
@@ -94,12 +94,12 @@ def test_a_part_that_is_not_let_in_ends_at_once_and_says_why(cluster: Cluster) -
     wrong = make_url(cluster.project.url or "").set(password="wrong").render_as_string(hide_password=False)
     for command in ("worker", "scheduler"):
         refused = cluster.wtb(command, env={"WTB_DATABASE_URL": wrong}, check=4)
-        assert "password authentication failed" in refused.said
-        assert "wrong" not in refused.said
+        assert "password authentication failed" in refused.output
+        assert "wrong" not in refused.output
     refused = cluster.wtb(
         "worker", env={"WTB_BROKER_URL": cluster.valkey.url.replace("redis://:", "redis://:not")}, check=4
     )
-    assert sentence("refuses the password") in refused.said
+    assert sentence("rejected the password") in refused.output
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_a_sweep_completes_although_the_outcome_of_commits_stays_unknown(cluster
     url = make_url(cluster.project.url or "")
     assert url.host
     assert url.port
-    with CuttingProxy((url.host, url.port), seed=13, every=12, most=8) as proxy:
+    with CuttingProxy((url.host, url.port), seed=13, every=12, max_cuts=8) as proxy:
         env = {"WTB_DATABASE_URL": url.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)}
         cluster.start_scheduler(env=env)
         cluster.start_worker(concurrency=2, env=env)

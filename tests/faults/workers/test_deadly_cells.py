@@ -93,7 +93,7 @@ def test_a_node_that_kills_its_worker_every_time_is_set_aside(cluster: Cluster) 
     cluster.ends_well(OUTCOME)
     (failure,) = cluster.query("SELECT failure FROM cells WHERE status = 'set_aside'")[0]
     assert failure["message"] == sentence("its worker died {} times while it was in a node", SET_ASIDE_LOSSES)
-    ((cell,),) = [(data,) for data in cluster.events("cell.set_aside")]
+    ((cell,),) = [(details,) for details in cluster.events("cell.set_aside")]
     assert (cell["case"], cell["error"]) == ("c1", failure["message"])
     status = cluster.wtb("status", "deadly", check=0)
-    assert "set aside" in status.stdout + status.said
+    assert "set aside" in status.stdout + status.output

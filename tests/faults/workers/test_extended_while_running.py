@@ -72,7 +72,7 @@ def write(cluster: Cluster, cases: int, *waits: str) -> None:
     cluster.project.write({f"{node}-waits": "" for node in waits})
 
 
-def let_go(cluster: Cluster, node: str) -> None:
+def release(cluster: Cluster, node: str) -> None:
     (cluster.project.folder / f"{node}-waits").unlink()
 
 
@@ -85,7 +85,7 @@ def ran(cluster: Cluster) -> Counter[str]:
 
 
 def deferred(cluster: Cluster) -> int:
-    return int(cluster.one("SELECT count(*) FROM executions WHERE deferred IS NOT NULL"))
+    return int(cluster.scalar("SELECT count(*) FROM executions WHERE deferred IS NOT NULL"))
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -95,13 +95,13 @@ def test_variants_join_cases_that_have_yet_to_come_to_what_differs(cluster: Clus
     worker = cluster.start_worker(concurrency=SLOTS)
     sweep = cluster.submit()
     cluster.until(lambda: ran(cluster)["a"] == SLOTS, "all slots to be in the node before what differs")
-    made = cluster.wtb("extend", sweep, *NEW, "--format", "json", check=0).json
-    assert made["cells"] == 4 * 4
+    document = cluster.wtb("extend", sweep, *NEW, "--format", "json", check=0).json
+    assert document["cells"] == 4 * 4
     assert deferred(cluster) == SLOTS, "those that run are left alone"
     if is_killed:
         worker.kill()
         cluster.start_worker(concurrency=SLOTS)
-    let_go(cluster, "a")
+    release(cluster, "a")
     cluster.ends_well({"succeeded": 4 * 6})
     assert deferred(cluster) == 0
     assert accepted(cluster) == {"a": 4, "b": 4 * 3, "c": 4 * 6}
@@ -118,12 +118,12 @@ def test_variants_begin_at_once_where_all_of_the_running_step_differs(cluster: C
     cluster.until(lambda: ran(cluster)["b"] == 2, "both variants to be in the node")
     cluster.wtb("extend", sweep, "--vary", "b={name: b2, of: default, by: 2}", check=0)
     assert deferred(cluster) == 0
-    let_go(cluster, "b")
+    release(cluster, "b")
     cluster.ends_well({"succeeded": 3})
     assert ran(cluster) == Counter(a=1, b=3, c=3)
 
 
-@pytest.mark.parametrize("kills", [0, 3])
+@pytest.mark.parametrize("kills", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_a_sweep_that_grows_again_and_again_while_workers_die_has_each_cell_once(cluster: Cluster, kills: int) -> None:
     write(cluster, 30)
     cluster.start_scheduler()

@@ -32,10 +32,10 @@ def forked_nodes() -> None:
     forkserver.fork_nodes("langgraph")
 
 
-def write(project: Project, *held: str) -> None:
+def write(project: Project, *waiting: str) -> None:
     """The graph and its sweep; these wait where they are called so."""
     source = Path(corrective.__file__).read_text("utf-8")
-    project.write({"corrective.py": source, "sweep.yaml": SWEEP, "log": "", **{f"hold-{one}": "" for one in held}})
+    project.write({"corrective.py": source, "sweep.yaml": SWEEP, "log": "", **{f"hold-{name}": "" for name in waiting}})
 
 
 def noted(project: Project) -> Counter[str]:
@@ -45,15 +45,15 @@ def noted(project: Project) -> Counter[str]:
 def wait_for(project: Project, note: str) -> int:
     """Wait until a node has begun. Returns the process that it is in."""
 
-    def begun() -> int | None:
+    def find_process() -> int | None:
         return next((int(line.rpartition(" ")[2]) for line in project.log() if line.startswith(f"{note} ")), None)
 
-    found = project.until(begun, f"{note} to begin")
-    assert isinstance(found, int)
-    return found
+    process = project.until(find_process, f"{note} to begin")
+    assert isinstance(process, int)
+    return process
 
 
-def let_go(project: Project, name: str) -> None:
+def release(project: Project, name: str) -> None:
     (project.folder / f"hold-{name}").unlink()
 
 
@@ -67,9 +67,9 @@ def has_ended_well(project: Project, *twice: str) -> None:
 
 
 def cells(project: Project) -> list[dict[str, dict[str, str]]]:
-    found = project.inside("show", "docs", "--cells", "--format", "json", check=0).json["cells"]
-    assert isinstance(found, list)
-    return found
+    documents = project.inside("show", "docs", "--cells", "--format", "json", check=0).json["cells"]
+    assert isinstance(documents, list)
+    return documents
 
 
 def test_a_node_process_killed_among_sent_tasks_costs_that_task_an_attempt(sqlite_project: Project) -> None:
@@ -77,36 +77,36 @@ def test_a_node_process_killed_among_sent_tasks_costs_that_task_an_attempt(sqlit
     write(project, "x1b")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         kill(wait_for(project, "grade x1b"))
-        let_go(project, "x1b")
+        release(project, "x1b")
         running.wait(check=0)
     invariants_hold(project, {"succeeded": 2})
     has_ended_well(project, "grade x1b")
-    tried = project.query("SELECT task, attempts FROM node_runs WHERE node = 'grade' AND visit = 0")
-    assert dict(tried) == {"grade|0": 1, "grade|1": 2}
+    rows = project.query("SELECT task, attempts FROM node_runs WHERE node = 'grade' AND visit = 0")
+    assert dict(rows) == {"grade|0": 1, "grade|1": 2}
 
 
 @pytest.mark.slow
-def test_a_run_interrupted_among_sent_tasks_and_killed_in_a_graph_within_goes_on(sqlite_project: Project) -> None:
+def test_a_run_interrupted_among_sent_tasks_and_killed_in_a_graph_within_continues(sqlite_project: Project) -> None:
     project = sqlite_project
     write(project, "x2b", "write-X1A")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         wait_for(project, "grade x2b")
         running.signal(signal.SIGINT)
         running.wait()
-    let_go(project, "x2b")
+    release(project, "x2b")
     with project.start("resume", "docs", "--quiet") as running:
         wait_for(project, "write X1A")
         kill(running.pid)
         running.wait(check=-signal.SIGKILL)
     project.until(lambda: not project.node_processes(), "its nodes to end")
-    let_go(project, "write-X1A")
+    release(project, "write-X1A")
     project.inside("resume", "docs", "--quiet", check=0)
     invariants_hold(project, {"succeeded": 2})
     has_ended_well(project, "grade x2b", "write X1A")
 
 
 @pytest.mark.slow
-def test_a_worker_killed_among_sent_tasks_is_taken_over_by_another_one(cluster: Cluster) -> None:
+def test_a_worker_killed_among_sent_tasks_is_reclaimed_by_another_one(cluster: Cluster) -> None:
     project = cluster.project
     write(project, "x1b")
     cluster.start_scheduler()
@@ -114,7 +114,7 @@ def test_a_worker_killed_among_sent_tasks_is_taken_over_by_another_one(cluster: 
     sweep = cluster.submit()
     wait_for(project, "grade x1b")
     first.kill()
-    let_go(project, "x1b")
+    release(project, "x1b")
     cluster.start_worker(concurrency=1)
     cluster.wait_completed(sweep)
     cluster.ends_well({"succeeded": 2})

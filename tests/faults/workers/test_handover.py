@@ -56,13 +56,13 @@ def test_cells_of_killed_workers_end_with_what_their_last_node_wrote(
     cluster.submit("sweep.yaml", "--anyway")
     worker = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:6"}, ready=False)
     cluster.until(lambda: not worker.lives, "it to be killed with what it has claimed")
-    lost = cluster.one("SELECT count(*) FROM executions WHERE status = 'running'")
+    lost = cluster.scalar("SELECT count(*) FROM executions WHERE status = 'running'")
     assert lost > 1
     cluster.start_worker(concurrency=SLOTS)
     cluster.wait_completed()
 
     # On a busy machine a lease of the second worker may run out, too.
-    assert cluster.one("SELECT count(*) FROM executions WHERE losses > 0") >= lost
+    assert cluster.scalar("SELECT count(*) FROM executions WHERE losses > 0") >= lost
     assert final_states(cluster) == expected_states(project.cases(CASES))
     assert cluster.query("SELECT id FROM node_runs WHERE status <> 'succeeded'") == []
 

@@ -20,8 +20,8 @@ SPACE_S = 0.2
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    for kept in (Judging.asked, Judging.keys, Judging.failing, Judging.at):
-        kept.clear()
+    for record in (Judging.bodies, Judging.keys, Judging.failing, Judging.at):
+        record.clear()
     running = ThreadingHTTPServer(("127.0.0.1", 0), Judging)
     thread = threading.Thread(target=running.serve_forever, args=(0.05,))
     thread.start()
@@ -53,13 +53,13 @@ def test_judges_of_two_workers_share_a_limit_and_a_rate(cluster: Cluster, server
     began = time.time()
     sweep = cluster.submit("sweep.yaml")
     cluster.until(lambda: cluster.sweeps()[sweep] == "paused", "the sweep to pause")
-    assert len(Judging.asked) == 4, "four slots spend no more than four may"
-    reason = cluster.one("SELECT reason FROM sweeps")
+    assert len(Judging.bodies) == 4, "four slots spend no more than four may"
+    reason = cluster.scalar("SELECT reason FROM sweeps")
     assert reason.startswith("limit reached: judging.usd = 0.000945 (spent 0.00084, 0.00021 wanted)")
     cluster.wtb("resume", "judged", "--limits", "judging.usd=1", check=0)
     cluster.wait_completed(sweep)
     assert cluster.cells() == {"succeeded": 12}
-    assert len(Judging.asked) == 12
+    assert len(Judging.bodies) == 12
     late = [at - began - number * SPACE_S for number, at in enumerate(sorted(Judging.at))]
     assert min(late) >= 0, "none comes before its turn"
-    assert cluster.one("SELECT spent FROM budgets WHERE node = '(judging)'") == pytest.approx(12 * PRICE)
+    assert cluster.scalar("SELECT spent FROM budgets WHERE node = '(judging)'") == pytest.approx(12 * PRICE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.workers.takeover import goes_on, held_by, runners_of, trail_ends_well, wait_for_nodes
+from tests.faults.workers.reclaiming import held_by, runners_of, trail_ends_well, wait_for_claims, wait_for_nodes
 from tests.support.cluster import Cluster
 from tests.support.invariants import (
     A_CASE,
@@ -62,7 +62,7 @@ run: {durability: 300ms}
 VARIANTS, WIDE_CASES = 6, 8
 
 
-def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: Cluster) -> None:
+def test_a_killed_worker_takes_its_nodes_along_and_another_one_continues(cluster: Cluster) -> None:
     write_trail(cluster.project, 2, params=HOLD)
     cluster.start_scheduler()
     first = cluster.start_worker(concurrency=SLOTS)
@@ -71,13 +71,13 @@ def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: 
     # Slots that are left when what it runs has taken one for each of its parallel nodes. It starts now, since one claim
     # for all of them could leave the first worker nothing.
     cluster.start_worker(concurrency=3 * SLOTS)
-    held, family = held_by(cluster, runners_of(first)), first.family()
+    tokens, family = held_by(cluster, runners_of(first)), first.family()
     before = Before.of(cluster.project)
 
     killed_at = time.monotonic()
     first.kill()
-    assert held
-    goes_on(cluster, held, killed_at)
+    assert tokens
+    wait_for_claims(cluster, tokens, killed_at)
     cluster.until(lambda: not any(map(lives, family)), "its processes to end", 5)
     cluster.project.write({"gate": ""})
     trail_ends_well(cluster, 2)
@@ -94,11 +94,11 @@ def test_what_was_lost_with_a_worker_is_a_suspect_for_one_node_run_only(cluster:
     cluster.submit("sweep.yaml", "--anyway")
     first = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:2"}, ready=False)
     cluster.until(lambda: not first.lives, "it to be killed with what it has claimed")
-    lost = cluster.one("SELECT count(*) FROM executions WHERE status = 'running'")
+    lost = cluster.scalar("SELECT count(*) FROM executions WHERE status = 'running'")
     assert lost > 1
     cluster.start_worker(concurrency=SLOTS)
     cluster.wait_completed()
-    assert cluster.one("SELECT count(*) FROM executions WHERE losses > 0") == lost
+    assert cluster.scalar("SELECT count(*) FROM executions WHERE losses > 0") == lost
     commits = dict(cluster.query("SELECT node, count(DISTINCT started_transaction) FROM node_runs GROUP BY node"))
     assert commits["third"] < WIDE_CASES * VARIANTS**3 / 10
 
@@ -125,7 +125,7 @@ ELSEWHERE = {
     "submit.batch",
     "submit.written",
     "submit.committed",
-    "finish.given_back",
+    "finish.released",
     "copy.batch",
     "delete.hidden",
     "delete.part",

@@ -46,7 +46,7 @@ def test_an_outage_pauses_the_sweep_and_it_continues_without_a_loss(cluster: Clu
         cluster.start_scheduler()
         sweep = cluster.submit("sweep.yaml")
         cluster.until(lambda: cluster.sweeps()[sweep] == "paused", "the sweep to pause")
-        reason = cluster.one("SELECT reason FROM sweeps")
+        reason = cluster.scalar("SELECT reason FROM sweeps")
         assert reason == "waiting for provider openai, which rejects the credentials (401)"
         assert len(provider.requests) <= 6
         assert "failed" not in cluster.cells(sweep)

@@ -40,7 +40,7 @@ ONE_NODE_SWEEP = "sweep: one\nworkflow: one:wf\ncases: cases.jsonl\nvary: {work:
 def each_ran(project: Project, times: int, cases: int) -> None:
     """No node ran more often than there are sweeps that need it."""
     assert project.query("SELECT data FROM events WHERE kind = 'execution.taken_back'") == [], "a lease ran out"
-    ran = Counter(one.trail for one in noted(project, "begun"))
+    ran = Counter(note.trail for note in noted(project, "begun"))
     assert ran == Counter(dict.fromkeys(expected_trails(cases), times))
 
 
@@ -56,12 +56,12 @@ def test_messages_that_come_three_times_in_any_order_and_of_what_is_long_over_ch
     cluster.wait_ready()
     first = cluster.submit()
     cluster.wait_completed(first)
-    over = cluster.tasks()
+    old_tasks = cluster.tasks()
 
     second = cluster.submit()
 
     def flood() -> bool:
-        messages = 3 * [*over, *cluster.tasks(), *(new_id() for _ in range(5))]
+        messages = 3 * [*old_tasks, *cluster.tasks(), *(new_id() for _ in range(5))]
         dice.shuffle(messages)
         cluster.send(*messages)
         return cluster.sweeps()[second] == "completed"
@@ -81,7 +81,7 @@ def test_a_message_without_words_or_with_nonsense_harms_nobody(cluster: Cluster)
     cluster.submit()
     cluster.ends_well({"succeeded": CELLS})
     trail_is_complete(cluster.project, 1)
-    assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
+    assert not [line for line in worker.log.splitlines() if "Traceback" in line], worker.log
 
 
 TASK = {
@@ -124,7 +124,7 @@ GARBAGE = [
 
 
 @pytest.mark.slow
-def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(cluster: Cluster) -> None:
+def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_continues(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
     worker = cluster.start_worker(concurrency=2)
     cluster.redis().lpush(cluster.key(), *GARBAGE)
@@ -134,8 +134,8 @@ def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(
     cluster.submit()
     cluster.ends_well({"succeeded": CELLS})
     trail_is_complete(cluster.project, 1)
-    assert worker.said.count("was not sent by WTB") >= len(GARBAGE)
-    assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
+    assert worker.log.count("was not sent by WTB") >= len(GARBAGE)
+    assert not [line for line in worker.log.splitlines() if "Traceback" in line], worker.log
 
 
 def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_does_nothing(cluster: Cluster) -> None:
@@ -202,16 +202,16 @@ def test_two_databases_on_one_broker_do_not_consume_each_others_tasks(
     other_project = Project(tmp_path / "other")
     other_project.url = fresh_postgres_url
     with closing(other_project), closing(Cluster(other_project, cluster.valkey)) as other:
-        other.wtb("db", "upgrade", check=0)
-        for one in (cluster, other):
-            files = {"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": one.project.cases(20)}
-            one.project.write({**files, "gate": ""})
-            one.start_worker(concurrency=1)
-        for one in (cluster, other):
-            one.submit()
-        for one in (cluster, other):
-            one.ends_well({"succeeded": 20})
-            assert len(one.project.log()) == 20
+        other.wtb("admin", "db", "upgrade", check=0)
+        for member in (cluster, other):
+            files = {"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": member.project.cases(20)}
+            member.project.write({**files, "gate": ""})
+            member.start_worker(concurrency=1)
+        for member in (cluster, other):
+            member.submit()
+        for member in (cluster, other):
+            member.ends_well({"succeeded": 20})
+            assert len(member.project.log()) == 20
 
 
 @pytest.mark.slow
@@ -243,4 +243,4 @@ def test_a_task_of_a_sweep_that_was_deleted_is_dropped(cluster: Cluster) -> None
     cluster.send(task)
     cluster.until(lambda: cluster.messages() == 0, "the messages to be read")
     assert cluster.executions() == []
-    assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
+    assert not [line for line in worker.log.splitlines() if "Traceback" in line], worker.log

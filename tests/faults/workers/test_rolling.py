@@ -10,9 +10,16 @@ from contextlib import suppress
 
 import pytest
 
-from tests.faults.workers.takeover import at_work, goes_on, held_by, runners_of, trail_ends_well, wait_for_nodes
+from tests.faults.workers.reclaiming import (
+    at_work,
+    held_by,
+    runners_of,
+    trail_ends_well,
+    wait_for_claims,
+    wait_for_nodes,
+)
 from tests.support.amounts import examples
-from tests.support.cluster import SCHEDULER_INTERVAL_S, STARTING_S, Cluster
+from tests.support.cluster import STARTING_S, Cluster
 from tests.support.invariants import (
     A_CASE,
     CELLS,
@@ -51,7 +58,7 @@ def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(c
     files_are_whole(cluster.project)
 
 
-def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster) -> None:
+def test_a_node_that_outlasts_its_grace_is_released_at_once(cluster: Cluster) -> None:
     write_trail(cluster.project, 1, params=HOLD, run="grace: 0.5s")
     cluster.take_time()
     cluster.start_scheduler()
@@ -59,10 +66,10 @@ def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster) 
     cluster.submit()
     wait_for_nodes(cluster, 1)
     second = cluster.start_worker()
-    held = held_by(cluster, runners_of(first))
+    tokens = held_by(cluster, runners_of(first))
     told_at = time.monotonic()
     first.signal(signal.SIGTERM)
-    goes_on(cluster, held, told_at)
+    wait_for_claims(cluster, tokens, told_at)
     cluster.project.write({"gate": ""})
     first.running.wait(check=0)
     assert second.lives
@@ -78,7 +85,7 @@ def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster) 
         pytest.param((signal.SIGTERM, signal.SIGQUIT), marks=pytest.mark.slow),
         (signal.SIGQUIT,),
     ],
-    ids=lambda signals: "-".join(one.name for one in signals),
+    ids=lambda signals: "-".join(sig.name for sig in signals),
 )
 def test_a_second_signal_or_sigquit_is_quick_whatever_grace_nodes_have(
     cluster: Cluster, signals: tuple[signal.Signals, ...]
@@ -89,7 +96,7 @@ def test_a_second_signal_or_sigquit_is_quick_whatever_grace_nodes_have(
     first = cluster.start_worker()
     cluster.submit()
     wait_for_nodes(cluster, 1)
-    held = held_by(cluster, runners_of(first))
+    tokens = held_by(cluster, runners_of(first))
     *gentle, last = signals
     for number in gentle:
         first.signal(number)
@@ -100,14 +107,14 @@ def test_a_second_signal_or_sigquit_is_quick_whatever_grace_nodes_have(
     code = 1 if signal.SIGINT in signals else 0  # as Celery has it
     first.running.wait(check=code, timeout=BUSY_S)
     cluster.start_worker()
-    goes_on(cluster, held, told_at, STARTING_S)
+    wait_for_claims(cluster, tokens, told_at, STARTING_S)
     cluster.project.write({"gate": ""})
     trail_ends_well(cluster, 1)
     assert cluster.events("execution.taken_back") == []
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Cluster) -> None:
+def test_a_sweep_that_is_paused_in_the_middle_continues_where_it_was(cluster: Cluster) -> None:
     write_trail(cluster.project, 6, params="{seconds: 0.6}")
     cluster.take_time()
     cluster.start_scheduler()
@@ -119,7 +126,8 @@ def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Clus
     before = Before.of(cluster.project)
     assert cluster.sweeps() == {sweep: "paused"}
     assert 0 < before.committed.total() < 6 * A_CASE
-    time.sleep(2 * SCHEDULER_INTERVAL_S)  # in which nothing may happen
+    for _ in range(2):
+        cluster.scheduler_once()  # in which nothing may happen
     assert Before.of(cluster.project) == before
     cluster.wtb("resume", sweep, "--quiet", check=0)
     assert worker.lives
@@ -163,7 +171,7 @@ def has_one_end(cluster: Cluster, database: Database, sweep: str) -> None:
     assert cells.total() == CELLS
     assert set(cells) <= ({"succeeded"} if status == "completed" else {"succeeded", "cancelled"})
     rows = event_rows(database, sweep, kinds=["cell.succeeded"])
-    said = [(row["data"]["case"], row["data"]["combination"]) for row in rows]
-    assert len(said) == len(set(said)) == cells["succeeded"]
+    reported = [(row["data"]["case"], row["data"]["combination"]) for row in rows]
+    assert len(reported) == len(set(reported)) == cells["succeeded"]
     scored = "SELECT count(*) FROM scores WHERE sweep_id = :id"
-    assert cluster.one(scored, id=sweep) == cells["succeeded"]
+    assert cluster.scalar(scored, id=sweep) == cells["succeeded"]

@@ -44,13 +44,13 @@ def test_submitters_and_schedulers_at_once_make_each_cell_and_each_end_once(clus
             living = [scheduler for scheduler in cluster.schedulers if scheduler.lives]
             if len(living) < 2 and killed < KILLS:
                 cluster.start_scheduler(every=0.05)
-            started = [scheduler for scheduler in living if "scheduler: every" in scheduler.said]
+            started = [scheduler for scheduler in living if "scheduler: every" in scheduler.log]
             if started and killed < KILLS and dice.random() < 0.1:
                 started[0].kill()
                 killed += 1
-            for one in submitting:
-                if one.process.poll() is not None:
-                    one.wait(check=0)
+            for submission in submitting:
+                if submission.process.poll() is not None:
+                    submission.wait(check=0)
             completed = [status for status in cluster.sweeps().values() if status == "completed"]
             return len(completed) == SUBMITTERS
 
@@ -80,7 +80,7 @@ def no_connections(cluster: Cluster) -> Iterator[None]:
     name = "taker"
     with ExitStack() as hands:
         first = hands.enter_context(psycopg.connect(url, autocommit=True, application_name=name))
-        others = (
+        query = (
             f"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> '{name}'"
         )
         # One that is ending keeps its place a little longer: all are taken only when there was neither one of the
@@ -88,14 +88,14 @@ def no_connections(cluster: Cluster) -> Iterator[None]:
         some = True
         while some:
             some = False
-            for (pid,) in first.execute(others).fetchall():
+            for (pid,) in first.execute(query).fetchall():
                 some = True
                 first.execute("SELECT pg_terminate_backend(%s)", [pid])
             with suppress(psycopg.OperationalError):
                 while True:
                     hands.enter_context(psycopg.connect(url, autocommit=True, application_name=name))
                     some = True
-            some = some or first.execute(others).fetchone() is not None
+            some = some or first.execute(query).fetchone() is not None
         yield
 
 
@@ -111,13 +111,13 @@ def test_a_database_without_connections_is_said_by_all_and_the_sweep_ends_when_t
     scheduler = cluster.start_scheduler()
     cluster.wait_ready()
     sweep = cluster.submit()
-    cluster.until(lambda: any(one.trail == "c0/a=default" for one in noted(cluster.project)), "a node to wait")
+    cluster.until(lambda: any(note.trail == "c0/a=default" for note in noted(cluster.project)), "a node to wait")
     cluster.project.close()
     with no_connections(cluster):
         began = time.monotonic()
         done = cluster.wtb("submit", "sweep.yaml")
         assert (done.code, done.stdout) == (4, ""), done.stderr
-        assert "too many clients" in done.said or "connection slots" in done.said
+        assert "too many clients" in done.output or "connection slots" in done.output
         assert "Traceback" not in done.stderr
         assert time.monotonic() - began < TAKING_S
         cluster.until(lambda: says_so(scheduler), "the scheduler to say what is wrong")
@@ -126,11 +126,11 @@ def test_a_database_without_connections_is_said_by_all_and_the_sweep_ends_when_t
     cluster.wait_completed(sweep)
     cluster.ends_well({"succeeded": CASES * CELLS})
     for member in (*cluster.workers, scheduler):
-        assert "Traceback" not in member.said
+        assert "Traceback" not in member.log
 
 
 def says_so(member: Member) -> bool:
-    return "too many clients" in member.said or "connection slots" in member.said
+    return "too many clients" in member.log or "connection slots" in member.log
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_nothing_to_do_costs_next_to_nothing_and_rings_no_bell(cluster: Cluster)
         cluster.start_worker(concurrency=2, ready=False)
     scheduler = cluster.start_scheduler(every=0.5)
     cluster.wait_ready()
-    cluster.until(lambda: "scheduler: every" in scheduler.said, "the scheduler to start")
+    cluster.until(lambda: "scheduler: every" in scheduler.log, "the scheduler to start")
     write_trail(cluster.project, 1)
     sweep = cluster.submit()
     cluster.wait_completed(sweep)
@@ -158,6 +158,6 @@ def test_nothing_to_do_costs_next_to_nothing_and_rings_no_bell(cluster: Cluster)
 
 
 def pushes(cluster: Cluster) -> int:
-    """How many messages were ever sent."""
+    """Return the number of messages that were ever sent."""
     stats = cluster.redis().info("commandstats")
     return int(stats.get("cmdstat_lpush", {"calls": 0})["calls"])

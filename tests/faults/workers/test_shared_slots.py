@@ -57,7 +57,7 @@ for one, other in zip(NODES, [*NODES[1:], END]):
 
 @dataclass(frozen=True)
 class Noted:
-    """What a node said. at: seconds since the epoch."""
+    """A note of a node. at: seconds since the epoch."""
 
     at: float
     worker: str
@@ -69,18 +69,18 @@ class Noted:
 
 def noted(cluster: Cluster, word: str = "begun", sweep: str = "") -> list[Noted]:
     lines = (line.split(" ") for line in cluster.project.log())
-    found = [Noted(float(at), *said) for at, *said in lines]
-    return sorted((one for one in found if one.word == word and sweep in ("", one.sweep)), key=lambda one: one.at)
+    notes = [Noted(float(at), *words) for at, *words in lines]
+    return sorted((note for note in notes if note.word == word and sweep in ("", note.sweep)), key=lambda note: note.at)
 
 
 def at_a_time(cluster: Cluster) -> int:
     """The most nodes that ran at the same moment."""
-    changes = [(one.at, 1) for one in noted(cluster)] + [(one.at, -1) for one in noted(cluster, "ended")]
-    most = present = 0
+    changes = [(note.at, 1) for note in noted(cluster)] + [(note.at, -1) for note in noted(cluster, "ended")]
+    peak = present = 0
     for _, change in sorted(changes):
         present += change
-        most = max(most, present)
-    return most
+        peak = max(peak, present)
+    return peak
 
 
 def write_flow(cluster: Cluster, nodes: Sequence[tuple[str, dict[str, object]]] = (("work", {}),)) -> None:
@@ -124,7 +124,7 @@ def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster) -
     cluster.wait_ready()
     submit(cluster, "one", 4)
     cluster.ends_well({"succeeded": 4})
-    ran = Counter((one.worker, one.node) for one in noted(cluster))
+    ran = Counter((note.worker, note.node) for note in noted(cluster))
     assert ran == {("w0", "a"): 4, ("w1", "b"): 4, ("w0", "c"): 4}
 
 
@@ -138,7 +138,7 @@ def test_a_sweep_submitted_second_begins_long_before_the_first_ends(cluster: Clu
     cluster.until(lambda: noted(cluster), "the first to begin")
     submit(cluster, "two", 8, params="seconds: 0.1")
     cluster.ends_well({"succeeded": 88})
-    before = [one.at for one in noted(cluster, sweep="one") if one.at < noted(cluster, sweep="two")[0].at]
+    before = [note.at for note in noted(cluster, sweep="one") if note.at < noted(cluster, sweep="two")[0].at]
     assert len(before) < 60
     assert noted(cluster, "ended", "two")[-1].at < noted(cluster, "ended", "one")[-1].at
 
@@ -168,7 +168,7 @@ def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
     submit(cluster, "high", 6, "--priority", "5")
     cluster.project.write({"gate": ""})
     cluster.ends_well({"succeeded": 26})
-    order = [one.sweep for one in noted(cluster)]
+    order = [note.sweep for note in noted(cluster)]
     begin = order.index("high")
     assert order[begin : begin + 6] == 6 * ["high"], order
     assert begin <= 10, "what a slot had claimed before is at most half of it"
@@ -177,7 +177,7 @@ def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
 @pytest.mark.slow
 def test_the_quota_of_node_runs_of_a_session_holds_across_workers(cluster: Cluster) -> None:
     write_flow(cluster)
-    cluster.wtb("session", "create", "small", "--concurrency", "2", check=0)
+    cluster.wtb("admin", "session", "create", "small", "--concurrency", "2", check=0)
     two_workers(cluster)
     submit(cluster, "one", 10, "--session", "small", params="seconds: 0.1, hold: true")
     open_gate_at_two(cluster)
@@ -193,15 +193,15 @@ def test_a_limit_of_node_runs_is_exact_across_workers(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.sweeps()[sweep] == "paused", "the limit to pause the sweep")
     cluster.until(lambda: cluster.executions("running") == [], "all of it to be given back")
     assert len(noted(cluster)) == 7
-    assert cluster.one("SELECT count(*) FROM node_runs WHERE status = 'succeeded'") == 7
-    assert "node_runs" in cluster.one("SELECT reason FROM sweeps")
+    assert cluster.scalar("SELECT count(*) FROM node_runs WHERE status = 'succeeded'") == 7
+    assert "node_runs" in cluster.scalar("SELECT reason FROM sweeps")
     cluster.wtb("resume", sweep, "--limits", "node_runs=1000", check=0)
     cluster.ends_well({"succeeded": 20})
     assert len(noted(cluster)) == 20
 
 
 @pytest.mark.slow
-def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
+def test_what_a_worker_claims_while_its_sweep_is_paused_is_released(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker looks at what others decided in the very moment in which it opens what it has claimed."""
@@ -223,7 +223,7 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
         slots = session_module.Slots(1)
         session = session_module.WorkerSession(database, worker, lambda: None, slots, lambda: None)
         try:
-            number = slots.take()
+            number = slots.acquire()
             assert number is not None
             _, run = session.claim(number, cluster.tasks()[0])
             assert run is not None
@@ -242,8 +242,8 @@ def test_a_slot_that_is_lent_to_a_parallel_node_claims_nothing_which_would_wait_
     trail.write_trail(cluster.project, 1, params="{hold: [b c0, c c0]}")
     cluster.start_worker(concurrency=2)
     cluster.submit()
-    held = {"c0/a=default/b=default", "c0/a=default/c=default"}
-    cluster.until(lambda: held <= {one.trail for one in trail.noted(cluster.project, "begun")}, "both to be held")
+    trails = {"c0/a=default/b=default", "c0/a=default/c=default"}
+    cluster.until(lambda: trails <= {note.trail for note in trail.noted(cluster.project, "begun")}, "both to be held")
     cluster.until(lambda: len(cluster.query("SELECT * FROM working")) == 2, "both slots to be busy")
     trail.write_trail(cluster.project, 1)
     second = cluster.submit("sweep.yaml", "--anyway")
@@ -263,7 +263,7 @@ def test_a_limit_of_us_dollars_stops_all_workers(cluster: Cluster) -> None:
     sweep = submit(cluster, "one", 200, params="seconds: 0.1, usd: 1.0", more="limits: {usd: 5}\n")
     cluster.until(lambda: cluster.sweeps()[sweep] == "paused", "the limit to pause the sweep")
     cluster.until(lambda: cluster.executions("running") == [], "all of it to be given back")
-    spent = cluster.one(f"SELECT sum(usd) FROM {ATTEMPTS}")
+    spent = cluster.scalar(f"SELECT sum(usd) FROM {ATTEMPTS}")
     assert spent == 5
     cluster.stop()
     cluster.no_slot_is_busy()
@@ -286,7 +286,7 @@ def test_a_limit_or_rate_of_a_node_holds_across_workers(
     if "limit" in options:
         assert at_a_time(cluster) == 2
     else:
-        starts = [one.at for one in noted(cluster)]
+        starts = [note.at for note in noted(cluster)]
         # Between its turn and its first line a node takes as long as the machine likes, but not for all of them.
         assert starts[-1] - starts[0] > (cases - 1) / 5 * 0.9
         assert sum(later - earlier for earlier, later in pairwise(starts)) > 0

@@ -9,17 +9,17 @@ import pytest
 from tests.support.cluster import Cluster, Worker
 from tests.support.invariants import write_trail
 from tests.support.prose import sentence
-from wtb.hosting.stack.standby import WAITS
+from wtb.hosting.servers.standby import WAITS
 
 # numpy takes as long as a tenth of all that a worker imports; the rest is of other commands.
-NEEDLESS = ("numpy", "rich.table", "wtb.analysis.statistics", "wtb.display", "wtb.hosting.telemetry.metrics")
+NEEDLESS = ("numpy", "rich.table", "wtb.analysis.statistics", "wtb.display", "wtb.hosting.metrics")
 
 
 def start_pair(cluster: Cluster) -> tuple[Worker, Worker]:
     """A worker that works, and one that stands by."""
     works = cluster.start_worker(name="pair", options=["--standby"])
     waits = cluster.start_worker(name="pair", options=["--standby"], ready=False)
-    cluster.until(lambda: WAITS in waits.said, "the second to stand by")
+    cluster.until(lambda: WAITS in waits.log, "the second to stand by")
     return works, waits
 
 
@@ -40,7 +40,7 @@ def test_a_spare_works_as_soon_as_its_worker_has_ended(cluster: Cluster, ending:
     works.running.process.wait(60)
     cluster.until(lambda: waits.ready, "the spare to work")
     third = cluster.start_worker(name="pair", options=["--standby"], ready=False)
-    cluster.until(lambda: WAITS in third.said, "the next one to stand by")
+    cluster.until(lambda: WAITS in third.log, "the next one to stand by")
     cluster.wait_completed()
     third.stop(check=0)
     cluster.ends_well({"succeeded": 16})
@@ -68,12 +68,12 @@ def test_a_worker_that_stands_by_stops_at_once(cluster: Cluster) -> None:
 
 def test_a_spare_has_the_name_of_its_worker(cluster: Cluster) -> None:
     outcome = cluster.wtb("worker", "--standby", check=2)
-    assert sentence("--standby without --name") in outcome.said
+    assert sentence("--standby is given without --name") in outcome.output
 
 
 def test_a_worker_starts_without_what_only_other_commands_need(cluster: Cluster) -> None:
     worker = cluster.start_worker(own=True, env={"PYTHONPROFILEIMPORTTIME": "1"})
-    lines = (line for line in worker.said.splitlines() if line.startswith("import time:"))
+    lines = (line for line in worker.log.splitlines() if line.startswith("import time:"))
     imported = {line.rpartition("|")[2].strip() for line in lines}
     assert "wtb.execution.runner" in imported
     assert [name for name in imported if name.startswith(NEEDLESS)] == []

@@ -40,7 +40,7 @@ wf.edge(split, END)
 """
 
 
-def test_workers_let_go_of_what_is_paused_and_take_what_is_resumed(cluster: Cluster) -> None:
+def test_workers_release_what_is_paused_and_claim_what_is_resumed(cluster: Cluster) -> None:
     project = cluster.project
     spec = "workflow: held:wf\ncases: cases.jsonl\nvary: {split: all}\n"
     sweep = f"{spec}params: {{here: {project.folder}}}\n"
@@ -55,10 +55,10 @@ def test_workers_let_go_of_what_is_paused_and_take_what_is_resumed(cluster: Clus
     nodes = project.node_processes()
     # One is taken away, and its node ends; the other finishes its node first.
     now = project.inside("pause", first, "--now", "--reason", "look", env=cluster.env, check=0)
-    assert f"paused: {first}" in now.said
+    assert f"paused: {first}" in now.output
     cluster.until(lambda: len(project.node_processes()) < len(nodes), "the node of the first to end")
-    asked = project.inside("status", second, env=cluster.env, check=0)
-    assert "hold=default for" in asked.stdout
+    status = project.inside("status", second, env=cluster.env, check=0)
+    assert "hold=default for" in status.stdout
     project.write({"go": ""})
     project.inside("pause", second, env=cluster.env)
     cluster.until(lambda: not cluster.executions("running"), "all to pause or end")
@@ -73,13 +73,13 @@ def test_workers_let_go_of_what_is_paused_and_take_what_is_resumed(cluster: Clus
     each_cell_has_one_outcome(project, {"succeeded": 4})
 
     # Of what has ended, one goes another way beside it, and one is done again from where it was wound back to.
-    (held,) = cluster.query("SELECT execution_id FROM cells WHERE case_number = 0 AND combination = 0")
-    project.inside("fork", *held, "--at", "hold", "--variant", "split=other", env=cluster.env, check=0)
-    cluster.until(lambda: cluster.one("SELECT status FROM executions WHERE origin = 'manual'") == "completed", "it")
-    project.inside("rollback", *held, "--to", "hold", env=cluster.env, check=0)
-    project.inside("resume", *held, env=cluster.env, check=0)
+    (cell,) = cluster.query("SELECT execution_id FROM cells WHERE case_number = 0 AND combination = 0")
+    project.inside("fork", *cell, "--at", "hold", "--variant", "split=other", env=cluster.env, check=0)
+    cluster.until(lambda: cluster.scalar("SELECT status FROM executions WHERE origin = 'manual'") == "completed", "it")
+    project.inside("rollback", *cell, "--to", "hold", env=cluster.env, check=0)
+    project.inside("resume", *cell, env=cluster.env, check=0)
     cluster.wait_completed()
     assert cluster.cells() == {"succeeded": 4}
-    assert cluster.query("SELECT count(*) FROM cells WHERE execution_id = :held", held=held[0])[0][0] > 0
+    assert cluster.query("SELECT count(*) FROM cells WHERE execution_id = :held", held=cell[0])[0][0] > 0
     assert project.log().count("hold c1") == 1
     assert project.log().count("hold c0") == 2

@@ -55,8 +55,8 @@ def test_waiting_holds_no_slot_and_survives_kill_9_of_the_worker(cluster: Cluste
     questions = [id for (id,) in cluster.query("SELECT id FROM approvals WHERE status = 'open' ORDER BY id")]
     assert len(questions) == 3  # one a case, for both variants
     for id in questions:
-        said = project.inside("answer", id, "approve", "--feedback", "yes", env=cluster.env, check=0)
-        assert sentence("{} for the workers", "2 executions") in said.said
+        output = project.inside("answer", id, "approve", "--feedback", "yes", env=cluster.env, check=0)
+        assert sentence("{} for the workers", "2 executions") in output.output
     cluster.start_worker(concurrency=1)
     cluster.ends_well({"succeeded": 6})
     assert sorted(project.log()) == ["make c0", "make c1", "make c2"]

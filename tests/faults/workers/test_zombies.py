@@ -11,7 +11,14 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from tests.faults.workers.takeover import GOES_ON_S, at_work, goes_on, held_by, trail_ends_well, wait_for_nodes
+from tests.faults.workers.reclaiming import (
+    RECLAIM_S,
+    at_work,
+    held_by,
+    trail_ends_well,
+    wait_for_claims,
+    wait_for_nodes,
+)
 from tests.support.attempts import ATTEMPTS
 from tests.support.cluster import Cluster, Worker
 from tests.support.invariants import CELLS, committed, expected_trails, lives, noted, write_trail
@@ -37,17 +44,17 @@ def test_a_worker_that_comes_back_has_every_write_refused_and_is_of_use_again(cl
     sweep = cluster.submit()
     wait_for_nodes(cluster, 1)
     ((runner, process),) = zombie.runners().items()
-    held = held_by(cluster, [runner])
+    tokens = held_by(cluster, [runner])
 
     if moment == IN_HEARTBEAT:
         suspend_in_heartbeat(cluster, zombie, runner)
     else:
         zombie.suspend()
     other = cluster.start_worker()
-    goes_on(cluster, held, time.monotonic())
+    wait_for_claims(cluster, tokens, time.monotonic())
     wait_for_nodes(cluster, 2)  # the same one twice
-    assert len({one.trail for one in at_work(cluster)}) == 1
-    cluster.until(lambda: cluster.one("SELECT max(attempts) FROM node_runs") == 2, "the second attempt to be known")
+    assert len({note.trail for note in at_work(cluster)}) == 1
+    cluster.until(lambda: cluster.scalar("SELECT max(attempts) FROM node_runs") == 2, "the second attempt to be known")
     if moment == "when all is done":
         finish_with(cluster, other)
     recorded = rows_of(cluster, sweep)
@@ -59,7 +66,7 @@ def test_a_worker_that_comes_back_has_every_write_refused_and_is_of_use_again(cl
         recorded = rows_of(cluster, sweep)
     zombies_node = noted(cluster.project, "begun")[0].pid
     cluster.until(
-        lambda: not lives(zombies_node) or any(one.pid == zombies_node for one in noted(cluster.project, "ended")),
+        lambda: not lives(zombies_node) or any(note.pid == zombies_node for note in noted(cluster.project, "ended")),
         "its node to end",
     )
 
@@ -89,7 +96,7 @@ def suspend_in_heartbeat(cluster: Cluster, worker: Worker, runner: str) -> None:
         ((backend,),) = cluster.until(lambda: cluster.query(waiting), "a heartbeat to wait for the lock")
         worker.suspend()
     alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = :pid"
-    cluster.until(lambda: not cluster.one(alive, pid=backend), "its transaction to be ended", SILENT_S + GOES_ON_S)
+    cluster.until(lambda: not cluster.scalar(alive, pid=backend), "its transaction to be ended", SILENT_S + RECLAIM_S)
 
 
 def wait_until_seen(cluster: Cluster, worker: Worker) -> None:
@@ -100,13 +107,13 @@ def wait_until_seen(cluster: Cluster, worker: Worker) -> None:
     """
     seen = "SELECT max(seen_at) FROM runners WHERE worker = :worker AND ended_at IS NULL"
     for _ in range(2):
-        last = cluster.one("SELECT max(seen_at) FROM runners WHERE worker = :worker", worker=worker.name)
-        cluster.until(lambda last=last: (cluster.one(seen, worker=worker.name) or 0.0) > last, "a heartbeat")
+        last = cluster.scalar("SELECT max(seen_at) FROM runners WHERE worker = :worker", worker=worker.name)
+        cluster.until(lambda last=last: (cluster.scalar(seen, worker=worker.name) or 0.0) > last, "a heartbeat")
 
 
 def rows_of(cluster: Cluster, sweep: str) -> dict[str, list[tuple[Any, ...]]]:
     """All that is recorded about a sweep, but for leases."""
-    wanted = {
+    columns_of = {
         "executions": "id, status, token, head_id, losses, kills, finished_at",
         "node_runs": "id, status, attempts, started_at, duration_s",
         "checkpoints": "id, created_at",
@@ -115,7 +122,7 @@ def rows_of(cluster: Cluster, sweep: str) -> dict[str, list[tuple[Any, ...]]]:
     }
     rows = {
         table: cluster.query(f"SELECT {columns} FROM {table} WHERE sweep_id = :sweep ORDER BY 1, 2", sweep=sweep)
-        for table, columns in wanted.items()
+        for table, columns in columns_of.items()
     }
     attempts = (
         f"SELECT node_run_id, number, attempts.status, attempts.started_at FROM {ATTEMPTS} "
@@ -138,16 +145,16 @@ def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_iden
     cluster.submit("sweep.yaml", "--anyway")
     worker = cluster.start_worker(env={"WTB_FAULT": "heartbeat:1:raise"})
     cluster.until(lambda: at_work(cluster, "held"), "a node to be held")
-    nodes = {one.pid for one in at_work(cluster)}
+    nodes = {note.pid for note in at_work(cluster)}
     ((runner, process),) = worker.runners().items()
-    held = held_by(cluster, [runner])
-    assert held, "its heartbeat ended too early"
+    tokens = held_by(cluster, [runner])
+    assert tokens, "its heartbeat ended too early"
 
-    over = "SELECT ended_at IS NOT NULL FROM runners WHERE id = :id"
-    cluster.until(lambda: cluster.one(over, id=runner), "its first identity to end")
+    query = "SELECT ended_at IS NOT NULL FROM runners WHERE id = :id"
+    cluster.until(lambda: cluster.scalar(query, id=runner), "its first identity to end")
     ended_at = time.monotonic()
     cluster.until(lambda: not any(map(lives, nodes)), "its node to be ended", 1)
-    goes_on(cluster, held, ended_at)  # it gave back what it held: the lease is longer than we wait
+    wait_for_claims(cluster, tokens, ended_at)  # it released its executions: the lease is longer than we wait
     ((second, same),) = worker.runners().items()
     assert (second != runner, same) == (True, process)
     cluster.project.write({"gate": ""})
@@ -169,8 +176,8 @@ def test_a_process_stopped_in_the_middle_of_a_commit_keeps_no_lock_for_long(clus
         stopped.pgconn.flush()
         locks = "SELECT count(*) FROM pg_locks WHERE mode = 'RowShareLock' AND pid = :pid"
         pid = stopped.pgconn.backend_pid
-        cluster.until(lambda: cluster.one(locks, pid=pid), "the lock to be held", 5)
-        cluster.until(lambda: not cluster.one(locks, pid=pid), "the lock to be gone", SILENT_S + GOES_ON_S)
+        cluster.until(lambda: cluster.scalar(locks, pid=pid), "the lock to be held", 5)
+        cluster.until(lambda: not cluster.scalar(locks, pid=pid), "the lock to be gone", SILENT_S + RECLAIM_S)
         pipeline.sync()
         pytest.fail("the session goes on")
     cluster.project.write({"gate": ""})

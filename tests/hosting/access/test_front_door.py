@@ -23,7 +23,7 @@ from tests.support.project import FLOW, SWEEP, Project
 from wtb.cli.admin.server import _check_network
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX
-from wtb.operations.administration.tokens import digest_of
+from wtb.operations.identity import digest_of
 
 CADDYFILE = Path(__file__).parents[3] / "deploy" / "Caddyfile"
 CADDY = Path(sys.executable).with_name("caddy")
@@ -50,12 +50,12 @@ class Proxied:
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[http.client.HTTPResponse, Any]:
         with closing(self.connection) as connection:
-            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            sent = {name.replace("_", "-"): header for name, header in headers.items()}
             text = None if body is None else json.dumps(body)
             connection.request(method, PREFIX + path, text, {"Content-Type": "application/json", **sent})
             response = connection.getresponse()
-            found = response.read()
-            return response, json.loads(found) if found else None
+            content = response.read()
+            return response, json.loads(content) if content else None
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +88,13 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
             return False
         with suppress(OSError, http.client.HTTPException):
             trusted.load_verify_locations(root)
-            return found.ask("GET", "/health")[0].status == 200
+            return client.ask("GET", "/health")[0].status == 200
         return False
 
-    found = Proxied(server, port, log, trusted)
+    client = Proxied(server, port, log, trusted)
     try:
         project.until(answers, "the proxy answers")
-        yield found
+        yield client
     finally:
         process.kill()
         process.wait()
@@ -105,10 +105,10 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
 def test_behind_tls_cookies_are_for_tls_alone_and_a_page_of_the_proxys_name_may_ask(proxied: Proxied) -> None:
     response, signed = proxied.ask("POST", "/sign-in", {"token": TOKEN}, Origin=proxied.origin)
     assert response.status == 200, signed
-    given = response.headers["Set-Cookie"]
-    assert re.fullmatch(r"__Host-wtb=\S+; Path=/; Max-Age=\d+; HttpOnly; SameSite=Strict; Secure", given)
+    header = response.headers["Set-Cookie"]
+    assert re.fullmatch(r"__Host-wtb=\S+; Path=/; Max-Age=\d+; HttpOnly; SameSite=Strict; Secure", header)
     assert response.headers["Strict-Transport-Security"]
-    cookie = given.partition(";")[0]
+    cookie = header.partition(";")[0]
     steered, problem = proxied.ask(
         "POST", "/sweeps/nothing/pause", {}, Cookie=cookie, Origin=proxied.origin, X_CSRF_Token=signed["csrf"]
     )
@@ -120,7 +120,7 @@ def test_behind_tls_cookies_are_for_tls_alone_and_a_page_of_the_proxys_name_may_
 def test_where_a_request_came_from_is_the_proxys_word_and_not_the_clients(proxied: Proxied) -> None:
     forged = {"X_Forwarded_For": "6.6.6.6", "X_Forwarded_Proto": "http", "Forwarded": "for=6.6.6.6"}
     assert proxied.ask("POST", "/sign-in", {"token": TOKEN}, **forged)[0].status == 200
-    (row, *_) = proxied.server.project.inside("audit", "list", "--format", "json", check=0).json["audit"]
+    (row, *_) = proxied.server.project.inside("admin", "audit", "list", "--format", "json", check=0).json["audit"]
     assert (row["operation"], row["address"]) == ("sign-in", "127.0.0.1")
     direct = http.client.HTTPConnection("127.0.0.1", proxied.server.port, timeout=20)
     with closing(direct):
@@ -129,13 +129,13 @@ def test_where_a_request_came_from_is_the_proxys_word_and_not_the_clients(proxie
             "POST", f"{PREFIX}/sign-in", body, {"Content-Type": "application/json", "X-Forwarded-For": "9.9.9.9"}
         )
         assert direct.getresponse().status == 200, "from the address of the proxy"
-    (row, *_) = proxied.server.project.inside("audit", "list", "--format", "json", check=0).json["audit"]
+    (row, *_) = proxied.server.project.inside("admin", "audit", "list", "--format", "json", check=0).json["audit"]
     assert row["address"] == "9.9.9.9"
 
 
 def test_without_a_named_proxy_nobodys_word_is_taken(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.inside("session", "create", "s", check=0)
+    project.inside("admin", "session", "create", "s", check=0)
     server = Server(project)
     server.start()
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
@@ -144,7 +144,7 @@ def test_without_a_named_proxy_nobodys_word_is_taken(tmp_path: Path) -> None:
         response = connection.getresponse()
         assert response.status == 200
         assert response.headers["Set-Cookie"].startswith(f"wtb-{server.port}=")
-    (row, *_) = project.inside("audit", "list", "--format", "json", check=0).json["audit"]
+    (row, *_) = project.inside("admin", "audit", "list", "--format", "json", check=0).json["audit"]
     assert (row["operation"], row["address"]) == ("sign-in", "127.0.0.1")
     server.kill()
     project.close()
@@ -169,9 +169,9 @@ def test_streams_come_through_as_they_are_written(proxied: Proxied) -> None:
 
 def test_pages_of_elsewhere_are_told_nothing(proxied: Proxied) -> None:
     """CORS is closed: no answer lets a page of another site read it, whatever it asks for first."""
-    asked = {"Origin": "https://evil.example", "Access_Control_Request_Method": "POST"}
+    headers = {"Origin": "https://evil.example", "Access_Control_Request_Method": "POST"}
     for method, path in (("OPTIONS", "/sweeps/first/pause"), ("GET", "/sweeps"), ("OPTIONS", "/sign-in")):
-        response, _ = proxied.ask(method, path, Authorization=f"Bearer {TOKEN}", **asked)
+        response, _ = proxied.ask(method, path, Authorization=f"Bearer {TOKEN}", **headers)
         assert not [name for name in response.headers if name.lower().startswith("access-control-")]
     with closing(proxied.connection) as connection:
         connection.request("GET", "/")
@@ -183,20 +183,20 @@ def test_pages_of_elsewhere_are_told_nothing(proxied: Proxied) -> None:
 
 def test_no_secret_of_a_request_is_in_a_log_or_in_the_database(proxied: Proxied) -> None:
     server = proxied.server
-    token = server.project.inside("token", "create", "secretive", check=0).stdout.strip()
+    token = server.project.inside("admin", "token", "create", "secretive", check=0).stdout.strip()
     _, signed = proxied.ask("POST", "/sign-in", {"token": token})
     response, _ = proxied.ask("POST", "/sign-in", {"token": token})
     cookie = response.headers["Set-Cookie"].partition(";")[0]
     wrong = "a-token-that-is-wrong-0123456789"
-    for given in ({"Authorization": f"Bearer {token}"}, {"Authorization": f"Bearer {wrong}"}, {"Cookie": cookie}):
-        proxied.ask("GET", f"/sweeps?token={wrong}", **given)
+    for headers in ({"Authorization": f"Bearer {token}"}, {"Authorization": f"Bearer {wrong}"}, {"Cookie": cookie}):
+        proxied.ask("GET", f"/sweeps?token={wrong}", **headers)
     proxied.ask("POST", "/sign-in", {"code": wrong})
     proxied.ask("POST", "/sweeps/first/pause", {"reason": 5}, Cookie=cookie, X_CSRF_Token=signed["csrf"])
     assert server.running is not None
     logs = server.running.stderr + proxied.log.read_text("utf-8")
-    kept = "".join(repr(server.project.query(f"SELECT * FROM {table}")) for table in ("audit", "sign_ins", "tokens"))
+    stored = "".join(repr(server.project.query(f"SELECT * FROM {table}")) for table in ("audit", "sign_ins", "tokens"))
     for secret in (TOKEN, token, wrong, cookie.partition("=")[2], signed["csrf"]):
         assert secret not in logs
-        assert secret not in kept
-    assert digest_of(token) in kept
+        assert secret not in stored
+    assert digest_of(token) in stored
     assert len(server.running.stderr.splitlines()) == 2, "how it began, and no request"

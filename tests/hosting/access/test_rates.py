@@ -1,4 +1,4 @@
-"""Who asks too often waits, and nobody else does; who is remembered takes no more memory with time."""
+"""Rate limits delay only the client that exceeds them, and their memory does not grow with time."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.hosting.api.serving import TOKEN
-from wtb.hosting.access import rates
-from wtb.hosting.access.doors import Doors
-from wtb.hosting.access.rates import Rates, network_of
+from wtb.features.access.operations import create_token
+from wtb.hosting.api import guard
 from wtb.hosting.api.app import make_app
+from wtb.hosting.api.guard import Doors, Rates, network_of
 from wtb.hosting.api.routes import PREFIX
-from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
 from wtb.store.database import Database
 
 
 def test_a_burst_is_allowed_and_then_as_many_as_the_rate() -> None:
     now = [0.0]
-    found = Rates(2.0, 3, lambda: now[0])
-    assert [found.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
-    assert found.take("b") == 0, "others are not held up"
-    assert found.take("a") == 0.5, "being refused takes nothing"
+    rates = Rates(2.0, 3, lambda: now[0])
+    assert [rates.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
+    assert rates.take("b") == 0, "others are not held up"
+    assert rates.take("a") == 0.5, "being refused takes nothing"
     now[0] = 0.5
-    assert [found.take("a") for _ in range(2)] == [0, 0.5]
+    assert [rates.take("a") for _ in range(2)] == [0, 0.5]
     now[0] = 1e6
-    assert [bool(found.take("a")) for _ in range(4)] == [False, False, False, True], "no more than the burst is saved"
+    assert [bool(rates.take("a")) for _ in range(4)] == [False, False, False, True], "no more than the burst is saved"
 
 
 def test_memory_does_not_grow_with_those_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "MOST_KEYS", 10)
-    found = Rates(1.0, 1, lambda: 0.0)
+    monkeypatch.setattr(guard, "MOST_KEYS", 10)
+    rates = Rates(1.0, 1, lambda: 0.0)
     for number in range(1000):
-        assert found.take(str(number)) == 0
-    assert len(found._buckets) == 10
-    assert found.take("999") > 0
-    assert found.take("0") == 0
+        assert rates.take(str(number)) == 0
+    assert len(rates._buckets) == 10
+    assert rates.take("999") > 0
+    assert rates.take("0") == 0
 
 
 def test_a_network_of_ipv6_is_one_address() -> None:
@@ -58,8 +57,8 @@ def test_who_asks_or_fails_too_often_is_told_when_to_come_again(prepared_url: st
     assert [ask("wrong")[0] for _ in range(3)] == [401, 401, 429]
     assert client.get(f"{PREFIX}/sweeps").status_code == 401, "who shows nothing has not failed"
 
-    def sign_in(**shown: str) -> int:
-        return client.post(f"{PREFIX}/sign-in", json=shown).status_code
+    def sign_in(**secret: str) -> int:
+        return client.post(f"{PREFIX}/sign-in", json=secret).status_code
 
     assert [sign_in(token="wrong"), sign_in(code="wrong")] == [429, 429]
     assert [ask(f"wtb_other-{number}")[0] for number in range(3)] == [401, 401, 401], "which begin in another way"

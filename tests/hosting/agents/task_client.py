@@ -1,4 +1,4 @@
-"""What a client of the protocol's extension for tasks does, by the SDK's own extension API of clients."""
+"""A client of the protocol's extension for tasks, written with the SDK's own extension API."""
 
 from __future__ import annotations
 

@@ -21,13 +21,20 @@ from tests.support.prose import sentence
 from tests.support.tenants import Tenant, asking, limited_to
 from wtb import Workflow
 from wtb.core.errors import AccessDenied, ConflictError, InputError, NotFound
-from wtb.hosting.agents import server, tools
-from wtb.hosting.agents.calling import Caller, Calls, checked_arguments, find_tool
-from wtb.hosting.agents.confirmations import LASTS_S, Confirmations
-from wtb.hosting.agents.replies import MOST_CHARACTERS, REPLY_SCHEMA, make_reply
-from wtb.hosting.agents.resources import read
-from wtb.hosting.agents.server import make_server
-from wtb.hosting.agents.tools import TOOLS, path_to
+from wtb.hosting import agent_server, agent_tools
+from wtb.hosting.agent_calls import (
+    LASTS_S,
+    MOST_CHARACTERS,
+    REPLY_SCHEMA,
+    Caller,
+    Calls,
+    Confirmations,
+    checked_arguments,
+    find_tool,
+    make_reply,
+)
+from wtb.hosting.agent_server import make_server, read
+from wtb.hosting.agent_tools import TOOLS, path_to
 from wtb.operations.context import Context, Origin
 from wtb.operations.identity import OPERATOR
 from wtb.operations.registry import OPERATIONS, Effect, Permission
@@ -59,8 +66,8 @@ class Place:
     def __post_init__(self) -> None:
         self.calls = Calls(self.context, Confirmations(self.clock))
 
-    def call(self, name: str, caller: Caller = ANN, **given: Any) -> Mapping[str, Any]:
-        return self.calls.call(name, given, caller).reply
+    def call(self, name: str, caller: Caller = ANN, **arguments: Any) -> Mapping[str, Any]:
+        return self.calls.call(name, arguments, caller).reply
 
     def status(self) -> str:
         return str(find_sweep(self.context.database, self.mine.names["sweep"]).status)
@@ -77,12 +84,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_tools_are_those_that_were_agreed_on() -> None:
-    """What agents are told is a contract: a change of it is a change of this file, made on purpose."""
-    shown = {
+    """The descriptions that agents read are a contract: if you change them on purpose, change this file as well."""
+    tools = {
         tool.name: {"description": tool.description, "operations": list(tool.operations), "input": tool.schema}
         for tool in TOOLS
     }
-    assert shown == json.loads(SNAPSHOT.read_text())
+    assert tools == json.loads(SNAPSHOT.read_text())
     assert len(TOOLS) <= 19
 
 
@@ -96,7 +103,7 @@ def test_tools_call_operations_of_the_registry_and_ask_back_where_those_cost_or_
 
 def test_every_reply_has_the_decision_first_and_fits(place: Place) -> None:
     names = place.mine.names
-    asked: list[tuple[str, dict[str, Any]]] = [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("find", {}),
         ("find", {"what": "questions"}),
         ("find", {"what": "budgets"}),
@@ -116,8 +123,8 @@ def test_every_reply_has_the_decision_first_and_fits(place: Place) -> None:
         ("cases", {"cases": {"headings": ["id", "Question "], "rows": [["a", "Why?"]]}}),
         ("try", {"evaluator": {"contains": {"field": "answer"}}, "state": {"answer": "It is 42."}, "expected": "42"}),
     ]
-    for name, given in asked:
-        reply = place.call(name, **given)
+    for name, arguments in calls:
+        reply = place.call(name, **arguments)
         Draft202012Validator(REPLY_SCHEMA).validate(reply)
         assert next(iter(reply)) == "decision"
         assert reply["decision"], name
@@ -155,17 +162,17 @@ def test_what_is_large_is_cut_and_said_to_be(document: Any) -> None:
 
 def test_a_question_of_a_started_execution_is_shown_with_what_answers_it(place: Place) -> None:
     execution = place.mine.names["execution"]
-    found = tools.show_outcome(place.context, execution)
-    assert found.decision.startswith(f"Execution {execution} is waiting")
-    assert "`answer` answers: " in found.decision
+    outcome = agent_tools.show_outcome(place.context, execution)
+    assert outcome.decision.startswith(f"Execution {execution} is waiting")
+    assert "`answer` answers: " in outcome.decision
 
 
 def test_nothing_starts_before_the_agent_agrees(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    monkeypatch.setattr(tools, "_do", lambda context, name, *arguments, **named: done.append(name) or {})
+    monkeypatch.setattr(agent_tools, "_do", lambda context, name, *arguments, **named: done.append(name) or {})
     reply = place.call("start", workflow="shop", input={"x": 1}, wait_s=20)
     assert reply["decision"].startswith("NOTHING WAS DONE YET. This would run shop once")
-    assert (reply["done"], done) == (False, [sentence("workflow show --published")])
+    assert (reply["done"], done) == (False, ["workflows.show"])
     with pytest.raises(InputError, match="wait_s: 21 is greater than the maximum of 20"):
         place.call("start", workflow="shop", input={"x": 1}, wait_s=21)
 
@@ -174,7 +181,7 @@ def test_without_an_answer_nothing_is_cancelled(place: Place) -> None:
     sweep = place.mine.names["sweep"]
     before = place.status()
     reply = place.call("steer", ref=sweep, action="cancel", reason="enough")
-    assert reply["decision"].startswith("NOTHING WAS DONE YET. This would end sweep")
+    assert reply["decision"].startswith("NOTHING WAS DONE YET. This cancels sweep")
     assert (reply["done"], place.status()) == (False, before)
     assert reply["confirm"]["expires_s"] == LASTS_S
 
@@ -231,15 +238,15 @@ def test_a_consent_is_of_use_once() -> None:
 
 def test_a_consent_is_none_to_the_same_with_another_sweep_of_that_name(place: Place, tmp_path: Path) -> None:
     tenant = Tenant(place.context, tmp_path, "delta")
-    given = {"ref": tenant.names["sweep_name"], "action": "cancel"}
-    confirm = place.call("steer", **given)["confirm"]["token"]
+    arguments = {"ref": tenant.names["sweep_name"], "action": "cancel"}
+    confirm = place.call("steer", **arguments)["confirm"]["token"]
     sweep, session = tenant.names["sweep_name"], tenant.names["session"]
     newer = make_bench(place.context.database, tmp_path, asking(), sweep=sweep, session=session)
-    with pytest.raises(ConflictError, match=sentence("has changed since you were told; nothing was done")):
-        place.call("steer", **given, confirm=confirm)
+    with pytest.raises(ConflictError, match=sentence("has changed since its token was issued; nothing was done")):
+        place.call("steer", **arguments, confirm=confirm)
     assert newer.status == "pending"
     with pytest.raises(ConflictError, match="used already"):
-        place.call("steer", **given, confirm=confirm)
+        place.call("steer", **arguments, confirm=confirm)
 
 
 def test_a_consent_is_none_to_a_plan_that_has_grown() -> None:
@@ -252,7 +259,7 @@ def test_a_consent_is_none_to_a_plan_that_has_grown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "options"),
     [
         ("fork", {}),
         ("fork", {"all_cases": True}),
@@ -260,65 +267,66 @@ def test_a_consent_is_none_to_a_plan_that_has_grown() -> None:
         ("steer", {"action": "retry"}),
     ],
 )
-def test_a_budget_is_not_got_round_by_what_others_submitted(place: Place, name: str, given: dict[str, Any]) -> None:
+def test_a_budget_is_not_got_round_by_what_others_submitted(place: Place, name: str, options: dict[str, Any]) -> None:
     caller = Caller(replace(limited_to("acme"), token=place.mine.names["token"]))
-    asked = {"ref": place.mine.names["execution"], **given}
-    confirm = place.call(name, caller, **asked)["confirm"]["token"]
+    arguments = {"ref": place.mine.names["execution"], **options}
+    confirm = place.call(name, caller, **arguments)["confirm"]["token"]
     before = place.status()
-    with pytest.raises(AccessDenied, match=sentence("was not submitted with it")):
-        place.call(name, caller, **asked, confirm=confirm)
+    with pytest.raises(AccessDenied, match=sentence("was submitted with another one")):
+        place.call(name, caller, **arguments, confirm=confirm)
     assert place.status() == before
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "given"), [("answer", "approval", ("approve",)), ("rollback", "execution", ("x",))]
+    ("name", "kind", "arguments"),
+    [("questions.answer", "approval", ("approve",)), ("executions.rollback", "execution", ("x",))],
 )
-def test_what_others_submitted_is_not_set_going_on_another_budget(
-    place: Place, name: str, kind: str, given: tuple[str, ...]
+def test_what_others_submitted_is_not_resumed_on_another_budget(
+    place: Place, name: str, kind: str, arguments: tuple[str, ...]
 ) -> None:
     identity = replace(limited_to("acme"), token=place.mine.names["token"])
     acting = place.context.acting_as(identity, OPERATIONS[name].needs, Origin("test", None, identity.token))
     before = place.status()
-    with pytest.raises(AccessDenied, match=sentence("was not submitted with it")):
-        OPERATIONS[name].function(acting, place.mine.names[kind], *given)
+    with pytest.raises(AccessDenied, match=sentence("was submitted with another one")):
+        OPERATIONS[name].function(acting, place.mine.names[kind], *arguments)
     assert place.status() == before
 
 
 def test_who_agrees_has_it_done_once_and_under_their_name(place: Place, tmp_path: Path) -> None:
     tenant = Tenant(place.context, tmp_path, "gamma")
-    given = {"ref": tenant.names["sweep"], "action": "cancel"}
+    arguments = {"ref": tenant.names["sweep"], "action": "cancel"}
     caller = Caller(limited_to("gamma"), "10.0.0.9")
-    confirm = place.call("steer", caller, **given)["confirm"]["token"]
-    assert place.call("steer", caller, **given, confirm=confirm)["done"]
+    confirm = place.call("steer", caller, **arguments)["confirm"]["token"]
+    assert place.call("steer", caller, **arguments, confirm=confirm)["done"]
     assert find_sweep(place.context.database, tenant.names["sweep"]).status == "cancelled"
     with pytest.raises(ConflictError, match="used already"):
-        place.call("steer", caller, **given, confirm=confirm)
+        place.call("steer", caller, **arguments, confirm=confirm)
     noted = sa.select(audit.c.operation, audit.c.by, audit.c.via, audit.c.address)
-    found = {tuple(row) for row in place.context.database.tuples(noted)}
-    assert ("cancel", "mallory", "mcp steer", "10.0.0.9") in found
+    calls = {tuple(row) for row in place.context.database.tuples(noted)}
+    assert ("sweeps.cancel", "mallory", "mcp steer", "10.0.0.9") in calls
 
 
-@pytest.mark.parametrize("given", [{"provider": True}, {"provider": False}, {}])
+@pytest.mark.parametrize("options", [{"provider": True}, {"provider": False}, {}])
 def test_cells_lost_to_a_provider_alone_are_retried(
-    place: Place, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+    place: Place, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     retried: list[Mapping[str, Any]] = []
-    do = tools._do
+    do = agent_tools._do
 
     def record(context: Context, name: str, *arguments: object, **named: object) -> Any:
-        if name != "retry":
+        if name != "sweeps.retry":
             return do(context, name, *arguments, **named)
         inspect.signature(OPERATIONS[name].function).bind(context, *arguments, **named)
         retried.append(named)
         return {"status": "running"}
 
-    monkeypatch.setattr(tools, "_do", record)
-    arguments = {"ref": place.mine.names["sweep"], "action": "retry", **given}
+    monkeypatch.setattr(agent_tools, "_do", record)
+    arguments = {"ref": place.mine.names["sweep"], "action": "retry", **options}
     offer = place.call("steer", **arguments)
-    assert (sentence("only cells that were lost to a provider") in json.dumps(offer)) is bool(given.get("provider"))
+    assert (sentence("only cells that were lost to a provider") in json.dumps(offer)) is bool(options.get("provider"))
     assert not retried
     assert place.call("steer", **arguments, confirm=offer["confirm"]["token"])["done"]
-    assert retried == [given]
+    assert retried == [options]
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
@@ -351,7 +359,7 @@ def test_who_may_only_read_is_refused_and_noted(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "words"),
+    ("name", "arguments", "words"),
     [
         ("matrix", {}, "'ref' is a required property"),
         ("matrix", {"ref": 1}, "ref: 1 is not of type 'string'"),
@@ -363,12 +371,12 @@ def test_who_may_only_read_is_refused_and_noted(place: Place) -> None:
         ("cell", {}, None),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(name: str, given: dict[str, Any], words: str | None) -> None:
+def test_arguments_that_do_not_fit_are_refused(name: str, arguments: dict[str, Any], words: str | None) -> None:
     if words is None:
-        assert checked_arguments(find_tool(name), given) == {}
+        assert checked_arguments(find_tool(name), arguments) == {}
         return
     with pytest.raises(InputError, match=words.replace("(", r"\(")):
-        checked_arguments(find_tool(name), given)
+        checked_arguments(find_tool(name), arguments)
 
 
 def test_arguments_within_each_other_without_end_are_refused() -> None:
@@ -380,7 +388,7 @@ def test_arguments_within_each_other_without_end_are_refused() -> None:
 
 
 def test_a_consent_where_there_is_nothing_to_confirm_is_refused(place: Place) -> None:
-    with pytest.raises(InputError, match=sentence("nothing to confirm")):
+    with pytest.raises(InputError, match=sentence("nothing needs confirmation")):
         place.call("steer", ref=place.mine.names["sweep"], action="pause", confirm="x")
 
 
@@ -432,7 +440,7 @@ def test_who_may_not_read_a_resource_is_noted(place: Place) -> None:
     with pytest.raises(AccessDenied):
         read(place.context, "wtb:/api/v1/sweeps", nobody.identity, nobody.address)
     noted = sa.select(audit.c.operation, audit.c.via).where(audit.c.address == "10.0.0.7")
-    assert place.context.database.tuples(noted) == [("list", "mcp /sweeps")]
+    assert place.context.database.tuples(noted) == [("sweeps.list", "mcp /sweeps")]
 
 
 def test_links_are_to_what_is_named_whatever_its_name() -> None:
@@ -446,13 +454,13 @@ def test_a_fault_says_nothing_of_the_inside(
     def fails(*_: object) -> str:
         raise RuntimeError("SELECT secret")
 
-    monkeypatch.setattr(server, "read", fails)
+    monkeypatch.setattr(agent_server, "read", fails)
 
     async def talk() -> None:
         async with Client(make_server(place.context, lambda _: ANN), mode=mode) as client:
-            with pytest.raises(MCPError, match=sentence("fault of the server")) as told:
+            with pytest.raises(MCPError, match=sentence("fault of the server")) as fault:
                 await client.read_resource("wtb:/api/v1/sweeps")
-            assert "secret" not in str(told.value)
+            assert "secret" not in str(fault.value)
 
     anyio.run(talk)
     assert "SELECT secret" in caplog.text
@@ -470,10 +478,10 @@ def test_clients_of_both_eras_are_answered(place: Place, mode: Any) -> None:
             assert listed["matrix"].annotations.read_only_hint
             assert listed["steer"].annotations
             assert listed["steer"].annotations.destructive_hint
-            found = await client.call_tool("matrix", {"ref": sweep})
-            assert not found.is_error
-            assert json.loads(found.content[0].text) == found.structured_content  # type: ignore[union-attr]
-            (link,) = found.content[1:]
+            response = await client.call_tool("matrix", {"ref": sweep})
+            assert not response.is_error
+            assert json.loads(response.content[0].text) == response.structured_content  # type: ignore[union-attr]
+            (link,) = response.content[1:]
             contents = (await client.read_resource(link.uri)).contents  # type: ignore[union-attr]
             assert json.loads(contents[0].text)["sweep"]["id"] == sweep  # type: ignore[union-attr]
             refused = await client.call_tool("matrix", {"ref": "iiiiiiii"})
@@ -491,11 +499,13 @@ def test_comments_are_written_and_listed_under_the_name_of_the_caller(place: Pla
     sweep = place.mine.names["sweep"]
     case = place.call("cell", ref=sweep)["document"]["cells"][0]["case"]
     caller = Caller(limited_to("acme"))
-    made = place.call("comment", caller, ref=sweep, case=case, text="Look at this.")
-    number = made["document"]["number"]
-    assert made["decision"].startswith(f"Comment {number} is on case {case}, row 0")
+    reply = place.call("comment", caller, ref=sweep, case=case, text="Look at this.")
+    number = reply["document"]["number"]
+    assert reply["decision"].startswith(f"Comment {number} is on case {case}, row 0")
     listed = place.call("comment", caller, ref=sweep)["document"]["comments"]
-    assert [(one["number"], one["text"], one["by"]) for one in listed] == [(number, "Look at this.", "mallory")]
+    assert [(comment["number"], comment["text"], comment["by"]) for comment in listed] == [
+        (number, "Look at this.", "mallory")
+    ]
     with pytest.raises(InputError, match=sentence("expected the case")):
         place.call("comment", caller, ref=sweep, text="Of what?")
     with pytest.raises(InputError, match="there is no"):
@@ -510,8 +520,8 @@ def test_cases_and_evaluators_are_tried_before_a_sweep_uses_them(place: Place) -
     assert "a" in read["decision"]
     with pytest.raises(InputError, match="cases"):
         place.call("cases", cases="/etc/passwd")
-    given = {"evaluator": {"contains": {"field": "answer"}}, "state": {"answer": "It is 42."}}
-    assert place.call("try", **given, expected="42")["document"]["scores"][0]["value"] == 1
-    assert place.call("try", **given, expected="43")["document"]["scores"][0]["value"] == 0
+    arguments = {"evaluator": {"contains": {"field": "answer"}}, "state": {"answer": "It is 42."}}
+    assert place.call("try", **arguments, expected="42")["document"]["scores"][0]["value"] == 1
+    assert place.call("try", **arguments, expected="43")["document"]["scores"][0]["value"] == 0
     with pytest.raises(InputError, match="names a file"):
         place.call("try", evaluator={"contains": {"text": "file://secret.txt"}}, state={"answer": "x"})

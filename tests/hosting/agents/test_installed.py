@@ -1,4 +1,4 @@
-"""What the tests beside this one need."""
+"""The packages that the tests beside this one need are installed."""
 
 from importlib.util import find_spec
 

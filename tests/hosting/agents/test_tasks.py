@@ -17,8 +17,8 @@ from tests.hosting.agents.task_client import TASKS, KnowsTasks, TaskParams, Task
 from tests.support.bench import make_bench
 from tests.support.prose import sentence
 from tests.support.tenants import Tenant, asking, limited_to
-from wtb.hosting.agents.calling import Caller
-from wtb.hosting.agents.server import make_server
+from wtb.hosting.agent_calls import Caller
+from wtb.hosting.agent_server import make_server
 from wtb.operations.context import Context
 from wtb.operations.control.pause_cancel import cancel
 from wtb.operations.identity import OPERATOR
@@ -34,26 +34,26 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     folder = tmp_path_factory.mktemp("tasks")
     database = Database(f"sqlite:///{folder / 'wtb.db'}")
     database.prepare()
-    made = Context(database, by="ann", files=folder).importing_nothing()
-    yield made
-    made.close()
+    context = Context(database, by="ann", files=folder).importing_nothing()
+    yield context
+    context.close()
 
 
 def talk(context: Context, doing: Callable[[Client], Awaitable[Any]], caller: Caller = ANN, **options: Any) -> Any:
-    """What comes of something that a client does. Raises MCPError as it does, not among others of the client's end."""
-    told: list[MCPError] = []
+    """Return the outcome of a client's action. Raises its MCPError itself, outside of the client's exception group."""
+    errors: list[MCPError] = []
 
     async def go() -> Any:
         async with Client(make_server(context, lambda _: caller), **options) as client:
             try:
                 return await doing(client)
             except MCPError as error:
-                told.append(error)
+                errors.append(error)
 
-    found = anyio.run(go)
-    if told:
-        raise told[0]
-    return found
+    reply = anyio.run(go)
+    if errors:
+        raise errors[0]
+    return reply
 
 
 def test_the_server_says_that_it_has_tasks(context: Context) -> None:
@@ -63,7 +63,7 @@ def test_the_server_says_that_it_has_tasks(context: Context) -> None:
     assert talk(context, declared) == {TASKS: {}}
 
 
-def test_a_sweep_that_goes_on_is_a_task_at_work(context: Context, tmp_path: Path) -> None:
+def test_a_sweep_that_continues_is_a_task_at_work(context: Context, tmp_path: Path) -> None:
     sweep = make_bench(context.database, tmp_path, asking(), sweep="at-work").sweep_id
     task = talk(context, lambda client: ask(client, "tasks/get", sweep), extensions=[KnowsTasks()])
     assert (task.task_id, task.status, task.ttl_ms, task.result) == (sweep, "working", None, None)
@@ -109,10 +109,10 @@ def test_there_is_no_task_where_there_is_none_for_whoever_asks(context: Context,
     tenant = Tenant(context, tmp_path, f"of-{method[6:]}")
     names, other = tenant.names, Caller(limited_to("elsewhere"))
     hostile = ["", "iiiiiiii", names["execution"], names["sweep_name"], names["sweep"][:6], "x" * 200, "../x", "\0"]
-    for caller, task_id in [*((ANN, one) for one in hostile), (other, names["sweep"])]:
-        with pytest.raises(MCPError) as told:
-            talk(context, lambda client, one=task_id: ask(client, method, one), caller, extensions=[KnowsTasks()])
-        assert told.value.code == INVALID_PARAMS, task_id
+    for caller, task_id in [*((ANN, text) for text in hostile), (other, names["sweep"])]:
+        with pytest.raises(MCPError) as refusal:
+            talk(context, lambda client, id=task_id: ask(client, method, id), caller, extensions=[KnowsTasks()])
+        assert refusal.value.code == INVALID_PARAMS, task_id
     with pytest.raises(MCPError):
         talk(context, lambda client: ask(client, method, "x" * 1_000_000), extensions=[KnowsTasks()])
     assert find_sweep(context.database, names["sweep"]).status == "paused"
@@ -120,10 +120,10 @@ def test_there_is_no_task_where_there_is_none_for_whoever_asks(context: Context,
 
 def test_who_has_not_said_that_they_know_tasks_gets_none(context: Context, tmp_path: Path) -> None:
     sweep = Tenant(context, tmp_path, "eta").names["sweep"]
-    with pytest.raises(MCPError) as told:
+    with pytest.raises(MCPError) as refusal:
         talk(context, lambda client: ask(client, "tasks/get", sweep))
-    assert told.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
-    assert told.value.data == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-    with pytest.raises(MCPError) as told:
+    assert refusal.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert refusal.value.data == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+    with pytest.raises(MCPError) as refusal:
         talk(context, lambda client: ask(client, "tasks/get", sweep), extensions=[KnowsTasks()], mode="legacy")
-    assert told.value.code == METHOD_NOT_FOUND
+    assert refusal.value.code == METHOD_NOT_FOUND

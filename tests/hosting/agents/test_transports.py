@@ -25,7 +25,7 @@ from tests.integrations.test_hostile_tools import CALLED, SCRIPTED
 from tests.support.cluster import Cluster
 from tests.support.project import FLOW
 from tests.support.prose import sentence
-from wtb.hosting.agents.replies import CHARACTERS_PER_TOKEN
+from wtb.hosting.agent_calls import CHARACTERS_PER_TOKEN
 
 # Its only tool is another one from the first time that a node has called it.
 TURNING = SCRIPTED.replace("LISTED", '{"tools": [{**tool, "description": str(Path("turned").exists())}]}')
@@ -64,20 +64,20 @@ class Agent:
     characters: int = 0
     decisions: list[str] = field(default_factory=list)
 
-    async def call(self, name: str, **given: Any) -> Mapping[str, Any]:
-        result = await self.client.call_tool(name, given)
-        assert not result.is_error, result.content
+    async def call(self, name: str, **arguments: Any) -> Mapping[str, Any]:
+        response = await self.client.call_tool(name, arguments)
+        assert not response.is_error, response.content
         self.calls += 1
-        self.characters += sum(len(one.text) for one in result.content if one.type == "text")
-        reply: Mapping[str, Any] = result.structured_content
+        self.characters += sum(len(block.text) for block in response.content if block.type == "text")
+        reply: Mapping[str, Any] = response.structured_content
         self.decisions.append(reply["decision"])
         return reply
 
-    async def agreed(self, name: str, **given: Any) -> Mapping[str, Any]:
+    async def agreed(self, name: str, **arguments: Any) -> Mapping[str, Any]:
         """Call twice: what it would do is read, and agreed to."""
-        first = await self.call(name, **given)
+        first = await self.call(name, **arguments)
         assert not first["done"]
-        return await self.call(name, **given, confirm=first["confirm"]["token"])
+        return await self.call(name, **arguments, confirm=first["confirm"]["token"])
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def server(module_cluster: Cluster) -> Iterator[Server]:
 
 
 def token_of(cluster: Cluster, name: str, *options: str) -> str:
-    return cluster.wtb("token", "create", name, *options, check=0).stdout.strip()
+    return cluster.wtb("admin", "token", "create", name, *options, check=0).stdout.strip()
 
 
 @asynccontextmanager
@@ -182,8 +182,8 @@ def test_a_task_outlives_the_server_that_gave_it(module_cluster: Cluster, server
     async def submits() -> str:
         async with connected(server, token, "auto", KnowsTasks()) as agent:
             first = await agent.call("submit", sweep=SWEEP)
-            given = {"sweep": SWEEP, "confirm": first["confirm"]["token"]}
-            return str((await agent.client.session.call_tool("submit", given, allow_claimed=True)).task_id)
+            arguments = {"sweep": SWEEP, "confirm": first["confirm"]["token"]}
+            return str((await agent.client.session.call_tool("submit", arguments, allow_claimed=True)).task_id)
 
     async def finds(task_id: str) -> str:
         async with connected(server, token, "auto", KnowsTasks()) as agent:
@@ -219,7 +219,7 @@ def test_what_an_agent_spends_is_bound_by_the_budget_of_its_token(module_cluster
             return str((await agent.agreed("submit", sweep=SWEEP))["document"]["sweep"])
 
     sweep = anyio.run(go)
-    assert module_cluster.one("SELECT token FROM sweeps WHERE id = :id", id=sweep) == "poor"
+    assert module_cluster.scalar("SELECT token FROM sweeps WHERE id = :id", id=sweep) == "poor"
 
 
 @pytest.mark.parametrize("token", ["", "wtb_no", "nobody"])
@@ -255,9 +255,9 @@ def test_a_request_over_stdio_that_does_not_end_is_not_collected(module_cluster:
         with suppress(BrokenPipeError):
             while process.poll() is None:
                 process.stdin.write(b"x" * 1_000_000)
-        _, said = process.communicate()
+        _, stderr = process.communicate()
     assert process.returncode == 2
-    assert sentence("a request of more than {} bytes came; nothing after it is read", "8,000,000") in said.decode()
+    assert sentence("a request of more than {} bytes came; nothing after it is read", "8,000,000") in stderr.decode()
 
 
 def test_an_agent_of_this_machine_is_served_over_stdio(module_cluster: Cluster, server: Server) -> None:

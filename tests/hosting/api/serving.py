@@ -34,12 +34,12 @@ class Server:
         self.running: Running | None = None
 
     def start(self, env: Mapping[str, str] | None = None, options: Sequence[str] = ()) -> None:
-        given = {"WTB_SERVER_TOKEN": TOKEN, **(env or {})}
-        self.running = self.project.start("serve", "--port", str(self.port), *options, env=given)
+        environment = {"WTB_SERVER_TOKEN": TOKEN, **(env or {})}
+        self.running = self.project.start("serve", "--port", str(self.port), *options, env=environment)
         self.project.until(self._answers, "the server answers")
 
     def _answers(self) -> bool:
-        with suppress(OSError, http.client.HTTPException), self.asked("/health") as response:
+        with suppress(OSError, http.client.HTTPException), self.open("/health") as response:
             return response.status == 200
         return False
 
@@ -49,7 +49,7 @@ class Server:
         self.running.wait()
 
     @contextmanager
-    def asked(self, path: str, headers: dict[str, str] = HEADERS) -> Iterator[http.client.HTTPResponse]:
+    def open(self, path: str, headers: dict[str, str] = HEADERS) -> Iterator[http.client.HTTPResponse]:
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
             connection.request("GET", PREFIX + path, headers=headers)
             with connection.getresponse() as response:
@@ -62,25 +62,25 @@ def serving_a_sweep(folder: Path, *options: str, check: int = 0) -> Iterator[Ser
     project = Project(folder)
     project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
     project.inside("run", "sweep.yaml", *options, check=check)
-    made = Server(project)
-    made.start()
-    yield made
-    made.kill()
+    server = Server(project)
+    server.start()
+    yield server
+    server.kill()
     project.close()
 
 
 def messages_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
     """Yield server-sent events as ids and what they carry, by the rules of the standard."""
-    id, data = "", ""
+    id, payload = "", ""
     for line in response:
-        name, _, value = line.decode().rstrip("\n").partition(": ")
+        name, _, field = line.decode().rstrip("\n").partition(": ")
         if name == "id":
-            id = value
+            id = field
         elif name == "data":
-            data = value
-        elif not line.strip() and data:
-            yield id, json.loads(data)
-            data = ""
+            payload = field
+        elif not line.strip() and payload:
+            yield id, json.loads(payload)
+            payload = ""
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def is_serving(port: int) -> bool:
         return connection.getresponse().status == 200
 
 
-def test_what_is_wrong_with_a_connection_is_said_and_the_server_goes_on(
+def test_what_is_wrong_with_a_connection_is_said_and_the_server_continues(
     empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.3)
@@ -94,8 +94,8 @@ def test_connections_beyond_the_limit_are_told_so(empty: Database, monkeypatch: 
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
     with served(empty) as port, ExitStack() as stack:
         first = [stack.enter_context(connected(port)) for _ in range(3)]
-        for one in first:
-            one.sendall(HEAD)  # and not the rest
+        for connection in first:
+            connection.sendall(HEAD)  # and not the rest
         extra = stack.enter_context(connected(port))
         extra.sendall(HEAD + b"Content-Length: 2\r\n\r\n{}")
         assert answer_of(extra) == (
@@ -115,8 +115,8 @@ def test_of_a_flood_each_is_told_at_once(empty: Database, monkeypatch: pytest.Mo
     with served(empty) as port, ExitStack() as stack:
         served_first, *rest = (stack.enter_context(connected(port)) for _ in range(5))
         served_first.sendall(HEAD)
-        for one in rest[2:]:
-            assert answer_of(one) == (
+        for connection in rest[2:]:
+            assert answer_of(connection) == (
                 503,
                 sentence("there are {} connections, which is the limit; try again in a moment", 1),
             )
@@ -153,9 +153,9 @@ def test_a_websocket_lasts_longer_than_the_head_of_a_request_may_take(
     ],
 )
 def test_nesting_is_counted_outside_of_texts_and_soon(body: bytes, deep: bool) -> None:
-    begun = time.process_time()
+    start = time.process_time()
     assert is_deeper(body, 5) is deep
-    assert time.process_time() - begun < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.slow
@@ -163,14 +163,14 @@ def test_ten_thousand_connections_and_half_open_streams_are_refused_and_cost_no_
     """The server goes on answering who keeps a connection, and then everybody again."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MANY + 2_000), hard))
-    empty_project.inside("project", "create", "quokka", check=0)
+    empty_project.inside("admin", "project", "create", "quokka", check=0)
     server = Server(empty_project)
     server.start()
     try:
         assert server.running is not None
         process = psutil.Process(server.running.pid)
-        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as kept:
-            used = [_used_by_many(server.port, kept, process, empty_project) for _ in range(WAVES)]
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as client:
+            used = [_used_by_many(server.port, client, process, empty_project) for _ in range(WAVES)]
         assert max(own for own, _ in used) < 120e6, "as at rest; a few kilobytes kept of each would be more"
         assert used[-1][1] < 1.05 * used[1][1], f"what the first ones took is enough for all that come: {used}"
     finally:
@@ -179,31 +179,33 @@ def test_ten_thousand_connections_and_half_open_streams_are_refused_and_cost_no_
 
 
 def _used_by_many(
-    port: int, kept: http.client.HTTPConnection, process: psutil.Process, project: Project
+    port: int, client: http.client.HTTPConnection, process: psutil.Process, project: Project
 ) -> tuple[int, int]:
     """The bytes of memory that a server has with so many connections: its own, and with what it shares with its parent.
 
     A server of the tests is forked: what it shares becomes its own by and by, whatever it does.
     """
-    held = []
+    connections = []
     for number in range(MANY):
-        held.append(_held(port, number))
+        connections.append(_half_open_connection(port, number))
         if number % 1_000 == 0:
-            kept.request("GET", f"{PREFIX}/health")
-            assert kept.getresponse().read()
+            client.request("GET", f"{PREFIX}/health")
+            assert client.getresponse().read()
     used = process.memory_full_info()
-    for connection in held:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # they end without a word
+    for connection in connections:
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )  # they end without a message
         connection.close()
     project.until(lambda: is_serving(port), "the server answers everybody again")
     return int(used.uss), int(used.rss)
 
 
-def _held(port: int, number: int) -> socket.socket:
+def _half_open_connection(port: int, number: int) -> socket.socket:
     """A connection on which nothing, a part of a head, a part of a body or a stream that nobody reads is asked."""
-    said = (b"", HEAD, HEAD + b"Content-Length: 100\r\n\r\n{", HEAD.replace(b"POST", b"GET") + b"\r\n")
+    beginnings = (b"", HEAD, HEAD + b"Content-Length: 100\r\n\r\n{", HEAD.replace(b"POST", b"GET") + b"\r\n")
     connection = connected(port)
-    connection.sendall(said[number % 4])
+    connection.sendall(beginnings[number % 4])
     return connection
 
 
@@ -229,7 +231,7 @@ def test_an_answer_in_parts_waits_for_no_acknowledgement() -> None:
     ],
 )
 def test_a_body_with_two_lengths_ends_its_connection(empty: Database, head: bytes) -> None:
-    """What comes behind it may be a request that a proxy in front took for a part of the body."""
+    """A proxy in front may take bytes behind the body for a part of it, and the server for a request."""
     smuggled = b"0\r\n\r\nGET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with served(empty) as port, connected(port) as connection:
         connection.sendall(head + smuggled)

@@ -18,12 +18,12 @@ from tests.support.bench import make_bench
 from tests.support.tenants import asking, nightly
 from wtb import END, Workflow
 from wtb.authoring.code.describing import describe_workflow
+from wtb.features.judging.labelling import draw_labels, give_label
+from wtb.features.schedules import queries
 from wtb.hosting.api.app import make_app
-from wtb.hosting.api.examples import ANSWER, CHECKPOINT, EXECUTION, OTHER_EXECUTION, QUESTION, SCORING
+from wtb.hosting.api.reference import ANSWER, CHECKPOINT, EXECUTION, OTHER_EXECUTION, QUESTION, SCORING
 from wtb.hosting.api.routes import PREFIX, ROUTES, Route
 from wtb.operations.context import Context
-from wtb.operations.results.labelling import draw_labels, give_label
-from wtb.store import schedules
 from wtb.store.control.rescore import ask_to_score
 from wtb.store.database import Database
 from wtb.store.publications import Publication, publish
@@ -71,23 +71,23 @@ class World:
         done.run()
         waiting = make_bench(database, folder, asking(), sweep="asked")
         waiting.run()
-        one, other = (str(row["id"]) for row in done.rows(executions) if row["status"] == "completed")
-        self.ids = {EXECUTION: one, OTHER_EXECUTION: other, QUESTION: str(waiting.rows(approvals)[0]["id"])}
+        first, other = (str(row["id"]) for row in done.rows(executions) if row["status"] == "completed")
+        self.ids = {EXECUTION: first, OTHER_EXECUTION: other, QUESTION: str(waiting.rows(approvals)[0]["id"])}
         self.ids[CHECKPOINT] = str(done.rows(executions)[0]["head_id"])
         context = Context(database, by="bob", files=folder)
         self.ids[ANSWER] = draw_labels(context, "triage").items[0].id
         self.ids[SCORING] = ask_to_score(database, done.sweep_id, [{"exact": {}}], queue="", by="bob")
         give_label(context, "triage", "invoice", self.ids[ANSWER], 1.0)
-        text = orjson.dumps(describe_workflow(triage()))
+        text = orjson.dumps(describe_workflow(triage().facts()))
         digest = hashlib.sha256(text).hexdigest()
         names = ("triage", str(done.row.spec["workflow"]))
         publish(database, "bench", [Publication("workflow", name, "flow:wf", text.decode(), digest) for name in names])
-        schedules.add_schedule(database, nightly("nightly", "default", folder / "sweep.yaml"))
+        queries.add_schedule(database, nightly("nightly", "default", folder / "sweep.yaml"))
 
     def real(self, value: Any) -> Any:
         """An example, with ids that there are."""
         if isinstance(value, list):
-            return [self.real(one) for one in value]
+            return [self.real(part) for part in value]
         if value == "crew":  # what its session is renamed to: other examples know it as `ann`
             return "ann"
         return self.ids.get(value, value) if isinstance(value, str) else value
@@ -102,23 +102,25 @@ def world(fresh_postgres_url: str, tmp_path: Path) -> Iterator[World]:
     database.close()
 
 
-def examples(one: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def examples(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield where an argument stands, its name and its example. All that must be given have one."""
-    parameters = one.get("parameters", ())
-    found = [(each["in"], each["name"], each["schema"], each.get("required", False)) for each in parameters]
-    body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    parameters = operation.get("parameters", ())
+    parameters_and_keys = [
+        (each["in"], each["name"], each["schema"], each.get("required", False)) for each in parameters
+    ]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     schema = schemas.get(body.get("$ref", "").rpartition("/")[2], {})
     required, inside = schema.get("required", ()), schema.get("properties", {})
-    found += [("body", name, each, name in required) for name, each in inside.items()]
-    for where, name, each, is_required in found:
-        given = each.get("examples", [])
-        assert given or not is_required, f"{name} of {one['summary']} has no example"
-        if given:
-            yield where, name, given[0]
+    parameters_and_keys += [("body", name, each, name in required) for name, each in inside.items()]
+    for where, name, each, is_required in parameters_and_keys:
+        examples_of_schema = each.get("examples", [])
+        assert examples_of_schema or not is_required, f"{name} of {operation['summary']} has no example"
+        if examples_of_schema:
+            yield where, name, examples_of_schema[0]
 
 
 def _order(route: Route) -> tuple[int, int]:
-    """What others ask for is made first, and removed last; in between what reads comes before what changes."""
+    """Return a sort key: operations that others depend on, then reads, then writes, and deletions last."""
     if route.method == "POST" and route.path in FIRST:
         return 0, FIRST.index(route.path)
     word = route.path.rpartition("/")[2]
@@ -126,17 +128,17 @@ def _order(route: Route) -> tuple[int, int]:
 
 
 def test_every_example_is_answered(world: World) -> None:
-    """What is asked of the wrong moment is a conflict; nothing is unknown, missing or refused."""
+    """A request at the wrong moment is a conflict; nothing is unknown, missing or rejected."""
     wrong = []
     with requests.Session() as session:
         session.headers.update(HEADERS)
         described = session.get(f"{world.url}{PREFIX}/openapi.json").json()
         assert described["openapi"].startswith("3.1")
         for route in sorted(ROUTES, key=_order):
-            one = described["paths"][PREFIX + route.path][route.method.lower()]
+            operation = described["paths"][PREFIX + route.path][route.method.lower()]
             path, query, body = PREFIX + route.path, dict[str, Any](), dict[str, Any]()
-            for where, name, value in examples(one, described["components"]["schemas"]):
-                real = world.real(value)
+            for where, name, example in examples(operation, described["components"]["schemas"]):
+                real = world.real(example)
                 if where == "path":
                     path = path.replace(f"{{{name}}}", quote(str(real), safe=""))
                 else:

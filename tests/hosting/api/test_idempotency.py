@@ -1,4 +1,4 @@
-"""What is sent again under its key is done once and answered the same, and nobody waits for it but who sent it."""
+"""A request repeated under its key is done once and gets the same response, and only its sender waits for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from wtb.core.errors import AccessDenied, BrokerAway, WTBError
-from wtb.hosting.api.requests.idempotency import Unanswered, answered_once, key_of, when_answered
+from wtb.hosting.api.idempotency import Unanswered, answered_once, key_of, when_answered
 from wtb.operations.auditing import note_refusal
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR
@@ -21,9 +21,9 @@ from wtb.store.tables.schema import projects
 
 @pytest.fixture
 def database(prepared_url: str) -> Iterator[Database]:
-    made = Database(prepared_url)
-    yield made
-    made.close()
+    database = Database(prepared_url)
+    yield database
+    database.close()
 
 
 def request(query: str = "") -> Request:
@@ -39,7 +39,7 @@ def request(query: str = "") -> Request:
 
 
 class Work:
-    """What changes something, and ends as it is told to; it counts how often it was carried out."""
+    """Work that changes something and ends as told. Counts its runs."""
 
     def __init__(self, database: Database, end: Callable[[], Response] = lambda: Response("{}")) -> None:
         self.done = 0
@@ -62,7 +62,7 @@ def test_what_was_only_noted_is_carried_out_when_it_is_sent_again(database: Data
     away = BrokerAway("the broker is out of reach")
 
     def refuse() -> Response:
-        note_refusal(Context(database), "pause", away)
+        note_refusal(Context(database), "sweeps.pause", away)
         raise away
 
     with pytest.raises(BrokerAway):
@@ -74,9 +74,9 @@ def test_what_was_half_done_is_not_done_again_and_says_so(database: Database) ->
     work = Work(database, failing(BrokerAway("the broker is out of reach")))
     with pytest.raises(BrokerAway):
         answered_once(database, request(), work)
-    again = answered_once(database, request(), work)
-    assert (again.status_code, work.done) == (409, 1)
-    assert b"could not be finished" in bytes(again.body)
+    repeat = answered_once(database, request(), work)
+    assert (repeat.status_code, work.done) == (409, 1)
+    assert b"could not be finished" in bytes(repeat.body)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_an_answer_is_kept_however_what_changed_something_ends(
     work = Work(database, failing(error))
     with pytest.raises(type(error)):
         answered_once(database, request(), work)
-    again = answered_once(database, request(), work)
-    assert (again.status_code, work.done, b"secret" in bytes(again.body)) == (status, 1, False)
+    repeat = answered_once(database, request(), work)
+    assert (repeat.status_code, work.done, b"secret" in bytes(repeat.body)) == (status, 1, False)
 
 
 def test_an_answer_is_waited_for_without_a_thread(database: Database) -> None:
@@ -107,7 +107,7 @@ def test_an_answer_is_waited_for_without_a_thread(database: Database) -> None:
         assert isinstance(repeated, Unanswered)
         waiting = asyncio.create_task(when_answered(database, repeated))
         go.set()
-        assert [(await one).body for one in (first, waiting)] == [b'{"n": 1}'] * 2
+        assert [(await task).body for task in (first, waiting)] == [b'{"n": 1}'] * 2
 
     asyncio.run(scenario())
 

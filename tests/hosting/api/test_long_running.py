@@ -1,4 +1,4 @@
-"""What takes longer than a request goes on, and whoever may know hears what came of it, from any server."""
+"""Operations longer than a request continue, and every server returns their outcome to clients with permission."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import pytest
 from starlette.responses import Response
 
 from tests.support.prose import sentence
+from tests.support.waiting import until_async
 from wtb.core.errors import ConflictError, StoreAway
+from wtb.hosting.api import ends, long_running
+from wtb.hosting.api.long_running import Asked, LongOperations, document_of, response_of, seconds_to_wait
 from wtb.hosting.api.problems import problem_of
-from wtb.hosting.api.requests import ends, long_running
-from wtb.hosting.api.requests.long_answers import document_of, response_of, seconds_to_wait
-from wtb.hosting.api.requests.long_running import Asked, LongOperations
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR, Identity, Method
 from wtb.operations.registry import Permission
 from wtb.operations.running.waiting import Look
-from wtb.store.access import operations as store
-from wtb.store.access.expiry import KEPT_S
-from wtb.store.access.operations import NewOperation, Status
+from wtb.store.access import requests as store
+from wtb.store.access.requests import KEPT_S, NewOperation, Status
 from wtb.store.database import Database
 from wtb.store.transactions import Scope
 
@@ -34,13 +33,19 @@ STEERER = Identity("cem", Method.token, {Permission.steer: frozenset({"quokka"})
 
 @pytest.fixture
 def database(prepared_url: str) -> Iterator[Database]:
-    made = Database(prepared_url)
-    yield made
-    made.close()
+    database = Database(prepared_url)
+    yield database
+    database.close()
 
 
-def asked(
-    database: Database, id: str, *, wait_s: float = 0.0, who: str = "ann", name: str = "compare", key: str | None = None
+def request(
+    database: Database,
+    id: str,
+    *,
+    wait_s: float = 0.0,
+    who: str = "ann",
+    name: str = "sweeps.compare",
+    key: str | None = None,
 ) -> Asked:
     return Asked(NewOperation(id, name, who, key), who, database.within(Scope(frozenset({"quokka"}))), wait_s)
 
@@ -49,15 +54,15 @@ def answer(text: str = "{}", status: int = 200, **headers: str) -> Response:
     return Response(text, status, headers, media_type="application/json")
 
 
-class Held:
+class GatedWork:
     """Work that goes on until it is let go, and counts how often it was begun."""
 
     def __init__(self, response: Callable[[], Response] = answer) -> None:
-        self.begun, self.go = 0, threading.Event()
+        self.starts, self.go = 0, threading.Event()
         self._response = response
 
     def __call__(self) -> Response:
-        self.begun += 1
+        self.starts += 1
         assert self.go.wait(20)
         return self._response()
 
@@ -65,8 +70,8 @@ class Held:
 def test_what_takes_long_is_accepted_and_its_result_is_kept(database: Database) -> None:
     async def scenario() -> None:
         server, other = LongOperations(database), LongOperations(database)
-        work = Held(lambda: answer('{"x": 1}', 201, Location="/there"))
-        accepted = await server.answer(asked(database, "o1"), work)
+        work = GatedWork(lambda: answer('{"x": 1}', 201, Location="/there"))
+        accepted = await server.answer(request(database, "o1"), work)
         where = accepted.headers["Location"]
         assert (accepted.status_code, where) == (202, "/api/v1/operations/o1")
         assert json.loads(bytes(accepted.body))["result"] == f"{where}/result"
@@ -78,17 +83,17 @@ def test_what_takes_long_is_accepted_and_its_result_is_kept(database: Database) 
         done = await waiting
         assert done is not None
         document = document_of(done)
-        assert (document["status"], document["operation"], document["by"]) == ("done", "compare", "ann")
+        assert (document["status"], document["operation"], document["by"]) == ("done", "sweeps.compare", "ann")
         assert document["result"] == f"{where}/result"
-        result = response_of(done)
-        assert (result.status_code, result.headers["Location"], result.body) == (201, "/there", b'{"x": 1}')
+        response = response_of(done)
+        assert (response.status_code, response.headers["Location"], response.body) == (201, "/there", b'{"x": 1}')
 
     asyncio.run(scenario())
 
 
 def test_what_ends_in_time_is_answered_and_leaves_nothing(database: Database) -> None:
     server = LongOperations(database)
-    response = asyncio.run(server.answer(asked(database, "o1", wait_s=20), answer))
+    response = asyncio.run(server.answer(request(database, "o1", wait_s=20), answer))
     assert response.status_code == 200
     assert store.find_operation(database, "o1") is None
 
@@ -96,72 +101,76 @@ def test_what_ends_in_time_is_answered_and_leaves_nothing(database: Database) ->
 def test_an_operation_is_there_for_who_may_do_it_in_all_its_projects(database: Database) -> None:
     async def scenario() -> None:
         server = LongOperations(database)
-        work = Held()
-        await server.answer(asked(database, "o1"), work)
-        found = [
+        work = GatedWork()
+        await server.answer(request(database, "o1"), work)
+        is_visible = [
             await server.find(identity, "o1", 0) is not None for identity in (OPERATOR, READER, ELSEWHERE, STEERER)
         ]
         work.go.set()
-        assert found == [True, True, False, False]
+        assert is_visible == [True, True, False, False]
 
     asyncio.run(scenario())
 
 
 def test_an_identity_has_so_many_under_way_and_others_have_their_own(database: Database) -> None:
     async def scenario() -> None:
-        server, work = LongOperations(database), Held()
+        server, work = LongOperations(database), GatedWork()
         for number in range(long_running.MOST_EACH):
-            assert (await server.answer(asked(database, f"o{number}"), work)).status_code == 202
-        refused = await server.answer(asked(database, "more"), work)
+            assert (await server.answer(request(database, f"o{number}"), work)).status_code == 202
+        refused = await server.answer(request(database, "more"), work)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "2")
         assert b"ann has 3 operations under way" in bytes(refused.body)
-        assert (await server.answer(asked(database, "bens", who="ben"), work)).status_code == 202
+        assert (await server.answer(request(database, "bens", who="ben"), work)).status_code == 202
         work.go.set()
         await server.find(OPERATOR, "o2", 20)
-        assert (await server.answer(asked(database, "later", wait_s=20), work)).status_code == 200
+        assert (await server.answer(request(database, "later", wait_s=20), work)).status_code == 200
 
     asyncio.run(scenario())
 
 
 def test_a_key_that_comes_to_two_servers_at_once_is_carried_out_once(database: Database) -> None:
     async def scenario() -> None:
-        servers, work = [LongOperations(database), LongOperations(database)], Held(lambda: answer('{"n": 1}'))
+        servers, work = [LongOperations(database), LongOperations(database)], GatedWork(lambda: answer('{"n": 1}'))
         each = [
-            asyncio.create_task(server.answer(asked(database, f"{number}-{at}", wait_s=20, key="k"), work))
+            asyncio.create_task(server.answer(request(database, f"{number}-{at}", wait_s=20, key="k"), work))
             for number, server in enumerate(servers)
             for at in range(2)
         ]
-        while not work.begun:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: work.starts, "the work to begin")
         work.go.set()
         assert {bytes(response.body) for response in await asyncio.gather(*each)} == {b'{"n": 1}'}
-        assert work.begun == 1
+        assert work.starts == 1
 
     asyncio.run(scenario())
 
 
 def test_what_a_server_that_died_had_under_way_is_lost(database: Database) -> None:
-    store.begin_operation(database.within(Scope(frozenset({"quokka"}))), NewOperation("o1", "compare", "ann", "k"))
+    store.begin_operation(
+        database.within(Scope(frozenset({"quokka"}))), NewOperation("o1", "sweeps.compare", "ann", "k")
+    )
     database.execute(store.operations.update().values(lease_until=1.0))
-    found = asyncio.run(LongOperations(database).find(READER, "o1", 20))
-    assert found is not None
-    document = document_of(found)
+    operation = asyncio.run(LongOperations(database).find(READER, "o1", 20))
+    assert operation is not None
+    document = document_of(operation)
     assert document["status"] == "lost"
     assert document["problem"] is not None
     assert sentence("ended before it was done") in document["problem"]["detail"]
-    assert response_of(found).status_code == 500
+    assert response_of(operation).status_code == 500
 
 
 def test_the_lease_of_what_is_under_way_is_renewed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_running, "LEASE_S", 0.03)
 
+    def is_running() -> bool:
+        operation = store.find_operation(database, "o1")
+        return operation is not None and operation.status is Status.running
+
     async def scenario() -> None:
-        server, work = LongOperations(database), Held()
+        server, work = LongOperations(database), GatedWork()
         async with server.renewing():
-            await server.answer(asked(database, "o1"), work)
+            await server.answer(request(database, "o1"), work)
             database.execute(store.operations.update().values(lease_until=1.0))
-            while (found := store.find_operation(database, "o1")) is None or found.status is not Status.running:
-                await asyncio.sleep(0.01)
+            await until_async(is_running, "the lease to be renewed", pause=0.01)
             work.go.set()
 
     asyncio.run(scenario())
@@ -169,15 +178,19 @@ def test_the_lease_of_what_is_under_way_is_renewed(database: Database, monkeypat
 
 def test_what_is_under_way_here_is_not_lost_when_its_lease_could_not_be_renewed(database: Database) -> None:
     async def scenario() -> None:
-        server, work = LongOperations(database), Held(lambda: answer('{"n": 1}'))
-        await server.answer(asked(database, "o1", key="k"), work)
+        server, work = LongOperations(database), GatedWork(lambda: answer('{"n": 1}'))
+        await server.answer(request(database, "o1", key="k"), work)
         database.execute(store.operations.update().values(lease_until=1.0))
-        found = await server.find(READER, "o1", 0)
-        assert found is not None
-        assert (found.status, document_of(found)["problem"], response_of(found).status_code) == ("running", None, 202)
-        repeat = asyncio.create_task(server.answer(asked(database, "o2", wait_s=20, key="k"), work))
+        operation = await server.find(READER, "o1", 0)
+        assert operation is not None
+        assert (operation.status, document_of(operation)["problem"], response_of(operation).status_code) == (
+            "running",
+            None,
+            202,
+        )
+        repeat = asyncio.create_task(server.answer(request(database, "o2", wait_s=20, key="k"), work))
         work.go.set()
-        assert ((await repeat).body, work.begun) == (b'{"n": 1}', 1)
+        assert ((await repeat).body, work.starts) == (b'{"n": 1}', 1)
 
     asyncio.run(scenario())
 
@@ -190,25 +203,25 @@ def test_a_lease_outlasts_a_renewal_that_waits_for_the_lock_of_sqlite(tmp_path: 
     database.close()
 
 
-def test_what_goes_on_is_waited_for_where_it_cannot_be_kept(
+def test_what_continues_is_waited_for_where_it_cannot_be_kept(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work, tried = Held(), list[str]()
+    work, ids = GatedWork(), list[str]()
 
     def fail(_: Database, new: NewOperation) -> None:
-        tried.append(new.id)
-        if len(tried) == 2:
+        ids.append(new.id)
+        if len(ids) == 2:
             work.go.set()
         raise StoreAway("database is locked")
 
     monkeypatch.setattr(long_running, "begin_operation", fail)
     monkeypatch.setattr(long_running, "_LOOK_S", 0.01)
-    response = asyncio.run(LongOperations(database).answer(asked(database, "o1"), work))
-    assert (response.status_code, work.begun) == (200, 1)
-    assert set(tried) == {"o1"}
+    response = asyncio.run(LongOperations(database).answer(request(database, "o1"), work))
+    assert (response.status_code, work.starts) == (200, 1)
+    assert set(ids) == {"o1"}
 
 
-def test_what_goes_on_is_accepted_when_it_can_be_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_continues_is_accepted_when_it_can_be_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = [StoreAway("database is locked")]
 
     def begin(within: Database, new: NewOperation) -> None:
@@ -220,8 +233,8 @@ def test_what_goes_on_is_accepted_when_it_can_be_kept(database: Database, monkey
     monkeypatch.setattr(long_running, "_LOOK_S", 0.01)
 
     async def scenario() -> None:
-        work = Held()
-        assert (await LongOperations(database).answer(asked(database, "o1"), work)).status_code == 202
+        work = GatedWork()
+        assert (await LongOperations(database).answer(request(database, "o1"), work)).status_code == 202
         assert store.find_operation(database, "o1") is not None
         work.go.set()
 
@@ -249,13 +262,13 @@ def test_a_refusal_is_a_result_and_a_fault_tells_nothing(database: Database) -> 
 
     async def scenario() -> list[Response]:
         server = LongOperations(database)
-        return [await server.answer(asked(database, "o1", wait_s=20, key=key), refuse) for key in ("k", "k")] + [
-            await server.answer(asked(database, "o2", wait_s=20), fail)
+        return [await server.answer(request(database, "o1", wait_s=20, key=key), refuse) for key in ("k", "k")] + [
+            await server.answer(request(database, "o2", wait_s=20), fail)
         ]
 
-    refused, again, failed = asyncio.run(scenario())
-    assert refused.body == problem_of(ConflictError("it has ended")).body == again.body
-    assert (refused.status_code, again.status_code) == (409, 409)
+    refused, repeat, failed = asyncio.run(scenario())
+    assert refused.body == problem_of(ConflictError("it has ended")).body == repeat.body
+    assert (refused.status_code, repeat.status_code) == (409, 409)
     assert (failed.status_code, b"secret" in bytes(failed.body)) == (500, False)
 
 
@@ -266,7 +279,7 @@ def test_what_could_not_be_done_for_now_is_done_when_it_is_sent_again(database: 
     async def scenario() -> list[int]:
         server = LongOperations(database)
         return [
-            (await server.answer(asked(database, "o1", wait_s=20, key="k"), work)).status_code
+            (await server.answer(request(database, "o1", wait_s=20, key="k"), work)).status_code
             for work in (be_away, answer)
         ]
 
@@ -275,22 +288,21 @@ def test_what_could_not_be_done_for_now_is_done_when_it_is_sent_again(database: 
 
 def test_who_waits_for_what_could_not_be_done_for_now_does_it_again(database: Database) -> None:
     async def scenario() -> None:
-        server, done = LongOperations(database), Held(lambda: answer('{"n": 1}'))
+        server, done = LongOperations(database), GatedWork(lambda: answer('{"n": 1}'))
         done.go.set()
 
         def be_away() -> Response:
             raise StoreAway("the database is out of reach")
 
-        held = Held(be_away)
-        first = asyncio.create_task(server.answer(asked(database, "o1", wait_s=20, key="k"), held))
-        while not held.begun:
-            await asyncio.sleep(0.01)
-        repeat = asyncio.create_task(server.answer(asked(database, "o2", wait_s=20, key="k"), done))
-        held.go.set()
-        assert [(await one).status_code for one in (first, repeat)] == [503, 200]
-        found = store.find_by_key(database, "k")
-        assert found is not None
-        assert (found.row.id, found.status, done.begun) == ("o2", Status.done, 1)
+        away = GatedWork(be_away)
+        first = asyncio.create_task(server.answer(request(database, "o1", wait_s=20, key="k"), away))
+        await until_async(lambda: away.starts, "the work to begin")
+        repeat = asyncio.create_task(server.answer(request(database, "o2", wait_s=20, key="k"), done))
+        away.go.set()
+        assert [(await task).status_code for task in (first, repeat)] == [503, 200]
+        operation = store.find_by_key(database, "k")
+        assert operation is not None
+        assert (operation.row.id, operation.status, done.starts) == ("o2", Status.done, 1)
 
     asyncio.run(scenario())
 
@@ -299,16 +311,18 @@ def test_what_was_begun_and_cannot_be_seen_is_not_carried_out(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_running, "_PATIENCE_S", 0.2)
-    store.begin_operation(database.within(Scope(frozenset({"zebras"}))), NewOperation("o1", "compare", "ann", "k"))
-    work = Held()
-    response = asyncio.run(LongOperations(database).answer(asked(database, "o2", key="k"), work))
-    assert (response.status_code, work.begun) == (409, 0)
+    store.begin_operation(
+        database.within(Scope(frozenset({"zebras"}))), NewOperation("o1", "sweeps.compare", "ann", "k")
+    )
+    work = GatedWork()
+    response = asyncio.run(LongOperations(database).answer(request(database, "o2", key="k"), work))
+    assert (response.status_code, work.starts) == (409, 0)
 
 
 def test_requests_with_keys_that_come_at_once_are_counted(database: Database) -> None:
     async def scenario() -> None:
-        server, work = LongOperations(database), Held()
-        each = [server.answer(asked(database, f"o{n}", key=f"k{n}"), work) for n in range(12)]
+        server, work = LongOperations(database), GatedWork()
+        each = [server.answer(request(database, f"o{n}", key=f"k{n}"), work) for n in range(12)]
         statuses = [response.status_code for response in await asyncio.gather(*each)]
         work.go.set()
         assert sorted(statuses) == [202] * long_running.MOST_EACH + [429] * (12 - long_running.MOST_EACH)
@@ -321,25 +335,25 @@ def test_what_could_not_be_begun_counts_no_more(database: Database, monkeypatch:
         raise StoreAway("the database is out of reach")
 
     async def scenario() -> None:
-        server, work = LongOperations(database), Held()
+        server, work = LongOperations(database), GatedWork()
         with monkeypatch.context() as away:
             away.setattr(long_running, "begin_operation", fail)
             for number in range(long_running.MOST_EACH):
                 with pytest.raises(StoreAway):
-                    await server.answer(asked(database, f"o{number}", key=f"k{number}"), work)
-        assert (await server.answer(asked(database, "o9", key="k9"), work)).status_code == 202
+                    await server.answer(request(database, f"o{number}", key=f"k{number}"), work)
+        assert (await server.answer(request(database, "o9", key="k9"), work)).status_code == 202
         work.go.set()
 
     asyncio.run(scenario())
 
 
-def test_what_began_a_day_ago_is_removed_unless_it_goes_on(database: Database) -> None:
+def test_what_began_a_day_ago_is_removed_unless_it_continues(database: Database) -> None:
     for id in ("ended", "lost", "going-on"):
-        store.begin_operation(database, NewOperation(id, "compare", "ann"))
+        store.begin_operation(database, NewOperation(id, "sweeps.compare", "ann"))
     store.end_operation(database, "ended", 200, None, "{}")
     database.execute(store.operations.update().values(began_at=store.operations.c.began_at - KEPT_S - 1))
     database.execute(store.operations.update().where(store.operations.c.id == "lost").values(lease_until=1.0))
-    store.begin_operation(database, NewOperation("new", "compare", "ann"))
+    store.begin_operation(database, NewOperation("new", "sweeps.compare", "ann"))
     assert sorted(database.scalars(store.sa.select(store.operations.c.id))) == ["going-on", "new"]
 
 
@@ -350,7 +364,7 @@ def test_an_answer_that_is_too_large_to_be_kept_is_told_instead(
 
     async def scenario() -> list[int]:
         server, work = LongOperations(database), lambda: Response(b"[" + b"1" * 10 + b"]")
-        return [(await server.answer(asked(database, "o1", wait_s=20, key="k"), work)).status_code for _ in range(2)]
+        return [(await server.answer(request(database, "o1", wait_s=20, key="k"), work)).status_code for _ in range(2)]
 
     assert asyncio.run(scenario()) == [200, 422], "whoever waits has it, and it is not kept"
 

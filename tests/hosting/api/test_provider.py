@@ -1,4 +1,4 @@
-"""Whom a provider knows is signed in as what it says; whom it does not say it of in this very sign-in is not."""
+"""A person that the provider signs in gets the identity of this very sign-in, and nobody else gets in."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.support.project import FLOW, SWEEP, Project
 from tests.support.prose import sentence
 from tests.support.provider import CLIENT, SECRET, TestProvider, provider_running
 from wtb.core.errors import InputError
-from wtb.hosting.access import provider as module
-from wtb.hosting.access.flows import Flow, flow_of, new_flow
-from wtb.hosting.access.provider import Provider, SignInFailed
-from wtb.hosting.access.settings import Person, ProviderSettings, read_provider
+from wtb.hosting.api import provider as module
+from wtb.hosting.api.cookies import Flow, flow_of, new_flow
+from wtb.hosting.api.provider import Provider, SignInFailed
+from wtb.hosting.api.provider_settings import Person, ProviderSettings, read_provider
 from wtb.hosting.api.routes import PREFIX
 
 BACK = "http://127.0.0.1:8765/api/v1/sign-in/callback"
@@ -35,17 +35,17 @@ BACK = "http://127.0.0.1:8765/api/v1/sign-in/callback"
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[TestProvider]:
-    with provider_running() as found:
-        yield found
+    with provider_running() as provider:
+        yield provider
 
 
 @pytest.fixture
 def issuer(running: TestProvider) -> Iterator[TestProvider]:
     """The provider, which tells the truth again after each test."""
-    kept = dict(vars(running))
+    state = dict(vars(running))
     running.redirect = BACK
     yield running
-    vars(running).update(kept)
+    vars(running).update(state)
     running.claims = dict(running.claims)
 
 
@@ -59,7 +59,7 @@ def provider(issuer: TestProvider) -> Provider:
 
 
 def went(url: str) -> str:
-    """Where a browser is sent that opens a URL."""
+    """Return the address to which a browser that opens a URL is redirected."""
     parts = urlsplit(url)
     with closing(http.client.HTTPConnection(parts.netloc, timeout=20)) as connection:
         connection.request("GET", f"{parts.path}?{parts.query}")
@@ -76,8 +76,8 @@ async def back(provider: Provider, flow: Flow) -> dict[str, str]:
 
 def sign_in(provider: Provider) -> Person:
     async def flow() -> Person:
-        begun = new_flow()
-        return await provider.person(flow_of(begun.as_cookie()), await back(provider, begun))
+        flow = new_flow()
+        return await provider.person(flow_of(flow.as_cookie()), await back(provider, flow))
 
     return asyncio.run(flow())
 
@@ -93,8 +93,8 @@ def test_a_provider_is_asked_for_itself_and_its_keys_once(provider: Provider, is
 
     async def twice() -> None:
         for _ in range(2):
-            begun = new_flow()
-            await provider.person(begun, await back(provider, begun))
+            flow = new_flow()
+            await provider.person(flow, await back(provider, flow))
 
     asyncio.run(twice())
     assert issuer.requests.count("/.well-known/openid-configuration") == 1
@@ -108,8 +108,8 @@ def test_a_key_that_is_new_is_asked_for_and_one_that_nobody_published_is_not_bel
         for has_waited in (True, True, False):
             monkeypatch.setattr(module, "_KEYS_S", 0 if has_waited else 1e9)
             issuer.rotate()
-            begun = new_flow()
-            await provider.person(begun, await back(provider, begun))
+            flow = new_flow()
+            await provider.person(flow, await back(provider, flow))
 
     with pytest.raises(SignInFailed, match=sentence("a key that the provider does not publish")):
         asyncio.run(rotating())
@@ -123,14 +123,14 @@ LIES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda claims: claims.update(nonce="another"), "of another sign-in"),
     (lambda claims: claims.pop("nonce"), "of another sign-in"),
     (lambda claims: claims.update(aud="another"), "Audience"),
-    (lambda claims: claims.update(aud=[CLIENT, "another"]), "was not given to this server"),
+    (lambda claims: claims.update(aud=[CLIENT, "another"]), "not issued to this server"),
     (lambda claims: claims.update(iss="https://evil.example"), "issuer"),
     (lambda claims: claims.pop("exp"), "exp"),
     (lambda claims: claims.pop("sub"), "sub"),
     (expired, "expired"),
     (lambda claims: claims.update(iat=int(time.time()) + 600), "not yet valid"),
-    (lambda claims: claims.update(email=None), "says no 'email'"),
-    (lambda claims: claims.update(email="a\nb"), "says no 'email'"),
+    (lambda claims: claims.update(email=None), "returned no 'email'"),
+    (lambda claims: claims.update(email="a\nb"), "returned no 'email'"),
     (lambda claims: claims.update(email_verified=False), "has not verified"),
 ]
 
@@ -170,7 +170,7 @@ def test_only_the_providers_own_signature_is_believed(provider: Provider, issuer
         lambda claims: "no token",
     ):
         issuer.sign = sign
-        with pytest.raises(SignInFailed, match=sentence("not to be believed")):
+        with pytest.raises(SignInFailed, match=sentence("the ID token is invalid")):
             sign_in(provider)
 
 
@@ -207,9 +207,9 @@ def test_a_provider_that_is_away_or_another_one_is_told(provider: Provider, issu
     issuer.issuer = "https://other.example"
     with pytest.raises(SignInFailed, match="calls itself"):
         asyncio.run(provider.address(new_flow()))
-    gone = ProviderSettings(**{**vars(provider.settings), "issuer": "http://127.0.0.1:1"})
-    with pytest.raises(SignInFailed, match=sentence("does not answer")):
-        asyncio.run(Provider(gone, BACK).address(new_flow()))
+    unreachable = ProviderSettings(**{**vars(provider.settings), "issuer": "http://127.0.0.1:1"})
+    with pytest.raises(SignInFailed, match=sentence("did not respond as OpenID Connect")):
+        asyncio.run(Provider(unreachable, BACK).address(new_flow()))
 
 
 # Settings
@@ -258,56 +258,62 @@ def server(tmp_path_factory: pytest.TempPathFactory, running: TestProvider) -> I
     project = Project(tmp_path_factory.mktemp("provider"))
     project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
     project.inside("run", "sweep.yaml", "--break", "B", check=1)
-    made = Server(project)
+    server = Server(project)
     grants = '[server.oidc.grants]\ntesters = ["read", "steer"]\n'
     oidc = f'issuer = "{running.issuer}"\nclient_id = "{CLIENT}"\n'
-    project.write({"wtb.toml": f'[server]\nurl = "http://127.0.0.1:{made.port}"\n[server.oidc]\n{oidc}{grants}'})
-    made.start({"WTB_OIDC_SECRET": SECRET})
-    yield made
-    made.kill()
+    project.write({"wtb.toml": f'[server]\nurl = "http://127.0.0.1:{server.port}"\n[server.oidc]\n{oidc}{grants}'})
+    server.start({"WTB_OIDC_SECRET": SECRET})
+    yield server
+    server.kill()
     project.close()
 
 
-def asked(server: Server, path: str, cookies: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+def send_request(server: Server, path: str, cookies: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
     """Send a request as a browser does, which keeps what cookies it is given."""
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
-        sent = {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())} if cookies else {}
+        sent = {"Cookie": "; ".join(f"{name}={cookie}" for name, cookie in cookies.items())} if cookies else {}
         connection.request("GET", path, headers=sent)
         response = connection.getresponse()
-        for given in response.headers.get_all("Set-Cookie") or ():
-            name, _, value = given.partition(";")[0].partition("=")
-            cookies[name] = value
-            assert "HttpOnly" in given
-            assert f"SameSite={'Lax' if 'provider' in name else 'Strict'}" in given
+        for header in response.headers.get_all("Set-Cookie") or ():
+            name, _, cookie = header.partition(";")[0].partition("=")
+            cookies[name] = cookie
+            assert "HttpOnly" in header
+            assert f"SameSite={'Lax' if 'provider' in name else 'Strict'}" in header
         return response, response.read()
 
 
 def test_a_browser_goes_to_the_provider_and_comes_back_signed_in(server: Server, issuer: TestProvider) -> None:
     issuer.redirect = f"http://127.0.0.1:{server.port}{PREFIX}/sign-in/callback"
     cookies: dict[str, str] = {}
-    there, _ = asked(server, f"{PREFIX}/sign-in/provider", cookies)
-    assert there.status == 303
-    address = urlsplit(went(there.headers["Location"]))
-    here, _ = asked(server, f"{address.path}?{address.query}", cookies)
-    assert (here.status, here.headers["Location"], here.headers["Referrer-Policy"]) == (303, "/", "no-referrer")
-    status = json.loads(asked(server, f"{PREFIX}/sign-in", cookies)[1])
+    redirect, _ = send_request(server, f"{PREFIX}/sign-in/provider", cookies)
+    assert redirect.status == 303
+    address = urlsplit(went(redirect.headers["Location"]))
+    response, _ = send_request(server, f"{address.path}?{address.query}", cookies)
+    assert (response.status, response.headers["Location"], response.headers["Referrer-Policy"]) == (
+        303,
+        "/",
+        "no-referrer",
+    )
+    status = json.loads(send_request(server, f"{PREFIX}/sign-in", cookies)[1])
     assert (status["name"], status["scopes"]) == ("ann@example.org", ["read", "steer"])
-    assert asked(server, f"{PREFIX}/sweeps", cookies)[0].status == 200
-    audit = server.project.inside("audit", "list", "--command", "sign-in", "--format", "json", check=0).json["audit"]
+    assert send_request(server, f"{PREFIX}/sweeps", cookies)[0].status == 200
+    audit = server.project.inside("admin", "audit", "list", "--command", "sign-in", "--format", "json", check=0).json[
+        "audit"
+    ]
     assert (audit[0]["by"], audit[0]["arguments"]) == ("ann@example.org", {"kind": "provider"})
-    again, _ = asked(server, f"{address.path}?{address.query}", {})
-    assert again.headers["Location"] == "/#sign-in=failed", "another browser, and an answer that was used"
+    repeat, _ = send_request(server, f"{address.path}?{address.query}", {})
+    assert repeat.headers["Location"] == "/#sign-in=failed", "another browser, and an answer that was used"
 
 
 def test_whom_no_group_lets_in_is_told_so(server: Server, issuer: TestProvider) -> None:
     issuer.redirect = f"http://127.0.0.1:{server.port}{PREFIX}/sign-in/callback"
     issuer.claims = {**issuer.claims, "groups": ["others"]}
     cookies: dict[str, str] = {}
-    there, _ = asked(server, f"{PREFIX}/sign-in/provider", cookies)
-    address = urlsplit(went(there.headers["Location"]))
-    here, _ = asked(server, f"{address.path}?{address.query}", cookies)
-    assert here.headers["Location"] == "/#sign-in=not-allowed"
-    assert asked(server, f"{PREFIX}/sweeps", cookies)[0].status == 401
+    redirect, _ = send_request(server, f"{PREFIX}/sign-in/provider", cookies)
+    address = urlsplit(went(redirect.headers["Location"]))
+    response, _ = send_request(server, f"{address.path}?{address.query}", cookies)
+    assert response.headers["Location"] == "/#sign-in=not-allowed"
+    assert send_request(server, f"{PREFIX}/sweeps", cookies)[0].status == 401
 
 
 def test_a_user_has_their_roles_and_is_nobody_any_more_when_they_are_removed(
@@ -316,13 +322,13 @@ def test_a_user_has_their_roles_and_is_nobody_any_more_when_they_are_removed(
     issuer.redirect = f"http://127.0.0.1:{server.port}{PREFIX}/sign-in/callback"
     issuer.claims = {**issuer.claims, "groups": [], "email": "bob@example.org"}
     project = server.project
-    project.inside("user", "create", "bob@example.org", check=0)
-    project.inside("access", "grant", "viewer", "--user", "bob@example.org", check=0)
+    project.inside("admin", "user", "create", "bob@example.org", check=0)
+    project.inside("admin", "access", "grant", "viewer", "--user", "bob@example.org", check=0)
     cookies: dict[str, str] = {}
-    there, _ = asked(server, f"{PREFIX}/sign-in/provider", cookies)
-    address = urlsplit(went(there.headers["Location"]))
-    asked(server, f"{address.path}?{address.query}", cookies)
-    assert json.loads(asked(server, f"{PREFIX}/sign-in", cookies)[1])["scopes"] == ["read"]
-    assert asked(server, f"{PREFIX}/sweeps", cookies)[0].status == 200
-    project.inside("user", "remove", "bob@example.org", check=0)
-    assert asked(server, f"{PREFIX}/sweeps", cookies)[0].status == 401
+    redirect, _ = send_request(server, f"{PREFIX}/sign-in/provider", cookies)
+    address = urlsplit(went(redirect.headers["Location"]))
+    send_request(server, f"{address.path}?{address.query}", cookies)
+    assert json.loads(send_request(server, f"{PREFIX}/sign-in", cookies)[1])["scopes"] == ["read"]
+    assert send_request(server, f"{PREFIX}/sweeps", cookies)[0].status == 200
+    project.inside("admin", "user", "remove", "bob@example.org", check=0)
+    assert send_request(server, f"{PREFIX}/sweeps", cookies)[0].status == 401

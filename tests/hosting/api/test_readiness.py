@@ -1,4 +1,4 @@
-"""Whether a server can work is told to anybody, without what is nobody's business."""
+"""Anybody can read whether a server is ready to work, and nothing confidential."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ READY = f"{PREFIX}/ready"
 
 @pytest.fixture
 def database(prepared_url: str) -> Iterator[Database]:
-    made = Database(prepared_url)
-    yield made
-    made.close()
+    database = Database(prepared_url)
+    yield database
+    database.close()
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def test_whose_database_is_away_says_so_and_not_which_it_is(
 def test_its_database_is_asked_once_a_second_at_most(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    queries = []
     revision = Database.revision
-    monkeypatch.setattr(Database, "revision", lambda self: asked.append(self) or revision(self))
+    monkeypatch.setattr(Database, "revision", lambda self: queries.append(self) or revision(self))
     monkeypatch.setattr(application, "_READY_S", 60.0)
     client = TestClient(application.make_app(Context(database, files=tmp_path), token=TOKEN, hosts=["testserver"]))
     assert {client.get(READY).status_code for _ in range(20)} == {200}
-    assert len(asked) == 1
+    assert len(queries) == 1

@@ -90,7 +90,7 @@ class Running(Server):
         self.project.write({"flow.py": FLOW.replace("FACTOR", str(factor))})
 
     @contextmanager
-    def held(self, x: int) -> Iterator[str]:
+    def start_held(self, x: int) -> Iterator[str]:
         """Start an execution whose first node runs inside the block. Yields its id."""
         (self.folder / "held").touch()
         try:
@@ -110,11 +110,11 @@ def server(tmp_path: Path, prepared_url: str) -> Iterator[Running]:
     project = Project(tmp_path)
     project.url = prepared_url
     project.write({"wtb.toml": SETTINGS})
-    made = Running(project)
-    made.write(2)
-    made.start()
-    yield made
-    made.kill()
+    server = Running(project)
+    server.write(2)
+    server.start()
+    yield server
+    server.kill()
     project.close()
 
 
@@ -122,9 +122,9 @@ def test_code_is_used_as_it_is_when_a_run_begins_and_imported_in_node_processes_
     assert server.running is not None
     status, document = server.execute(3)
     assert (status, document["status"], document["state"]) == (201, "completed", {"x": 3, "y": 6, "answer": "small"})
-    with server.held(4) as begun:
+    with server.start_held(4) as execution:
         server.write(3)
-    assert server.result(begun)[1]["state"]["y"] == 8
+    assert server.result(execution)[1]["state"]["y"] == 8
     assert server.execute(4)[1]["state"]["y"] == 12
     server.write("=")
     status, problem = server.execute(4)
@@ -168,9 +168,9 @@ def test_executions_are_paused_resumed_retried_forked_and_cancelled_here(server:
     assert server.result(created["sweep"])[1]["status"] == "paused"
     assert server.send("POST", f"/executions/{created['sweep']}/resume", {})[0] == 200
     assert server.result(created["sweep"])[1]["state"]["y"] == 12
-    with server.held(8) as begun:
-        assert server.send("POST", f"/executions/{begun}/cancel", {})[0] == 200
-        assert server.result(begun)[1]["status"] == "cancelled"
+    with server.start_held(8) as running:
+        assert server.send("POST", f"/executions/{running}/cancel", {})[0] == 200
+        assert server.result(running)[1]["status"] == "cancelled"
 
 
 def test_several_run_at_once(server: Running) -> None:
@@ -182,7 +182,7 @@ def test_several_run_at_once(server: Running) -> None:
 @pytest.mark.parametrize("how", ["interrupted", "killed"])
 def test_the_next_server_continues_what_this_one_leaves(server: Running, how: str) -> None:
     _, waiting = server.execute(100)
-    with server.held(4) as begun:
+    with server.start_held(4) as execution:
         if how == "killed":
             server.kill()
         else:
@@ -193,7 +193,7 @@ def test_the_next_server_continues_what_this_one_leaves(server: Running, how: st
         assert server.running is not None
         server.running.wait(130)
     server.start()
-    assert server.result(begun)[1]["state"] == {"x": 4, "y": 8, "answer": "small"}
+    assert server.result(execution)[1]["state"] == {"x": 4, "y": 8, "answer": "small"}
     question = waiting["questions"][0]["id"]
     assert server.send("POST", f"/approvals/{question}/answer", {"action": "no"})[0] == 200
     assert server.result(waiting["execution"])[1]["result"] == {"answer": "no"}
@@ -229,15 +229,15 @@ def test_a_sweep_is_extended_by_levels_of_any_type(server: Running) -> None:
         "cases": [{"id": "a", "input": {"x": 1}}],
         "vary": {"times.by": [5]},
     }
-    status, made = server.send("POST", "/sweeps", {"keys": sweep})
-    assert status == 201, made
-    server.result(made["sweep"])
+    status, document = server.send("POST", "/sweeps", {"keys": sweep})
+    assert status == 201, document
+    server.result(document["sweep"])
     for path, expected in (("extend/plan", 200), ("extend", 200)):
-        status, added = server.send("POST", f"/sweeps/{made['sweep']}/{path}", {"vary": {"times.by": LEVELS}})
+        status, added = server.send("POST", f"/sweeps/{document['sweep']}/{path}", {"vary": {"times.by": LEVELS}})
         assert status == expected, added
         assert [row["times"] for row in added["combinations"]] == [
             *("by=1", "by=1.0", 'by="1"', "by=true", "by=null", "by=[1,2]", 'by={"a":1}', "by=one")
         ]
     typed = {"typed": {"times.by": ["1", "2"]}}
-    status, added = server.send("POST", f"/sweeps/{made['sweep']}/extend/plan", typed)
+    status, added = server.send("POST", f"/sweeps/{document['sweep']}/extend/plan", typed)
     assert [row["times"] for row in added["combinations"]] == ["by=2"], "1 is there"

@@ -21,8 +21,7 @@ from starlette.responses import PlainTextResponse
 from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project, Running
 from tests.support.prose import sentence
-from wtb.hosting.access.doors import Doors
-from wtb.hosting.api.guard import Guard, Limits
+from wtb.hosting.api.guard import Doors, Guard, Limits
 from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.routes import PREFIX, ROUTES, WITHOUT_ROUTE
 from wtb.operations.context import Context
@@ -35,7 +34,7 @@ SPY = "from pathlib import Path\n\nPath(__file__).with_name('was-imported').touc
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request came to."""
+    """The response to a request."""
 
     status: int
     type: str
@@ -85,7 +84,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(2)})
     project.inside("run", "sweep.yaml", check=0)
     project.inside("run", "sweep.yaml", "--limit", "1", "--break", "B", check=1)
-    waiting, sweep = (one["id"] for one in project.inside("list", "--format", "json", check=0).json["sweeps"])
+    waiting, sweep = (row["id"] for row in project.inside("list", "--format", "json", check=0).json["sweeps"])
     cells = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
     project.write({"flow.py": SPY})
     with project.start("serve", "--port", "0", "--allow", "Bench.example", env={"WTB_SERVER_TOKEN": TOKEN}) as running:
@@ -126,9 +125,9 @@ SAME = [
     ("/approvals", "approvals", "questions"),
     ("/baselines", "baseline list", "baselines"),
     ("/schedules", "schedule list", "schedules"),
-    ("/sessions", "session list", "sessions"),
-    ("/sessions/default", "session show default", "session"),
-    ("/budgets", "budget list", "budgets"),
+    ("/sessions", "admin session list", "sessions"),
+    ("/sessions/default", "admin session show default", "session"),
+    ("/budgets", "admin budget list", "budgets"),
     ("/costs", "costs", "costs"),
     ("/workflows", "workflow list --published", "published"),
 ]
@@ -138,11 +137,11 @@ SAME = [
 def test_a_path_gives_the_document_of_its_command(served: Served, path: str, command: str, document: str) -> None:
     names = {"sweep": served.sweep, "execution": served.execution}
     args = command.format(**names).split()
-    shown = served.project.inside(*args, "--format", "json").json
+    expected = served.project.inside(*args, "--format", "json").json
     answer = served.get(path.format(**names))
     assert (answer.status, answer.type) == (200, "application/json")
     check(document, answer.json)
-    assert answer.json == shown
+    assert answer.json == expected
 
 
 def test_the_log_is_sent_as_lines(served: Served) -> None:
@@ -174,8 +173,8 @@ def test_a_change_for_a_version_that_is_past_is_refused(served: Served) -> None:
 
 @pytest.mark.parametrize("path", ["/sweeps/{waiting}", "/executions/{held}"])
 def test_breakpoints_are_changed_for_the_version_that_was_read(served: Served, path: str) -> None:
-    held = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
-    where = path.format(waiting=served.waiting, held=held) + "/breakpoints"
+    execution = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
+    where = path.format(waiting=served.waiting, held=execution) + "/breakpoints"
     first = served.get(where)
     assert first.json == {"sweep": served.waiting, "breakpoints": ["before B"]}
     add, remove = {"add": ["after B"]}, {"remove": ["after B"]}
@@ -190,8 +189,8 @@ def test_breakpoints_are_changed_for_the_version_that_was_read(served: Served, p
 
 
 def test_one_version_is_changed_once_however_its_thing_is_named(served: Served) -> None:
-    held = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
-    where = (f"/sweeps/{served.waiting}/breakpoints", f"/executions/{held}/breakpoints")
+    execution = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
+    where = (f"/sweeps/{served.waiting}/breakpoints", f"/executions/{execution}/breakpoints")
     served.ask("POST", PREFIX + where[0], {"add": ["before C"]})
     tag = served.tag(where[0])
     assert served.tag(where[1]) == tag
@@ -209,8 +208,8 @@ def claims(served: Served) -> int:
 
 
 def test_a_rollback_is_done_from_the_head_that_was_read(served: Served) -> None:
-    held = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
-    path = f"/executions/{held}"
+    execution = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
+    path = f"/executions/{execution}"
     first = served.get(f"{path}/history")
     assert served.ask("GET", f"{PREFIX}{path}/history", **{"If-None-Match": first.tag}).status == 304
     back = {"to": first.json["checkpoints"][0]["id"]}
@@ -219,14 +218,14 @@ def test_a_rollback_is_done_from_the_head_that_was_read(served: Served) -> None:
     refused = served.ask("POST", f"{PREFIX}{path}/rollback", back, **{"If-Match": first.tag})
     assert refused.status == 412
     assert moved.json["head"] in refused.json["detail"]
-    again = {"If-Match": served.tag(f"{path}/history")}
-    assert served.ask("POST", f"{PREFIX}{path}/undo-rollback", {}, **again).status == 200
+    undo_headers = {"If-Match": served.tag(f"{path}/history")}
+    assert served.ask("POST", f"{PREFIX}{path}/undo-rollback", {}, **undo_headers).status == 200
 
 
 def test_a_session_has_a_memory_quota_over_http(served: Served) -> None:
     body = {"name": "hungry", "quota": {"memory": 4_000_000_000}}
-    made = served.ask("POST", f"{PREFIX}/sessions", body)
-    assert made.status in (200, 201), made.json
+    response = served.ask("POST", f"{PREFIX}/sessions", body)
+    assert response.status in (200, 201), response.json
     assert served.get("/sessions/hungry").json["session"]["quota"]["memory"] == 4_000_000_000
     changed = served.ask("POST", f"{PREFIX}/sessions/hungry/change", {"limits": {"memory": 5}})
     assert (changed.status, changed.json["memory"]) == (200, 5)
@@ -248,13 +247,17 @@ def test_of_two_changes_for_one_version_at_once_one_is_carried_out(served: Serve
         assert sorted(pool.map(change, bodies)) == [200] + [412] * 7
 
 
-def test_what_takes_long_goes_on_and_is_asked_for(served: Served) -> None:
+def test_what_takes_long_continues_and_is_asked_for(served: Served) -> None:
     path = f"/sweeps/{served.sweep}/compare/{served.sweep}"
     accepted = served.get(f"{path}?wait=0")
     assert accepted.status == 202
     where = f"/operations/{accepted.json['id']}"
-    shown = served.get(f"{where}?wait=60").json
-    assert (shown["status"], shown["operation"], shown["result"]) == ("done", "compare", f"{PREFIX}{where}/result")
+    operation = served.get(f"{where}?wait=60").json
+    assert (operation["status"], operation["operation"], operation["result"]) == (
+        "done",
+        "sweeps.compare",
+        f"{PREFIX}{where}/result",
+    )
     assert served.get(f"{where}/result").json == served.get(path).json
     assert served.get("/operations/nothing").status == 404
     assert served.get(f"{path}?wait=61").status == 400
@@ -290,8 +293,8 @@ def test_what_waits_is_cancelled_and_the_log_says_by_whom(served: Served) -> Non
     assert done.json["cells"] > 0
     assert served.get(f"/sweeps/{served.waiting}/status").json["sweep"]["status"] == "cancelled"
     assert "no more need" in served.get(f"/sweeps/{served.waiting}/log?kinds=sweep.cancelled").body.decode()
-    again = served.ask("POST", path, {})
-    assert (again.status, again.json["cells"]) == (200, 0) or again.status == 409
+    repeat = served.ask("POST", path, {})
+    assert (repeat.status, repeat.json["cells"]) == (200, 0) or repeat.status == 409
 
 
 # Who is refused
@@ -328,7 +331,7 @@ def test_a_body_that_does_not_come_is_refused() -> None:
     sent: list[Any] = []
 
     async def receive() -> Any:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -380,7 +383,7 @@ def test_what_a_sweep_does_not_allow_is_a_conflict(served: Served) -> None:
 
 
 TEXTS = st.text(st.characters(min_codepoint=33, max_codepoint=255, exclude_characters="#\x7f"), max_size=30).filter(
-    lambda text: all(not 0x7F <= ord(one) <= 0xA0 for one in text)
+    lambda text: all(not 0x7F <= ord(char) <= 0xA0 for char in text)
 )
 
 
@@ -412,16 +415,16 @@ def test_what_cannot_be_served_is_refused(
     empty_project: Project, args: tuple[str, ...], env: dict[str, str], words: str
 ) -> None:
     refused = empty_project.inside("serve", *args, check=2, env=env)
-    assert words in refused.said
+    assert words in refused.output
 
 
 def test_a_port_that_is_taken_is_named(served: Served) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = str(listener.getsockname()[1])
         refused = served.project.wtb("serve", "--port", port, check=2)
-    assert sentence("cannot listen on {}:{}", "127.0.0.1", port) in refused.said
+    assert sentence("cannot listen on {}:{}", "127.0.0.1", port) in refused.output
 
 
 def test_the_token_is_no_part_of_what_the_system_shows(served: Served) -> None:

@@ -16,19 +16,20 @@ from websockets.sync.client import connect
 from tests.hosting.api.serving import HEADERS, Server, messages_of, serving_a_sweep
 from tests.support.bench import Bench, make_bench
 from tests.support.prose import sentence
-from wtb.authoring.edges import END
+from tests.support.waiting import until_async
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streaming import streams
 from wtb.hosting.api.streaming.streams import Streams
-from wtb.hosting.api.streaming.subscriptions import MOST, Subscription, Subscriptions, read_subscriptions
+from wtb.hosting.api.streaming.subscriptions import MAX_SUBSCRIPTIONS, Subscription, Subscriptions, read_subscriptions
 from wtb.operations.context import Context
 from wtb.operations.identity import Follower
 from wtb.operations.inspection.log import Selection, select_events
 from wtb.store.database import Database
-from wtb.store.events import add_event, subject
 from wtb.store.housekeeping.deletion import begin_deletion
+from wtb.store.log import add_event, subject
 from wtb.store.read import queries
 
 PATIENCE_S = 30
@@ -36,14 +37,15 @@ PATIENCE_S = 30
 
 @pytest.fixture
 def pair(database: Database, tmp_path: Path) -> tuple[Bench, Bench]:
-    made = Workflow("short")
-    made.node(lambda state: {"a": state["x"]}, name="first")
-    made.entry("first")
-    made.edge("first", END)
-    one, other = (
-        make_bench(database, tmp_path, made, [{"id": "1", "input": {"x": 1}}], sweep=name) for name in ("one", "other")
+    workflow = Workflow("short")
+    workflow.node(lambda state: {"a": state["x"]}, name="first")
+    workflow.entry("first")
+    workflow.edge("first", END)
+    first, other = (
+        make_bench(database, tmp_path, workflow, [{"id": "1", "input": {"x": 1}}], sweep=name)
+        for name in ("one", "other")
     )
-    return one, other
+    return first, other
 
 
 def write_event(sweep: Bench, mark: str = "", kind: str = "sweep.note") -> None:
@@ -63,30 +65,32 @@ class Stream:
     """A stream, and what came on it: by subscription the ids of events, and all other messages."""
 
     def __init__(self, database: Database, source: Streams) -> None:
-        async def select(wanted: Subscription) -> Selection:
-            return select_events(Context(database), wanted.sweep, severity=wanted.severity, kinds=wanted.kinds)
+        async def select(subscription: Subscription) -> Selection:
+            return select_events(
+                Context(database), subscription.sweep, severity=subscription.severity, kinds=subscription.kinds
+            )
 
         self.carried = Subscriptions(source, select, Follower("somebody", None, None))
         self.events: dict[str, list[int]] = {}
-        self.others: list[tuple[str, Any]] = []
+        self.messages: list[tuple[str, Any]] = []
         self.id = ""
 
-    async def read(self, is_enough: Callable[[], bool], *wanted: Subscription) -> None:
+    async def read(self, is_enough: Callable[[], bool], *subscriptions: Subscription) -> None:
         """Read until it is enough; who reads again begins anew."""
-        async with aclosing(self.carried.messages(wanted)) as messages:
+        async with aclosing(self.carried.messages(subscriptions)) as messages:
             while not is_enough():
-                found = await anext(messages)
-                assert found is not None
-                document = json.loads(found.text)
+                received = await anext(messages)
+                assert received is not None
+                document = json.loads(received.text)
                 name, message = document["subscription"], document["message"]
-                self.id = found.id
+                self.id = received.id
                 if message["type"] == "events":
                     self.events.setdefault(name, []).extend(event["id"] for event in message["events"])
                 else:
-                    self.others.append((name, message))
+                    self.messages.append((name, message))
 
     def kinds(self, name: str) -> list[str]:
-        return [message["type"] for one, message in self.others if one == name]
+        return [message["type"] for subscription, message in self.messages if subscription == name]
 
 
 @asynccontextmanager
@@ -97,37 +101,38 @@ async def streaming(database: Database) -> AsyncIterator[Callable[[], Stream]]:
 
 
 def test_each_subscription_gets_its_own_log_from_where_it_wants(pair: tuple[Bench, Bench]) -> None:
-    one, other = pair
-    there = len(log_of(one))
+    first, other = pair
+    count = len(log_of(first))
 
     async def follow() -> None:
-        async with streaming(one.database) as make:
+        async with streaming(first.database) as make:
             stream = make()
             reading = asyncio.create_task(
                 stream.read(
-                    lambda: len(stream.events.get("a", [])) == there + 1 and len(stream.events.get("b", [])) == 2,
-                    Subscription("a", one.sweep_id),
+                    lambda: len(stream.events.get("a", [])) == count + 1 and len(stream.events.get("b", [])) == 2,
+                    Subscription("a", first.sweep_id),
                     Subscription("b", other.sweep_id, after="now"),
                 )
             )
-            while len(stream.others) < 2:
-                await asyncio.sleep(0.01)
-            for sweep in (one, other, other):
+            await until_async(lambda: len(stream.messages) >= 2, "both subscriptions")
+            for sweep in (first, other, other):
                 await asyncio.to_thread(write_event, sweep)
             await reading
-            assert stream.events == {"a": log_of(one), "b": log_of(other)[-2:]}
-            assert sorted(stream.others, key=lambda pair: pair[0])[0][1]["id"] == "-1-0"
-            assert [name for name, message in stream.others if message["type"] == "subscribed"] == ["a", "b"]
+            assert stream.events == {"a": log_of(first), "b": log_of(other)[-2:]}
+            assert sorted(stream.messages, key=lambda pair: pair[0])[0][1]["id"] == "-1-0"
+            assert [name for name, message in stream.messages if message["type"] == "subscribed"] == ["a", "b"]
 
     asyncio.run(follow())
 
 
 def test_its_id_continues_all_of_them_exactly(pair: tuple[Bench, Bench]) -> None:
-    one, other = pair
-    wanted = [json.dumps({"name": name, "sweep": sweep.sweep_id}) for name, sweep in (("a", one), ("b", other))]
+    first, other = pair
+    subscriptions = [
+        json.dumps({"name": name, "sweep": sweep.sweep_id}) for name, sweep in (("a", first), ("b", other))
+    ]
 
     async def follow() -> None:
-        async with streaming(one.database) as make:
+        async with streaming(first.database) as make:
             seen: dict[str, list[int]] = {"a": [], "b": []}
             last = ""
             for number in range(1, 8):  # each time a stream of its own, as after a connection broke
@@ -135,68 +140,64 @@ def test_its_id_continues_all_of_them_exactly(pair: tuple[Bench, Bench]) -> None
                     await asyncio.to_thread(write_event, sweep)
                 stream = make()
                 before = sum(map(len, seen.values()))
-                there = len(log_of(one)) + len(log_of(other))
-                some = there if number == 7 else before + 1
+                total = len(log_of(first)) + len(log_of(other))
+                some = total if number == 7 else before + 1
 
                 def is_enough(stream: Stream = stream, before: int = before, some: int = some) -> bool:
                     return before + sum(map(len, stream.events.values())) >= some
 
-                await stream.read(is_enough, *read_subscriptions(wanted, last))
+                await stream.read(is_enough, *read_subscriptions(subscriptions, last))
                 last = stream.id
                 for name, ids in stream.events.items():
                     seen[name] += ids
-            assert seen == {"a": log_of(one), "b": log_of(other)}
+            assert seen == {"a": log_of(first), "b": log_of(other)}
 
     asyncio.run(follow())
 
 
 def test_what_somebody_subscribes_to_later_comes_and_what_they_end_does_not(pair: tuple[Bench, Bench]) -> None:
-    one, other = pair
+    first, other = pair
 
     async def follow() -> None:
-        async with streaming(one.database) as make:
+        async with streaming(first.database) as make:
             stream = make()
             reading = asyncio.create_task(stream.read(lambda: "c" in stream.events))
-            await stream.carried.take(json.dumps({"subscribe": {"name": "a", "sweep": one.sweep_id, "after": "now"}}))
+            await stream.carried.take(json.dumps({"subscribe": {"name": "a", "sweep": first.sweep_id, "after": "now"}}))
             await stream.carried.take(json.dumps({"subscribe": {"name": "b", "sweep": other.sweep_id, "after": "now"}}))
-            while len(stream.others) < 2:
-                await asyncio.sleep(0.01)
+            await until_async(lambda: len(stream.messages) >= 2, "both subscriptions")
             await stream.carried.take(json.dumps({"unsubscribe": "a"}))
-            await asyncio.to_thread(write_event, one)
+            await asyncio.to_thread(write_event, first)
             await asyncio.to_thread(write_event, other)
-            while "b" not in stream.events:
-                await asyncio.sleep(0.01)
-            await stream.carried.take(json.dumps({"subscribe": {"name": "c", "sweep": one.sweep_id}}))
+            await until_async(lambda: "b" in stream.events, "the other's event")
+            await stream.carried.take(json.dumps({"subscribe": {"name": "c", "sweep": first.sweep_id}}))
             await reading
-            assert stream.events == {"b": log_of(other)[-1:], "c": log_of(one)}
+            assert stream.events == {"b": log_of(other)[-1:], "c": log_of(first)}
 
     asyncio.run(follow())
 
 
 def test_one_that_ends_takes_no_other_with_it(pair: tuple[Bench, Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_ENDED_S", 0.01)
-    one, other = pair
+    first, other = pair
 
     async def follow() -> None:
-        async with streaming(one.database) as make:
+        async with streaming(first.database) as make:
             stream = make()
             reading = asyncio.create_task(
                 stream.read(
                     lambda: "b" in stream.events,
                     Subscription("none", "nothing"),
-                    Subscription("odd", one.sweep_id, after="x"),
-                    Subscription("a", one.sweep_id, after="now"),
+                    Subscription("odd", first.sweep_id, after="x"),
+                    Subscription("a", first.sweep_id, after="now"),
                     Subscription("b", other.sweep_id, after="now"),
                 )
             )
-            while len(stream.others) < 4:
-                await asyncio.sleep(0.01)
-            await asyncio.to_thread(begin_deletion, one.database, one.sweep_id)
-            while stream.kinds("a") != ["subscribed", "ended"]:
-                await asyncio.sleep(0.01)
+            await until_async(lambda: len(stream.messages) >= 4, "all subscriptions")
+            await asyncio.to_thread(begin_deletion, first.database, first.sweep_id)
+            await until_async(lambda: stream.kinds("a") == ["subscribed", "ended"], "the end of the first")
             await asyncio.to_thread(write_event, other)
             await reading
-            problems = {name: message["problem"] for name, message in stream.others if message["type"] == "ended"}
+            problems = {name: message["problem"] for name, message in stream.messages if message["type"] == "ended"}
             assert {name: problem["status"] for name, problem in problems.items()} == {
                 "none": 404,
                 "odd": 400,
@@ -208,7 +209,7 @@ def test_one_that_ends_takes_no_other_with_it(pair: tuple[Bench, Bench], monkeyp
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("", sentence("cannot be read")),
         ("[]", sentence("cannot be read")),
@@ -221,46 +222,50 @@ def test_one_that_ends_takes_no_other_with_it(pair: tuple[Bench, Bench], monkeyp
         (json.dumps({"unsubscribe": "x" * 20_000}), "characters"),
     ],
 )
-def test_who_says_what_is_no_subscription_is_told_so_and_stays(database: Database, text: str, told: str) -> None:
+def test_who_says_what_is_no_subscription_is_told_so_and_stays(database: Database, text: str, problem: str) -> None:
     async def follow() -> None:
         async with streaming(database) as make:
             stream = make()
-            reading = asyncio.create_task(stream.read(lambda: len(stream.others) == 2))
+            reading = asyncio.create_task(stream.read(lambda: len(stream.messages) == 2))
             await stream.carried.take(text)
             await stream.carried.take(text)
             await reading
-            assert told in stream.others[1][1]["problem"]["detail"]
+            assert problem in stream.messages[1][1]["problem"]["detail"]
 
     asyncio.run(follow())
 
 
 def test_a_stream_carries_so_many_and_no_more(pair: tuple[Bench, Bench]) -> None:
-    one, _ = pair
-    texts = [json.dumps({"name": f"n{number}", "sweep": one.sweep_id}) for number in range(MOST + 1)]
-    with pytest.raises(InputError, match=f"{MOST + 1} subscriptions; expected 1 to {MOST}"):
+    first, _ = pair
+    texts = [json.dumps({"name": f"n{number}", "sweep": first.sweep_id}) for number in range(MAX_SUBSCRIPTIONS + 1)]
+    with pytest.raises(InputError, match=f"{MAX_SUBSCRIPTIONS + 1} subscriptions; expected 1 to {MAX_SUBSCRIPTIONS}"):
         read_subscriptions(texts, None)
     with pytest.raises(InputError, match=sentence("two subscriptions are called {}", "'n0'")):
         read_subscriptions([texts[0], texts[0]], None)
 
     async def follow() -> None:
-        async with streaming(one.database) as make:
+        async with streaming(first.database) as make:
             stream = make()
             reading = asyncio.create_task(
-                stream.read(lambda: stream.kinds(f"n{MOST}") == ["ended"] and len(stream.events) == MOST)
+                stream.read(
+                    lambda: (
+                        stream.kinds(f"n{MAX_SUBSCRIPTIONS}") == ["ended"] and len(stream.events) == MAX_SUBSCRIPTIONS
+                    )
+                )
             )
             for text in texts:
                 await stream.carried.take(f'{{"subscribe": {text}}}')
             await reading
-            assert stream.events == {f"n{number}": log_of(one) for number in range(MOST)}
+            assert stream.events == {f"n{number}": log_of(first) for number in range(MAX_SUBSCRIPTIONS)}
 
     asyncio.run(follow())
 
 
 def test_both_doors_carry_the_same(server: Server) -> None:
-    with server.asked(f"/stream?{urlencode({'subscribe': json.dumps({'name': 'x', 'sweep': 'first'})})}") as response:
+    with server.open(f"/stream?{urlencode({'subscribe': json.dumps({'name': 'x', 'sweep': 'first'})})}") as response:
         assert response.headers.get_content_type() == "text/event-stream"
-        found = messages_of(response)
-        by_events = [next(found) for _ in range(2)]
+        messages = messages_of(response)
+        by_events = [next(messages) for _ in range(2)]
     assert by_events[-1][0] == f"x:{by_events[-1][1]['message']['id']}"
     url = f"ws://127.0.0.1:{server.port}{PREFIX}/stream"
     with connect(url, additional_headers=HEADERS) as socket:
@@ -272,23 +277,25 @@ def test_both_doors_carry_the_same(server: Server) -> None:
 
 @pytest.mark.parametrize("query", ["", "?subscribe=", "?subscribe=1", "?subscribe={}", "?subscribe=%00"])
 def test_a_request_without_a_subscription_is_refused(server: Server, query: str) -> None:
-    with server.asked(f"/stream{query}") as response:
+    with server.open(f"/stream{query}") as response:
         assert (response.status, response.headers.get_content_type()) == (400, "application/problem+json")
 
 
 def test_a_sweep_of_another_project_is_not_there(server: Server) -> None:
-    server.project.inside("project", "create", "elsewhere", check=0)
-    token = server.project.inside("token", "create", "theirs", "--project", "elsewhere", check=0).stdout.strip()
-    told = []
+    server.project.inside("admin", "project", "create", "elsewhere", check=0)
+    token = server.project.inside(
+        "admin", "token", "create", "theirs", "--project", "elsewhere", check=0
+    ).stdout.strip()
+    problems = []
     for ref in ("first", "third"):
         query = urlencode({"subscribe": json.dumps({"name": "x", "sweep": ref})})
-        with server.asked(f"/stream?{query}", {"Authorization": f"Bearer {token}"}) as response:
-            told.append(next(messages_of(response))[1]["message"]["problem"])
-    assert [problem["status"] for problem in told] == [404, 404]
-    assert told[0]["detail"].replace("first", "third") == told[1]["detail"]
+        with server.open(f"/stream?{query}", {"Authorization": f"Bearer {token}"}) as response:
+            problems.append(next(messages_of(response))[1]["message"]["problem"])
+    assert [problem["status"] for problem in problems] == [404, 404]
+    assert problems[0]["detail"].replace("first", "third") == problems[1]["detail"]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving_a_sweep(tmp_path_factory.mktemp("several")) as made:
-        yield made
+    with serving_a_sweep(tmp_path_factory.mktemp("several")) as server:
+        yield server

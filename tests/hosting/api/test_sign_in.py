@@ -16,12 +16,12 @@ from websockets.sync.client import connect
 
 from tests.hosting.api.serving import TOKEN, Server, messages_of, serving_a_sweep
 from tests.support.prose import sentence
-from wtb.hosting.access import codes, cookies
-from wtb.hosting.access.codes import OneTimeCode
+from wtb.hosting.api import cookies, guard
+from wtb.hosting.api.guard import OneTimeCode
 from wtb.hosting.api.routes import PREFIX
-from wtb.operations.administration.tokens import digest_of
-from wtb.store.access import sign_ins as store
-from wtb.store.access.sign_ins import NewSignIn
+from wtb.operations.identity import digest_of
+from wtb.store.access import users as store
+from wtb.store.access.users import NewSignIn
 from wtb.store.database import Database
 
 
@@ -40,20 +40,20 @@ class Visitor:
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str | None) -> tuple[int, Any]:
         """Send a request as a page of the server does; a header that is None is left out."""
-        given = {"Content-Type": "application/json", "Origin": self.origin, "X-CSRF-Token": self.csrf}
-        given |= {"Cookie": self.cookie} | {name.replace("_", "-"): value for name, value in headers.items()}
+        defaults = {"Content-Type": "application/json", "Origin": self.origin, "X-CSRF-Token": self.csrf}
+        defaults |= {"Cookie": self.cookie} | {name.replace("_", "-"): header for name, header in headers.items()}
         with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)) as connection:
-            sent = {name: value for name, value in given.items() if value is not None}
+            sent = {name: header for name, header in defaults.items() if header is not None}
             connection.request(method, PREFIX + path, None if body is None else json.dumps(body), sent)
             response = connection.getresponse()
-            self.headers = {name.lower(): value for name, value in response.getheaders()}
+            self.headers = {name.lower(): header for name, header in response.getheaders()}
             text = response.read()
-        if kept := self.headers.get("set-cookie"):
-            self.cookie = kept.partition(";")[0]
+        if cookie := self.headers.get("set-cookie"):
+            self.cookie = cookie.partition(";")[0]
         return response.status, json.loads(text) if text else None
 
-    def sign_in(self, **given: str) -> Visitor:
-        status, signed = self.ask("POST", "/sign-in", given)
+    def sign_in(self, **credentials: str) -> Visitor:
+        status, signed = self.ask("POST", "/sign-in", credentials)
         assert status == 200, signed
         self.csrf = signed["csrf"]
         return self
@@ -61,8 +61,8 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving_a_sweep(tmp_path_factory.mktemp("sign-in"), "--break", "B", check=1) as made:
-        yield made
+    with serving_a_sweep(tmp_path_factory.mktemp("sign-in"), "--break", "B", check=1) as server:
+        yield server
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def visitor(server: Server) -> Visitor:
 
 
 def token_of(server: Server, name: str, scope: str = "read,steer") -> str:
-    return server.project.inside("token", "create", name, "--scope", scope, check=0).stdout.strip()
+    return server.project.inside("admin", "token", "create", name, "--scope", scope, check=0).stdout.strip()
 
 
 def test_a_code_is_of_use_once_and_for_ten_minutes() -> None:
@@ -85,7 +85,7 @@ def test_a_code_is_of_use_once_and_for_ten_minutes() -> None:
     assert not code.take(first)
     old, second = code.issue(), code.issue()
     assert not code.take(old)
-    now[0] = codes.LASTS_S + 1
+    now[0] = guard.LASTS_S + 1
     assert not code.take(second)
 
 
@@ -111,8 +111,10 @@ def test_the_code_that_is_printed_signs_the_operator_in_once(server: Server, vis
     assert visitor.ask("GET", "/sign-in")[1]["name"] is None
     assert visitor.ask("GET", "/tokens")[0] == 200
     assert Visitor(server).ask("POST", "/sign-in", {"code": code})[0] == 401
-    audit = server.project.inside("audit", "list", "--by", "unknown", "--format", "json", check=0).json["audit"]
-    assert {(one["operation"], one["outcome"], one["via"]) for one in audit} >= {
+    audit = server.project.inside("admin", "audit", "list", "--by", "unknown", "--format", "json", check=0).json[
+        "audit"
+    ]
+    assert {(row["operation"], row["outcome"], row["via"]) for row in audit} >= {
         ("sign-in", "failed", f"POST {PREFIX}/sign-in")
     }
     assert code[:-1] not in str(audit)
@@ -133,10 +135,10 @@ def test_who_is_signed_in_by_a_token_may_do_what_it_says_and_the_cookie_is_kept_
     assert visitor.ask("GET", "/sweeps")[0] == 200
     status, problem = visitor.ask("POST", "/sweeps/first/pause", {})
     assert (status, sentence("this takes the scope {}", "steer") in problem["detail"]) == (403, True)
-    value = str(visitor.cookie).partition("=")[2]
+    cookie = str(visitor.cookie).partition("=")[2]
     rows = server.project.query("SELECT * FROM sign_ins")
-    assert value not in repr(rows)
-    assert digest_of(value) in repr(rows)
+    assert cookie not in repr(rows)
+    assert digest_of(cookie) in repr(rows)
 
 
 def test_what_browsers_do_is_recorded_under_the_name_of_the_token(server: Server, visitor: Visitor) -> None:
@@ -146,9 +148,9 @@ def test_what_browsers_do_is_recorded_under_the_name_of_the_token(server: Server
     lines = server.project.inside("log", sweep, "--kind", "sweep", "--format", "json", check=0).stdout.splitlines()
     assert json.loads(lines[-1])["data"]["by"] == "bob"
     assert visitor.ask("DELETE", "/sign-in")[0] == 204
-    audit = server.project.inside("audit", "list", "--by", "bob", "--format", "json", check=0).json["audit"]
-    assert [one["operation"] for one in audit] == ["sign-out", "break", "sign-in"]
-    assert {(one["address"], one["token"]) for one in audit} == {("127.0.0.1", "bob")}
+    audit = server.project.inside("admin", "audit", "list", "--by", "bob", "--format", "json", check=0).json["audit"]
+    assert [row["operation"] for row in audit] == ["sign-out", "breakpoints.set", "sign-in"]
+    assert {(row["address"], row["token"]) for row in audit} == {("127.0.0.1", "bob")}
     assert audit[1]["via"] == f"POST {PREFIX}/sweeps/{{ref}}/breakpoints"
     assert audit[1]["arguments"] == {"ref": sweep, "add": ["C"]}
 
@@ -156,13 +158,13 @@ def test_what_browsers_do_is_recorded_under_the_name_of_the_token(server: Server
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
-        ({"X_CSRF_Token": None}, sentence("takes the header {}", "X-CSRF-Token")),
-        ({"X_CSRF_Token": "0" * 64}, sentence("takes the header {}", "X-CSRF-Token")),
-        ({"X_CSRF_Token": "\u00fc"}, sentence("takes the header {}", "X-CSRF-Token")),
-        ({"Origin": None}, sentence("in the header Origin")),
-        ({"Origin": "http://127.0.0.1:1"}, "a page of http://127.0.0.1:1 asks"),
-        ({"Origin": "null"}, sentence("a page of {} asks", "null")),
-        ({"Origin": "https://evil.example"}, "a page of https://evil.example asks"),
+        ({"X_CSRF_Token": None}, sentence("the header {} is missing or wrong", "X-CSRF-Token")),
+        ({"X_CSRF_Token": "0" * 64}, sentence("the header {} is missing or wrong", "X-CSRF-Token")),
+        ({"X_CSRF_Token": "\u00fc"}, sentence("the header {} is missing or wrong", "X-CSRF-Token")),
+        ({"Origin": None}, sentence("the request has a cookie but no header Origin")),
+        ({"Origin": "http://127.0.0.1:1"}, sentence("the request is from a page of {}", "http://127.0.0.1:1")),
+        ({"Origin": "null"}, sentence("the request is from a page of {}", "null")),
+        ({"Origin": "https://evil.example"}, sentence("the request is from a page of {}", "https://evil.example")),
     ],
 )
 def test_no_other_page_can_change_anything_by_the_cookie(
@@ -181,8 +183,8 @@ def test_no_other_page_can_read_by_the_cookie_or_sign_somebody_in(server: Server
     assert Visitor(server).ask("POST", "/sign-in", {"token": TOKEN}, Origin="http://127.0.0.1:1")[0] == 403
     url = f"ws://127.0.0.1:{server.port}{PREFIX}/sweeps/first/events"
     for origin in ("http://127.0.0.1:1", None):
-        given = {"Cookie": str(visitor.cookie), **({"Origin": origin} if origin else {})}
-        with pytest.raises(InvalidStatus, match="403"), connect(url, additional_headers=given):
+        headers = {"Cookie": str(visitor.cookie), **({"Origin": origin} if origin else {})}
+        with pytest.raises(InvalidStatus, match="403"), connect(url, additional_headers=headers):
             pass
 
 
@@ -196,14 +198,14 @@ def test_a_token_speaks_for_itself_beside_a_cookie(server: Server, visitor: Visi
 def test_who_has_signed_out_is_nobody_and_their_streams_end(server: Server, visitor: Visitor) -> None:
     other = Visitor(server).sign_in(token=TOKEN)
     visitor.sign_in(token=TOKEN)
-    kept = str(visitor.cookie)
-    with server.asked("/sweeps/first/events", {"Cookie": kept}) as stream:
+    cookie = str(visitor.cookie)
+    with server.open("/sweeps/first/events", {"Cookie": cookie}) as stream:
         messages = messages_of(stream)
         assert next(messages)[1]["events"]
         assert visitor.ask("DELETE", "/sign-in")[0] == 204
         assert visitor.headers["set-cookie"].partition(";")[0].endswith("=")
         assert list(messages) == [], "it ends"
-    visitor.cookie = kept
+    visitor.cookie = cookie
     assert visitor.ask("GET", "/sweeps")[0] == 401
     assert visitor.ask("GET", "/sign-in")[1] == {
         "name": None,
@@ -218,10 +220,10 @@ def test_who_has_signed_out_is_nobody_and_their_streams_end(server: Server, visi
 def test_a_sign_in_ends_with_its_token_and_so_does_what_it_has_open(server: Server, visitor: Visitor) -> None:
     visitor.sign_in(token=token_of(server, "cut"))
     url = f"ws://127.0.0.1:{server.port}{PREFIX}/sweeps/first/events"
-    given = {"Cookie": str(visitor.cookie), "Origin": visitor.origin}
-    with connect(url, additional_headers=given) as socket:
+    headers = {"Cookie": str(visitor.cookie), "Origin": visitor.origin}
+    with connect(url, additional_headers=headers) as socket:
         assert socket.recv(timeout=20)
-        server.project.inside("token", "revoke", "cut", check=0)
+        server.project.inside("admin", "token", "revoke", "cut", check=0)
         with pytest.raises(ConnectionClosed):
             list(socket)
     assert visitor.ask("GET", "/sweeps")[0] == 401
@@ -230,9 +232,9 @@ def test_a_sign_in_ends_with_its_token_and_so_does_what_it_has_open(server: Serv
 def test_the_operators_sign_in_ends_with_the_servers_token(server: Server, visitor: Visitor) -> None:
     visitor.sign_in(token=TOKEN)
     database = Database(f"sqlite:///{server.project.file}")
-    found = store.use_sign_in(database, digest_of(str(visitor.cookie).partition("=")[2]))
-    assert found is not None
-    database.execute(store.sign_ins.update().where(store.sign_ins.c.id == found[0].id).values(source="0" * 64))
+    sign_in = store.use_sign_in(database, digest_of(str(visitor.cookie).partition("=")[2]))
+    assert sign_in is not None
+    database.execute(store.sign_ins.update().where(store.sign_ins.c.id == sign_in[0].id).values(source="0" * 64))
     database.close()
     assert visitor.ask("GET", "/sweeps")[0] == 401
 
@@ -249,9 +251,9 @@ def test_a_sign_in_ends_when_it_is_not_used_and_at_last_in_any_case(
     assert store.active_sign_ins(database, ["a", "b"]) == {"a"}
     database.execute(store.sign_ins.update().values(used_at=store.sign_ins.c.used_at - 61))
     store.use_sign_in(database, "a")
-    again = store.use_sign_in(database, "a")
-    assert again is not None
-    assert again[0].used_at >= first.used_at, "when it was last used, to the minute"
+    second = store.use_sign_in(database, "a")
+    assert second is not None
+    assert second[0].used_at >= first.used_at, "when it was last used, to the minute"
     database.execute(store.sign_ins.update().values(used_at=store.sign_ins.c.used_at - store.IDLE_S))
     assert store.use_sign_in(database, "a") is None
     monkeypatch.setattr(store, "MOST_S", -1.0)

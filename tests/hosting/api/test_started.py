@@ -32,16 +32,16 @@ def events_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, str, An
     """Yield server-sent events as ids, kinds and what they carry."""
     fields: dict[str, str] = {}
     for line in response:
-        name, _, value = line.decode().rstrip("\n").partition(": ")
+        name, _, field = line.decode().rstrip("\n").partition(": ")
         if line.strip():
-            fields[name] = value
+            fields[name] = field
         elif "data" in fields:
             yield fields["id"], fields["event"], json.loads(fields["data"])
             fields = {}
 
 
 def status_of(sending: Sending, execution: str) -> str:
-    return str(sending.cluster.one("SELECT status FROM executions WHERE id = :id", id=execution))
+    return str(sending.cluster.scalar("SELECT status FROM executions WHERE id = :id", id=execution))
 
 
 def test_a_request_that_waits_returns_the_outcome(sending: Sending) -> None:
@@ -50,8 +50,8 @@ def test_a_request_that_waits_returns_the_outcome(sending: Sending) -> None:
     assert (document["state"], document["result"]) == ({"x": 1, "answer": "small"}, {"answer": "small"})
     assert location is not None
     with request(sending, "GET", f"{location.removeprefix(PREFIX)}/result?wait=60", headers={}) as response:
-        again = json.load(response)
-    assert (response.status, again) == (200, {key: document[key] for key in again})
+        outcome = json.load(response)
+    assert (response.status, outcome) == (200, {key: document[key] for key in outcome})
 
 
 def test_a_failure_is_part_of_the_outcome(sending: Sending) -> None:
@@ -98,7 +98,7 @@ def test_an_execution_that_waits_for_a_person_is_watched_as_waiting(sending: Sen
     with request(sending, "GET", f"/watch?ref={execution}", headers={}) as response:
         assert json.load(response)["sweep"]["status"] == "waiting"
     with request(sending, "GET", "/watch", headers={}) as response:
-        assert [one["status"] for one in json.load(response)["sweeps"] if one["id"] == execution] == ["waiting"]
+        assert [sweep["status"] for sweep in json.load(response)["sweeps"] if sweep["id"] == execution] == ["waiting"]
     assert "waiting" in sending.wtb("watch", execution, "--once").stdout
     with request(sending, "GET", f"/executions/{execution}", headers={}) as response:
         assert json.load(response)["execution"]["metadata"] == {"team": "search"}
@@ -107,10 +107,10 @@ def test_an_execution_that_waits_for_a_person_is_watched_as_waiting(sending: Sen
 
 def test_a_wait_over_its_limit_starts_nothing(sending: Sending) -> None:
     count = "SELECT count(*) FROM executions"
-    before = sending.cluster.one(count)
+    before = sending.cluster.scalar(count)
     status, _, problem = sending.post("/executions?wait=61", {"workflow": "reviewed", "input": {"x": 1}})
     assert (status, problem["detail"]) == (400, "wait: Input should be less than or equal to 60")
-    assert sending.cluster.one(count) == before
+    assert sending.cluster.scalar(count) == before
 
 
 def test_the_same_request_streams_every_event_and_ends_with_the_result(sending: Sending) -> None:
@@ -118,12 +118,12 @@ def test_the_same_request_streams_every_event_and_ends_with_the_result(sending: 
         assert (response.status, response.headers["Content-Type"].partition(";")[0]) == (201, "text/event-stream")
         location = response.headers["Location"].removeprefix(PREFIX)
         live = list(events_of(response))
-    *events, (_, kind, result) = live
-    assert (kind, result["status"], result["result"]) == ("result", "completed", {"answer": "small"})
+    *events, (_, kind, ending) = live
+    assert (kind, ending["status"], ending["result"]) == ("result", "completed", {"answer": "small"})
     assert all(kind == document["kind"] for _, kind, document in events)
-    with request(sending, "GET", f"/sweeps/{result['sweep']}/log", headers={}) as response:
+    with request(sending, "GET", f"/sweeps/{ending['sweep']}/log", headers={}) as response:
         log = [json.loads(line) for line in response]
-    assert [event for _, _, event in events] == [one for one in log if one["execution"] == result["execution"]]
+    assert [event for _, _, event in events] == [row for row in log if row["execution"] == ending["execution"]]
 
     with request(sending, "GET", f"{location}/events") as response:
         assert (response.status, list(events_of(response))) == (200, live)
@@ -138,14 +138,14 @@ def test_the_same_request_streams_every_event_and_ends_with_the_result(sending: 
 
 def test_a_stream_closes_where_a_person_is_asked_and_continues_after_the_answer(sending: Sending) -> None:
     with request(sending, "POST", "/executions", {"workflow": "reviewed", "input": {"x": 100}}) as response:
-        *_, (last, kind, result) = events_of(response)
-    assert (kind, result["status"]) == ("result", "waiting")
-    assert sending.post(f"/approvals/{result['questions'][0]['id']}/answer", {"action": "no"})[0] == 200
-    path = f"/executions/{result['execution']}/events"
+        *_, (last, kind, document) = events_of(response)
+    assert (kind, document["status"]) == ("result", "waiting")
+    assert sending.post(f"/approvals/{document['questions'][0]['id']}/answer", {"action": "no"})[0] == 200
+    path = f"/executions/{document['execution']}/events"
     with request(sending, "GET", path, headers={**STREAM, "Last-Event-ID": last}) as response:
-        *events, (_, kind, result) = events_of(response)
-    assert [one for _, one, _ in events][:1] == ["approval.answered"]
-    assert (kind, result["status"], result["result"]) == ("result", "completed", {"answer": "no"})
+        *events, (_, kind, document) = events_of(response)
+    assert [kind for _, kind, _ in events][:1] == ["approval.answered"]
+    assert (kind, document["status"], document["result"]) == ("result", "completed", {"answer": "no"})
 
 
 @pytest.mark.parametrize(
@@ -159,33 +159,35 @@ def test_a_stream_closes_where_a_person_is_asked_and_continues_after_the_answer(
 def test_closing_the_connection_cancels_the_execution_only_if_it_should(
     sending: Sending, path: str, headers: Mapping[str, str], status: str
 ) -> None:
-    held = sending.cluster.project.folder / "held"
-    held.touch()
+    gate = sending.cluster.project.folder / "held"
+    gate.touch()
     count = "SELECT count(*) FROM executions WHERE status = 'running'"
     try:
         with closing(http.client.HTTPConnection("127.0.0.1", sending.server.port, timeout=60)) as connection:
             body = json.dumps({"workflow": "reviewed", "input": {"x": 1}})
             connection.request("POST", PREFIX + path, body, {**HEADERS, "Content-Type": "application/json", **headers})
-            sending.cluster.until(lambda: sending.cluster.one(count), "it to run")
+            sending.cluster.until(lambda: sending.cluster.scalar(count), "it to run")
         newest = "SELECT id, status, reason FROM executions ORDER BY created_at DESC LIMIT 1"
         if status == "cancelled":
             sending.cluster.until(lambda: sending.cluster.query(newest)[0][1] == "cancelled", "it to be cancelled")
             reason = "the connection of the request that started it was closed"
             assert reason in sending.cluster.query(newest)[0][2]
     finally:
-        held.unlink()
+        gate.unlink()
     sending.cluster.until(lambda: sending.cluster.query(newest)[0][1] == status, f"it to be {status}")
 
 
 def test_who_may_not_cancel_starts_nothing_that_would_be_cancelled(sending: Sending) -> None:
-    token = sending.cluster.project.inside("token", "create", "starter", "--scope", "submit", env=sending.cluster.env)
+    token = sending.cluster.project.inside(
+        "admin", "token", "create", "starter", "--scope", "submit", env=sending.cluster.env
+    )
     bearer = {"Authorization": f"Bearer {token.stdout.strip()}"}
     body, count = {"workflow": "reviewed", "input": {"x": 1}}, "SELECT count(*) FROM executions"
-    before = sending.cluster.one(count)
+    before = sending.cluster.scalar(count)
     for path, headers in (("/executions?cancel_on_disconnect=true", {}), ("/executions", STREAM)):
         with request(sending, "POST", path, body, {**bearer, **headers}) as response:
             assert response.status == 403
-    assert sending.cluster.one(count) == before
+    assert sending.cluster.scalar(count) == before
     with request(sending, "POST", "/executions?wait=60", body, bearer) as response:
         document = json.load(response)
     assert (response.status, document["status"], "state" in document) == (201, "completed", False)

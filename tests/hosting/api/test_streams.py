@@ -1,4 +1,4 @@
-"""Whoever follows a sweep sees each event of its log once and in order, whatever happens on the way."""
+"""A follower of a sweep gets each event of its log once and in order, whatever happens on the way."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from tests.support.bench import Bench
 from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project
 from tests.support.prose import sentence
-from wtb.authoring.edges import END
+from tests.support.waiting import until_async
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError, NotFound
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.routes import PREFIX
@@ -38,9 +39,8 @@ from wtb.operations.inspection import log as inspected
 from wtb.operations.inspection.ends import DECISIVE
 from wtb.operations.inspection.log import Selection, events_after, follow_events, last_event, select_events
 from wtb.store.database import Database
-from wtb.store.events import add_event
 from wtb.store.housekeeping.deletion import begin_deletion
-from wtb.store.log import START, LogPosition
+from wtb.store.log import START, LogPosition, add_event
 from wtb.store.read import queries
 from wtb.store.runs.leases import move_sweep
 
@@ -48,15 +48,15 @@ ABOUT = {"session_id": "default", "execution_id": None}
 
 
 def one_node() -> Workflow:
-    made = Workflow("short")
+    workflow = Workflow("short")
 
     def first(state: dict[str, Any]) -> dict[str, Any]:
         return {"a": state["x"]}
 
-    made.node(first, name="first")
-    made.entry("first")
-    made.edge("first", END)
-    return made
+    workflow.node(first, name="first")
+    workflow.entry("first")
+    workflow.edge("first", END)
+    return workflow
 
 
 @pytest.fixture
@@ -88,22 +88,28 @@ async def all_of_them(owners: Collection[Follower]) -> set[Follower]:
 
 @asynccontextmanager
 async def following(bench: Bench) -> AsyncIterator[Streams]:
-    made = Streams(Context(bench.database), all_of_them)
-    async with made.reading():
-        yield made
+    source = Streams(Context(bench.database), all_of_them)
+    async with source.reading():
+        yield source
 
 
 async def take(
-    source: Streams, wanted: Selection, count: int, after: LogPosition | None = START, max_behind: int | None = None
+    source: Streams,
+    subscription: Selection,
+    count: int,
+    after: LogPosition | None = START,
+    max_behind: int | None = None,
+    *,
+    taken_messages: list[Message | None] | None = None,
 ) -> list[Message | None]:
-    """Follow until so many events have come."""
-    found: list[Message | None] = []
-    async with asyncio.timeout(30), aclosing(source.follow(wanted, after, max_behind)) as messages:
+    """Follow until so many events have come. taken_messages: a list to fill, which others may look at meanwhile."""
+    taken_messages = [] if taken_messages is None else taken_messages
+    async with asyncio.timeout(30), aclosing(source.follow(subscription, after, max_behind)) as messages:
         async for message in messages:
-            found.append(message)
-            if len(ids(found)) >= count:
+            taken_messages.append(message)
+            if len(ids(taken_messages)) >= count:
                 break
-    return found
+    return taken_messages
 
 
 # What is followed
@@ -112,11 +118,11 @@ async def take(
 def test_a_follower_sees_what_is_there_and_what_comes(sweep: Bench) -> None:
     async def follow() -> list[Message | None]:
         async with following(sweep) as source:
-            there = len(positions(sweep))
-            begun = asyncio.create_task(take(source, selection(sweep), there + 5))
-            await take(source, selection(sweep), there)
+            count = len(positions(sweep))
+            following_task = asyncio.create_task(take(source, selection(sweep), count + 5))
+            await take(source, selection(sweep), count)
             await asyncio.to_thread(write_events, sweep, 5)
-            return await begun
+            return await following_task
 
     assert ids(asyncio.run(follow())) == [position[1] for position in positions(sweep)]
 
@@ -130,7 +136,7 @@ def test_it_continues_after_any_position(sweep: Bench) -> None:
             assert len(whole) > 5
             for number, position in enumerate(whole[:-1]):
                 rest = await take(source, selection(sweep), len(whole) - number - 1, position)
-                assert ids(rest) == [one[1] for one in whole[number + 1 :]]
+                assert ids(rest) == [event[1] for event in whole[number + 1 :]]
 
     asyncio.run(follow())
 
@@ -139,8 +145,7 @@ def test_from_now_on_nothing_older_comes(sweep: Bench) -> None:
     async def follow() -> list[Message | None]:
         async with following(sweep) as source:
             before = asyncio.create_task(take(source, selection(sweep), 2, None))
-            while not source.followers:
-                await asyncio.sleep(0)
+            await until_async(lambda: source.followers, "a follower")
             await asyncio.to_thread(write_events, sweep, 2)
             return await before
 
@@ -175,11 +180,11 @@ def test_a_selection_takes_from_the_whole_log_and_continues_behind_what_it_leave
         async with following(sweep) as source:
             return await take(source, selection(sweep, kinds=["sweep"]), 1 if after != START else 3, after)
 
-    found = asyncio.run(follow(START))
-    last = next(message for message in reversed(found) if message)
+    messages = asyncio.run(follow(START))
+    last = next(message for message in reversed(messages) if message)
     write_events(sweep, 1)
     assert ids(asyncio.run(follow(read_position(last.id) or START))) == [positions(sweep)[-1][1]]
-    kinds = {event["kind"] for message in found if message for event in json.loads(message.text)["events"]}
+    kinds = {event["kind"] for message in messages if message for event in json.loads(message.text)["events"]}
     assert kinds == {"sweep.submitted", "sweep.running", "sweep.completed"}
 
 
@@ -203,20 +208,20 @@ def test_pages_of_a_selection_are_what_the_whole_log_has_of_it_and_end_where_tha
     with sweep.database.write() as connection:
         add_event(connection, {**ABOUT, "sweep_id": sweep.sweep_id}, "sweep.trouble", {}, "error")
     write_events(sweep, 3, "noise")
-    wanted, context = selection(sweep, **options), Context(sweep.database)
-    found, after, is_last = list[int](), START, False
+    subscription, context = selection(sweep, **options), Context(sweep.database)
+    seen, after, is_last = list[int](), START, False
     while not is_last:
-        page = events_after(context, wanted, after)
+        page = events_after(context, subscription, after)
         assert page.is_last or page.upto > after
-        found, after, is_last = [*found, *(event["id"] for event in page.events)], page.upto, page.is_last
-    kinds, severities = tuple(wanted.kinds or [""]), wanted.severities
+        seen, after, is_last = [*seen, *(event["id"] for event in page.events)], page.upto, page.is_last
+    kinds, severities = tuple(subscription.kinds or [""]), subscription.severities
     expected = [
         row["id"]
         for row in queries.event_rows(sweep.database, sweep.sweep_id)
         if (row["kind"].startswith(kinds) and row["severity"] in severities)
-        or (wanted.ends and row["kind"] in DECISIVE)
+        or (subscription.ends and row["kind"] in DECISIVE)
     ]
-    assert found == expected
+    assert seen == expected
     assert after == positions(sweep)[-1]
 
 
@@ -234,17 +239,16 @@ def test_one_read_serves_all_who_follow_the_same(sweep: Bench, monkeypatch: pyte
     async def follow() -> list[list[Message | None]]:
         async with following(sweep) as source:
             all_of_them = [asyncio.create_task(take(source, selection(sweep), 1, None)) for _ in range(50)]
-            while source.followers < 50:
-                await asyncio.sleep(0)
+            await until_async(lambda: source.followers == 50, "all followers")
             began = len(reads)
             await asyncio.to_thread(write_events, sweep, 1)
-            found = await asyncio.gather(*all_of_them)
+            received = await asyncio.gather(*all_of_them)
             assert len(reads) - began < 10
-            return found
+            return received
 
-    found = asyncio.run(follow())
-    assert len(found) == 50
-    assert len({id(message) for messages in found for message in messages if message}) == 1, "encoded once"
+    received = asyncio.run(follow())
+    assert len(received) == 50
+    assert len({id(message) for messages in received for message in messages if message}) == 1, "encoded once"
 
 
 def test_who_is_slow_misses_nothing_and_keeps_nothing_in_memory(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,36 +257,33 @@ def test_who_is_slow_misses_nothing_and_keeps_nothing_in_memory(sweep: Bench, mo
 
     async def follow() -> list[Message | None]:
         async with following(sweep) as source:
-            found: list[Message | None] = []
+            received: list[Message | None] = []
             async with asyncio.timeout(30), aclosing(source.follow(selection(sweep), None, None)) as slow:
                 first = asyncio.ensure_future(anext(slow))
-                while not source.followers:
-                    await asyncio.sleep(0)
+                await until_async(lambda: source.followers, "a follower")
                 await asyncio.to_thread(write_events, sweep, 1)
-                found.append(await first)
+                received.append(await first)
                 for _ in range(10):  # each seen by somebody quicker, as a message of its own
                     quick = asyncio.create_task(take(source, selection(sweep), 1, None))
-                    while source.followers < 2:
-                        await asyncio.sleep(0)
+                    await until_async(lambda: source.followers == 2, "the quicker one")
                     await asyncio.to_thread(write_events, sweep, 3)
                     await quick
-                while len(ids(found)) < 31:
-                    found.append(await anext(slow))
-            return found
+                while len(ids(received)) < 31:
+                    received.append(await anext(slow))
+            return received
 
     begin = len(positions(sweep))
     assert ids(asyncio.run(follow())) == [position[1] for position in positions(sweep)[begin:]]
 
 
 async def follow_from(sweep: Bench, *after: Any) -> list[Message | None]:
-    """What one is told who follows from a position, and at most so far behind, when one event comes."""
+    """Return the messages of a follower who starts at a position, at most so far behind, when one event comes."""
     async with following(sweep) as source:
-        begun = asyncio.create_task(take(source, selection(sweep), 1, *after))
-        while not source.followers:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.1)
+        received: list[Message | None] = []
+        follower = asyncio.create_task(take(source, selection(sweep), 1, *after, taken_messages=received))
+        await until_async(lambda: received, "its first message, before the event")
         await asyncio.to_thread(write_events, sweep, 1)
-        return await begun
+        return await follower
 
 
 def test_who_is_too_far_behind_is_told_where_the_sweep_stands(sweep: Bench) -> None:
@@ -303,17 +304,16 @@ def test_who_comes_with_a_position_that_is_not_yet_is_told_to_begin_anew(sweep: 
 
 
 def test_a_stream_ends_with_its_sweep(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes again is told that there is none."""
+    """A client that reconnects is told that there is none."""
     monkeypatch.setattr(streams, "_ENDED_S", 0.01)
 
     async def follow() -> None:
         async with following(sweep) as source, asyncio.timeout(30):
-            begun = asyncio.create_task(take(source, selection(sweep), 1, positions(sweep)[-1]))
-            while not source.followers:
-                await asyncio.sleep(0)
+            follower = asyncio.create_task(take(source, selection(sweep), 1, positions(sweep)[-1]))
+            await until_async(lambda: source.followers, "a follower")
             await asyncio.to_thread(begin_deletion, sweep.database, sweep.sweep_id)
             with pytest.raises(NotFound, match=sentence("was deleted, and its events with it")):
-                await begun
+                await follower
 
     asyncio.run(follow())
 
@@ -344,7 +344,7 @@ def test_silence_is_broken_by_a_comment(sweep: Bench, monkeypatch: pytest.Monkey
             first = asyncio.create_task(anext(messages))
             while not first.done():
                 await asyncio.to_thread(write_events, sweep, 1)
-                await asyncio.sleep(0.02)
+                await asyncio.wait([first], timeout=0.02)
             assert first.result() is None
 
     asyncio.run(follow())
@@ -358,19 +358,18 @@ def test_transactions_that_end_in_another_order_than_they_began_are_all_seen(swe
         while not stop.is_set():
             with bench.database.write() as connection:
                 add_event(connection, {**ABOUT, "sweep_id": bench.sweep_id}, "sweep.note", {})
-                time.sleep(pause if bench.database.url.get_backend_name() != "sqlite" else 0)
+                stop.wait(pause if bench.database.url.get_backend_name() != "sqlite" else 0)
                 add_event(connection, {**ABOUT, "sweep_id": bench.sweep_id}, "sweep.note", {})
-            time.sleep(0.001)
+            stop.wait(0.001)
 
     bench = sweep
     begin = len(positions(sweep))
 
     async def follow() -> list[list[Message | None]]:
         async with following(sweep) as source:
-            wanted = [START, None, positions(sweep)[begin // 2]]
-            tasks = [asyncio.create_task(take(source, selection(sweep), 200, after)) for after in wanted]
-            while source.followers < len(tasks):
-                await asyncio.sleep(0)
+            positions_after = [START, None, positions(sweep)[begin // 2]]
+            tasks = [asyncio.create_task(take(source, selection(sweep), 200, after)) for after in positions_after]
+            await until_async(lambda: source.followers == len(tasks), "all followers")
             writers = [threading.Thread(target=write, args=(pause,)) for pause in (0, 0.01, 0.05, 0.3)]
             for writer in writers:
                 writer.start()
@@ -381,8 +380,8 @@ def test_transactions_that_end_in_another_order_than_they_began_are_all_seen(swe
                 for writer in writers:
                     await asyncio.to_thread(writer.join)
 
-    for found, first in zip(asyncio.run(follow()), (0, begin, begin // 2 + 1), strict=True):
-        seen = ids(found)
+    for messages, first in zip(asyncio.run(follow()), (0, begin, begin // 2 + 1), strict=True):
+        seen = ids(messages)
         assert seen == [position[1] for position in positions(sweep)[first:]][: len(seen)]
 
 
@@ -400,11 +399,11 @@ def server(tmp_path: Path, prepared_url: str) -> Iterator[Server]:
     project = Project(tmp_path / "project")
     project.url = prepared_url
     project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(4)})
-    made = Server(project)
-    made.start()
-    yield made
-    if made.running is not None:
-        made.kill()
+    server = Server(project)
+    server.start()
+    yield server
+    if server.running is not None:
+        server.kill()
     project.close()
 
 
@@ -423,30 +422,30 @@ def test_a_follower_of_a_server_that_is_killed_misses_nothing_and_sees_nothing_t
         while not ended.is_set():
             with suppress(OSError, http.client.HTTPException):
                 headers = {**HEADERS, "Last-Event-ID": last} if last else HEADERS
-                with server.asked(f"/sweeps/{sweep}/events", headers) as response:
+                with server.open(f"/sweeps/{sweep}/events", headers) as response:
                     for id, message in messages_of(response):
                         last = id
                         seen.extend(event["id"] for event in message["events"])
-            time.sleep(0.01)
+            ended.wait(0.01)
 
     def write() -> None:
         while not ended.is_set():
             with database.write() as connection:
                 for _ in range(20):
                     add_event(connection, {**ABOUT, "sweep_id": sweep}, "sweep.note", {})
-            time.sleep(0.02)
+            ended.wait(0.02)
 
     threads = [threading.Thread(target=follow), threading.Thread(target=write)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(kills):
-            heard = len(seen)
-            project.until(lambda heard=heard: len(seen) > heard, "the follower hears of more")
+            seen_before = len(seen)
+            project.until(lambda count=seen_before: len(seen) > count, "the follower hears of more")
             server.kill()
             server.start()
-        heard = len(seen)
-        project.until(lambda: len(seen) > heard, "the follower hears of more")
+        seen_before = len(seen)
+        project.until(lambda: len(seen) > seen_before, "the follower hears of more")
     finally:
         ended.set()
         threads[1].join()
@@ -463,14 +462,14 @@ def test_both_doors_carry_the_same_messages(server: Server) -> None:
     project = server.project
     project.inside("run", "sweep.yaml", check=0)
     log = [json.loads(line) for line in project.inside("log", "first", "--format", "json", check=0).stdout.splitlines()]
-    with server.asked("/sweeps/first/events") as response:
+    with server.open("/sweeps/first/events") as response:
         assert response.headers.get_content_type() == "text/event-stream"
         assert response.headers["Cache-Control"] == "no-store"
         sent: list[Any] = []
         for id, message in messages_of(response):
             assert (message["id"], message["version"], message["type"]) == (id, 1, "events")
             sent.append(message)
-            if sum(len(one["events"]) for one in sent) == len(log):
+            if sum(len(message["events"]) for message in sent) == len(log):
                 break
         assert [event for message in sent for event in message["events"]] == log
         for event in log:
@@ -478,7 +477,7 @@ def test_both_doors_carry_the_same_messages(server: Server) -> None:
         url = f"ws://127.0.0.1:{server.port}{PREFIX}/sweeps/first/events"
         with connect(url, additional_headers=HEADERS) as socket:
             over_socket: list[Any] = []
-            while sum(len(one["events"]) for one in over_socket) < len(log):
+            while sum(len(message["events"]) for message in over_socket) < len(log):
                 over_socket.append(json.loads(socket.recv(timeout=20)))
             assert over_socket == sent
             assert server.running is not None
@@ -509,10 +508,10 @@ def test_who_may_not_follow_is_told_so_before_anything_is_sent(
 ) -> None:
     ref, _, query = path.partition("?")
     place = f"{PREFIX}/sweeps/{ref}/events?{query}"
-    with shared_server.asked(f"/sweeps/{ref}/events?{query}", headers) as response:
+    with shared_server.open(f"/sweeps/{ref}/events?{query}", headers) as response:
         assert (response.status, response.headers.get_content_type()) == (status, "application/problem+json")
     host = headers.get("Host", f"127.0.0.1:{shared_server.port}")
-    rest = {name: value for name, value in headers.items() if name != "Host"}
+    rest = {name: header for name, header in headers.items() if name != "Host"}
     with pytest.raises(InvalidStatus) as refused, socket.create_connection(("127.0.0.1", shared_server.port)) as direct:
         connect(f"ws://{host}{place}", sock=direct, additional_headers=rest, proxy=None)
     assert refused.value.response.status_code == status
@@ -520,5 +519,21 @@ def test_who_may_not_follow_is_told_so_before_anything_is_sent(
 
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving_a_sweep(tmp_path_factory.mktemp("shared")) as made:
-        yield made
+    with serving_a_sweep(tmp_path_factory.mktemp("shared")) as server:
+        yield server
+
+
+def test_a_wait_that_is_cancelled_as_something_comes_is_cancelled() -> None:
+    """In Python 3.11 `asyncio.wait_for` would lose the cancellation, and the server would not end."""
+
+    async def wait() -> None:
+        tail = streams.Tail(START)
+        waiting = asyncio.ensure_future(tail.wait(60))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        tail.wake()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(wait())

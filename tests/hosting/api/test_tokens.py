@@ -1,4 +1,4 @@
-"""Whoever has a token may do what it says for as long as it is of use, and no more."""
+"""A token permits its scopes until it expires or is revoked, and no more."""
 
 from __future__ import annotations
 
@@ -21,60 +21,61 @@ from websockets.sync.client import connect
 from tests.hosting.api.serving import HEADERS, Server, messages_of, serving_a_sweep
 from tests.support.documents import check
 from tests.support.prose import sentence
+from tests.support.waiting import until_async
 from wtb.core.errors import ConflictError, InputError
+from wtb.features.access.operations import create_token, list_tokens, revoke_token
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.routes import PREFIX, ROUTES
-from wtb.operations.administration.tokens import create_token, list_tokens, revoke_token
 from wtb.operations.context import Context
 from wtb.operations.registry import Permission
-from wtb.store.access import tokens as store
+from wtb.store.access import users as store
 from wtb.store.database import Database
 from wtb.store.tables.schema import idempotency_keys
 
 
 @pytest.fixture
 def context(prepared_url: str) -> Iterator[Context]:
-    made = Context(Database(prepared_url), by="ann")
-    yield made
-    made.close()
+    context = Context(Database(prepared_url), by="ann")
+    yield context
+    context.close()
 
 
 def test_a_token_is_kept_by_its_digest_alone(context: Context) -> None:
-    made = create_token(context, "nightly", scopes=["steer", "read"], expires_s=60)
-    assert made["scopes"] == ["read", "steer"]
-    assert (made["state"], made["created_by"]) == ("active", "ann")
-    secret = made["token"].removeprefix("wtb_")
+    token = create_token(context, "nightly", scopes=["steer", "read"], expires_s=60)
+    assert token["scopes"] == ["read", "steer"]
+    assert (token["state"], token["created_by"]) == ("active", "ann")
+    secret = token["token"].removeprefix("wtb_")
     assert len(secret) >= 27, "160 bits"
     (row,) = store.list_tokens(context.database)
     assert secret not in repr(row)
     (listed,) = list_tokens(context)
-    assert listed == {key: value for key, value in made.items() if key != "token"}
+    assert listed == {key: field for key, field in token.items() if key != "token"}
 
 
 def test_a_token_that_is_made_with_a_key_is_kept_nowhere_and_shown_once(context: Context) -> None:
     app = make_app(context, token="of-the-operator", hosts=["testserver"])
     headers = {"Authorization": "Bearer of-the-operator", "Idempotency-Key": "k"}
 
-    def asked(name: str) -> Any:
+    def post_token(name: str) -> Any:
         return client.post(f"{PREFIX}/tokens", json={"name": name}, headers=headers)
 
     with TestClient(app) as client:
-        made, again = asked("nightly"), asked("nightly")
+        created, repeat = post_token("nightly"), post_token("nightly")
         headers["Idempotency-Key"] = "of one that is refused"
-        refused = asked("nightly")
-        assert asked("nightly").json() == refused.json(), "a refusal has no secret"
-    assert made.status_code == 200
-    assert again.status_code == 409
-    assert sentence("shown once and kept nowhere: if it did not arrive, revoke") in again.json()["detail"]
+        refused = post_token("nightly")
+        assert post_token("nightly").json() == refused.json(), "a refusal has no secret"
+    assert created.status_code == 200
+    assert repeat.status_code == 409
+    assert sentence("shown only once. If it did not arrive, revoke") in repeat.json()["detail"]
     bodies = context.database.scalars(sa.select(idempotency_keys.c.body))
     assert "wtb_" not in repr(bodies)
     assert [row.name for row in store.list_tokens(context.database)] == ["nightly"]
 
 
 def test_no_two_tokens_are_alike(context: Context) -> None:
-    made = {create_token(context, f"t{number}")["token"] for number in range(100)}
-    assert len(made) == 100
+    tokens = {create_token(context, f"t{number}")["token"] for number in range(100)}
+    assert len(tokens) == 100
     with pytest.raises(ConflictError, match=sentence("there is, or was, a token {}", "'t1'")):
         create_token(context, "t1")
     revoke_token(context, "t1")
@@ -110,7 +111,7 @@ def test_a_token_that_is_of_no_more_use_is_nobodys(context: Context) -> None:
     ):
         revoke_token(context, "lastin")
     digests = {row.name: row.digest for row in store.list_tokens(context.database)}
-    assert {one["name"]: one["state"] for one in list_tokens(context)} == {
+    assert {token["name"]: token["state"] for token in list_tokens(context)} == {
         "revoked": "revoked",
         "expired": "expired",
         "lasting": "active",
@@ -130,13 +131,13 @@ def test_when_a_token_was_used_is_kept_to_the_minute(context: Context, monkeypat
     assert store.list_tokens(context.database) == [used], "no second write within a minute"
     monkeypatch.setattr(store, "USED_S", -1)
     store.use_token(context.database, row.digest)
-    (again,) = store.list_tokens(context.database)
-    assert again.used_at is not None
-    assert again.used_at > used.used_at
+    (later,) = store.list_tokens(context.database)
+    assert later.used_at is not None
+    assert later.used_at > used.used_at
 
 
 def test_who_asks_is_known_also_while_operations_take_every_thread(context: Context) -> None:
-    made = create_token(context, "ann")
+    token = create_token(context, "ann")
     ends = threading.Event()
 
     async def ask_while_busy() -> str | None:
@@ -144,10 +145,9 @@ def test_who_asks_is_known_also_while_operations_take_every_thread(context: Cont
         busy = asyncio.create_task(run_sync(ends.wait))
         try:
             async with asyncio.timeout(30):
-                while not current_default_thread_limiter().borrowed_tokens:
-                    await asyncio.sleep(0)
-                found = await Identities(context, "the operator's").find(f"Bearer {made['token']}")
-            return None if found is None else found.name
+                await until_async(lambda: current_default_thread_limiter().borrowed_tokens, "the thread to be taken")
+                identity = await Identities(context, "the operator's").find(f"Bearer {token['token']}")
+            return None if identity is None else identity.name
         finally:
             ends.set()
             await busy
@@ -160,15 +160,15 @@ def test_who_asks_is_known_also_while_operations_take_every_thread(context: Cont
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving_a_sweep(tmp_path_factory.mktemp("tokens"), "--break", "B", check=1) as made:
-        yield made
+    with serving_a_sweep(tmp_path_factory.mktemp("tokens"), "--break", "B", check=1) as server:
+        yield server
 
 
 def token_of(server: Server, name: str, *options: str) -> dict[str, str]:
     """Make a token by the command, and return the header that sends it."""
-    made = server.project.inside("token", "create", name, *options, "--format", "json", check=0).json
-    check("token", made)
-    return {"Authorization": f"Bearer {made['token']}"}
+    token = server.project.inside("admin", "token", "create", name, *options, "--format", "json", check=0).json
+    check("token", token)
+    return {"Authorization": f"Bearer {token['token']}"}
 
 
 def ask(server: Server, method: str, path: str, headers: dict[str, str], body: Any = None) -> tuple[int, Any]:
@@ -195,16 +195,20 @@ def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
                 assert sentence("may {}; this takes the scope {}", scope, route.needs) in answer["detail"]
     for path in ("/sweeps/first/events", "/stream?subscribe=1"):
         assert ask(server, "GET", path, headers[Permission.steer])[0] == 403
-    audit = server.project.inside("audit", "list", "--by", "only-read", "--format", "json", check=0).json["audit"]
-    refused = {one["operation"]: (one["outcome"], one["token"], one["error"]) for one in audit}
+    audit = server.project.inside("admin", "audit", "list", "--by", "only-read", "--format", "json", check=0).json[
+        "audit"
+    ]
+    refused = {row["operation"]: (row["outcome"], row["token"], row["error"]) for row in audit}
     assert refused.keys() == {route.name for route in ROUTES if route.needs is not Permission.read}
-    assert refused["pause"][:2] == ("failed", "only-read")
-    assert sentence("this takes the scope {}", "steer") in refused["pause"][2]
+    assert refused["sweeps.pause"][:2] == ("failed", "only-read")
+    assert sentence("this takes the scope {}", "steer") in refused["sweeps.pause"][2]
 
 
 def test_a_token_of_no_use_is_in_the_audit_log(server: Server) -> None:
     assert ask(server, "GET", "/sweeps", {"Authorization": "Bearer wtb_made-up"})[0] == 401
-    audit = server.project.inside("audit", "list", "--by", "unknown", "--format", "json", check=0).json["audit"]
+    audit = server.project.inside("admin", "audit", "list", "--by", "unknown", "--format", "json", check=0).json[
+        "audit"
+    ]
     assert (audit[0]["operation"], audit[0]["outcome"], audit[0]["address"]) == ("sign-in", "failed", "127.0.0.1")
     assert "made-up" not in str(audit)
 
@@ -218,19 +222,19 @@ def test_events_name_the_token_by_which_something_was_done(server: Server) -> No
     assert json.loads(lines[-1])["data"]["by"] == "bob"
 
 
-def test_what_a_revoked_token_has_open_ends_within_seconds_and_others_goes_on(server: Server) -> None:
-    cut, kept = token_of(server, "cut"), token_of(server, "kept")
+def test_what_a_revoked_token_has_open_ends_within_seconds_and_others_continue(server: Server) -> None:
+    cut, valid = token_of(server, "cut"), token_of(server, "kept")
     url = f"ws://127.0.0.1:{server.port}{PREFIX}/sweeps/first/events"
     with (
-        server.asked("/sweeps/first/events", cut) as stream,
+        server.open("/sweeps/first/events", cut) as stream,
         connect(f"ws://127.0.0.1:{server.port}{PREFIX}/stream", additional_headers=cut) as of_nothing,
         connect(url, additional_headers=cut) as socket,
-        connect(url, additional_headers=kept) as other,
+        connect(url, additional_headers=valid) as other,
     ):
         messages = messages_of(stream)
         assert next(messages)[1]["events"]
         assert json.loads(socket.recv(timeout=20)) == json.loads(other.recv(timeout=20))
-        assert server.project.inside("token", "revoke", "cut", check=0).stdout == "token cut: revoked\n"
+        assert server.project.inside("admin", "token", "revoke", "cut", check=0).stdout == "token cut: revoked\n"
         assert list(messages) == [], "it ends"
         for ended in (socket, of_nothing):
             with pytest.raises(ConnectionClosed):
@@ -238,7 +242,7 @@ def test_what_a_revoked_token_has_open_ends_within_seconds_and_others_goes_on(se
         with pytest.raises(TimeoutError):
             other.recv(timeout=0.5)
     assert ask(server, "GET", "/sweeps", cut)[0] == 401
-    assert ask(server, "GET", "/sweeps", kept)[0] == 200
+    assert ask(server, "GET", "/sweeps", valid)[0] == 200
 
 
 def test_revocation_ends_a_stream_within_a_second(server: Server) -> None:
@@ -246,7 +250,7 @@ def test_revocation_ends_a_stream_within_a_second(server: Server) -> None:
     took = []
     for number in range(3):
         token = token_of(server, f"cut-{number}")
-        with server.asked("/sweeps/first/events", token) as stream:
+        with server.open("/sweeps/first/events", token) as stream:
             messages = messages_of(stream)
             next(messages)
             began = time.monotonic()
@@ -258,26 +262,29 @@ def test_revocation_ends_a_stream_within_a_second(server: Server) -> None:
 
 def test_a_stream_ends_where_the_roles_of_its_user_do(server: Server) -> None:
     run = server.project.inside
-    run("user", "create", "eve", check=0)
-    run("team", "create", "readers", check=0)
-    run("team", "change", "readers", "--add", "eve", check=0)
-    run("access", "grant", "viewer", "--team", "readers", check=0)
-    token, kept = token_of(server, "of-eve", "--user", "eve"), token_of(server, "of-nobody")
-    with server.asked("/sweeps/first/events", token) as stream, server.asked("/sweeps/first/events", kept) as other:
-        messages, others = messages_of(stream), messages_of(other)
-        assert next(messages) == next(others)
-        run("access", "grant", "maintainer", "--team", "readers", check=0)
-        run("team", "change", "readers", "--remove", "eve", check=0)
+    run("admin", "user", "create", "eve", check=0)
+    run("admin", "team", "create", "readers", check=0)
+    run("admin", "team", "change", "readers", "--add", "eve", check=0)
+    run("admin", "access", "grant", "viewer", "--team", "readers", check=0)
+    token, other_token = token_of(server, "of-eve", "--user", "eve"), token_of(server, "of-nobody")
+    with (
+        server.open("/sweeps/first/events", token) as stream,
+        server.open("/sweeps/first/events", other_token) as other,
+    ):
+        messages, other_messages = messages_of(stream), messages_of(other)
+        assert next(messages) == next(other_messages)
+        run("admin", "access", "grant", "maintainer", "--team", "readers", check=0)
+        run("admin", "team", "change", "readers", "--remove", "eve", check=0)
         assert list(messages) == []
-        sweep = ask(server, "GET", "/sweeps/first", kept)[1]["sweep"]["id"]
+        sweep = ask(server, "GET", "/sweeps/first", other_token)[1]["sweep"]["id"]
         assert ask(server, "POST", f"/sweeps/{sweep}/breakpoints", HEADERS, {"add": ["A"]})[0] == 200
-        assert next(others)[1]["events"], "it goes on"
+        assert next(other_messages)[1]["events"], "it goes on"
     assert ask(server, "GET", "/sweeps", token)[0] == 403
 
 
 def test_a_token_that_expires_is_of_no_more_use(server: Server) -> None:
     header = token_of(server, "short", "--expires", "5s")
-    with server.asked("/sweeps/first/events", header) as stream:
+    with server.open("/sweeps/first/events", header) as stream:
         messages = messages_of(stream)
         assert next(messages)[1]["events"]
         assert list(messages) == [], "what it has open ends, too"
@@ -286,23 +293,25 @@ def test_a_token_that_expires_is_of_no_more_use(server: Server) -> None:
 
 def test_tokens_are_listed_without_themselves(server: Server) -> None:
     header = token_of(server, "listed")
-    listed = server.project.inside("token", "list", "--format", "json", check=0).json
+    listed = server.project.inside("admin", "token", "list", "--format", "json", check=0).json
     check("tokens", listed)
     assert "wtb_" not in json.dumps(listed)
     assert listed["tokens"][0]["name"] == "listed"
     over_http = ask(server, "GET", "/tokens", header)[1]["tokens"]
-    assert [one["name"] for one in over_http] == [one["name"] for one in listed["tokens"]]
-    shown = server.project.inside("token", "list", check=0).stdout
-    assert "listed" in shown
-    assert max(map(len, shown.splitlines())) <= 80
+    assert [token["name"] for token in over_http] == [token["name"] for token in listed["tokens"]]
+    stdout = server.project.inside("admin", "token", "list", check=0).stdout
+    assert "listed" in stdout
+    assert max(map(len, stdout.splitlines())) <= 80
 
 
 def test_a_token_is_printed_once_and_nothing_else_with_it(server: Server) -> None:
-    made = server.project.inside("token", "create", "printed", "--scope", "read", "--expires", "30d", check=0)
-    assert made.stdout.startswith("wtb_")
-    assert len(made.stdout.split()) == 1
-    assert "may read, until" in made.stderr
-    assert "wtb_" not in made.stderr
+    output = server.project.inside(
+        "admin", "token", "create", "printed", "--scope", "read", "--expires", "30d", check=0
+    )
+    assert output.stdout.startswith("wtb_")
+    assert len(output.stdout.split()) == 1
+    assert "may read, until" in output.stderr
+    assert "wtb_" not in output.stderr
 
 
 @pytest.mark.parametrize(
@@ -318,4 +327,4 @@ def test_a_token_is_printed_once_and_nothing_else_with_it(server: Server) -> Non
     ],
 )
 def test_what_is_wrong_with_a_command_is_told(server: Server, args: tuple[str, ...], words: str) -> None:
-    assert words in server.project.inside("token", *args, check=2).said
+    assert words in server.project.inside("admin", "token", *args, check=2).output

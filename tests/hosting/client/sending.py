@@ -79,8 +79,8 @@ class Sending:
     laptop: Project
 
     def wtb(self, *args: str, check: int | None = 0) -> Outcome:
-        given = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN}
-        return self.laptop.inside(*args, env=given, check=check)
+        environment = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN}
+        return self.laptop.inside(*args, env=environment, check=check)
 
     def put(self, path: str, content: bytes) -> tuple[int, Any]:
         """Status and document of the answer to a file that is sent."""
@@ -111,7 +111,7 @@ def execution_of(sending: Sending, *args: str) -> str:
 
 def until_it_is(sending: Sending, execution: str, *statuses: str) -> None:
     query = "SELECT status FROM executions WHERE id = :id"
-    sending.cluster.until(lambda: sending.cluster.one(query, id=execution) in statuses, f"it to be {statuses}")
+    sending.cluster.until(lambda: sending.cluster.scalar(query, id=execution) in statuses, f"it to be {statuses}")
 
 
 def state_of(sending: Sending, execution: str) -> Any:
@@ -132,10 +132,10 @@ def publishing(cluster: Cluster, folder: Path) -> Iterator[Sending]:
     laptop = Project(folder)
     laptop.write({"cases.jsonl": "\n".join(map(json.dumps, SWEEP["cases"]))})  # type: ignore[call-overload]
     laptop.write({"sweep.yaml": json.dumps({**SWEEP, "cases": "cases.jsonl"})})
-    found = Sending(cluster, server, laptop)
+    sending = Sending(cluster, server, laptop)
     cluster.until(
-        lambda: found.wtb("workflow", "list", "--format", "json", "--published").json["workflows"], "it is published"
+        lambda: sending.wtb("workflow", "list", "--format", "json", "--published").json["workflows"], "it is published"
     )
-    yield found
+    yield sending
     server.kill()
     laptop.close()

@@ -1,4 +1,4 @@
-"""What a server answers, as who asks it sees it: the errors of operations, what is asked again, and versions."""
+"""Responses of a server as a client sees them: errors of operations, repeated requests, and versions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from wtb.core.errors import AccessDenied, InputError, NotFound, ServerError, WTB
 from wtb.core.version import __version__
 from wtb.hosting.api.problems import problem_of
 from wtb.hosting.api.routes import ROUTES
-from wtb.hosting.client import answers
-from wtb.hosting.client.answers import check, check_version
-from wtb.hosting.client.requests import KEY
+from wtb.hosting.client import requests
+from wtb.hosting.client.following import Filter, Lines, Stream
+from wtb.hosting.client.requests import KEY, check, check_version
 from wtb.hosting.client.results import result_of
 from wtb.hosting.client.server import Server
-from wtb.hosting.client.stream import Filter, Lines, Stream
-from wtb.operations.control.breakpoints import set_breakpoints
+from wtb.operations.control.pause_cancel import set_breakpoints
 from wtb.operations.inspection.sweeps import list_sweeps
 
 TREE = sorted(
-    {found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, WTBError)},
+    {error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, WTBError)},
     key=lambda kind: kind.__name__,
 )
 
@@ -43,12 +42,12 @@ def test_an_error_is_raised_again_with_its_class_and_its_words(kind: type[WTBErr
     raised = kind(*texts, argument="limit")
     sent = problem_of(raised)
     response = httpx.Response(sent.status_code, headers={"Content-Type": sent.media_type}, content=sent.body)
-    with pytest.raises(WTBError) as found:
+    with pytest.raises(WTBError) as error:
         check("http://there", response)
-    assert type(found.value) is kind
-    assert (str(found.value), found.value.argument, found.value.exit_code) == (str(raised), "limit", kind.exit_code)
-    if isinstance(found.value, InputError):
-        assert found.value.problems == tuple(texts)
+    assert type(error.value) is kind
+    assert (str(error.value), error.value.argument, error.value.exit_code) == (str(raised), "limit", kind.exit_code)
+    if isinstance(error.value, InputError):
+        assert error.value.problems == tuple(texts)
 
 
 @pytest.mark.parametrize(
@@ -73,27 +72,27 @@ def test_an_error_is_raised_again_with_its_class_and_its_words(kind: type[WTBErr
 )
 def test_what_a_server_says_itself_is_an_error_too(status: int, body: Any, kind: type[WTBError], words: str) -> None:
     response = httpx.Response(status, headers={"Content-Type": "application/problem+json"}, content=json.dumps(body))
-    with pytest.raises(kind) as found:
+    with pytest.raises(kind) as error:
         check("http://there", response)
-    assert str(found.value) == words
+    assert str(error.value) == words
 
 
 def test_a_page_of_something_else_is_no_answer() -> None:
-    with pytest.raises(ServerError, match=sentence("answers {}, and not as `wtb serve` does", "HTTP 404 Not Found")):
+    with pytest.raises(ServerError, match=sentence("responded with {}, unlike `wtb serve`", "HTTP 404 Not Found")):
         check("http://there", httpx.Response(404, text="<html>nginx</html>"))
 
 
 @pytest.mark.parametrize(
-    ("server", "own", "said"),
+    ("server", "own", "expected"),
     [
         ("1.4.0", "1.4.9", None),
         ("1.5.0", "1.4.9", sentence("what is new there is not known here")),
         ("1.3.2", "1.4.0", sentence("it may not know all that is asked")),
     ],
 )
-def test_another_minor_version_is_told(server: str, own: str, said: str | None) -> None:
-    found = check_version("http://there", server, own)
-    assert found is None if said is None else found is not None and said in found
+def test_another_minor_version_is_told(server: str, own: str, expected: str | None) -> None:
+    warning = check_version("http://there", server, own)
+    assert warning is None if expected is None else warning is not None and expected in warning
 
 
 @pytest.mark.parametrize("server", ["2.0.0", "0.9.1"])
@@ -107,7 +106,7 @@ class Scripted:
 
     def __init__(self, version: str = __version__) -> None:
         self.statuses: list[int] = []
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
         self.paths: list[str] = []
         outer = self
 
@@ -138,7 +137,7 @@ class Scripted:
         self._thread.start()
 
     def _next(self, request: BaseHTTPRequestHandler) -> int:
-        self.asked.append((request.command, request.headers[KEY]))
+        self.requests.append((request.command, request.headers[KEY]))
         self.paths.append(request.path)
         return self.statuses.pop(0) if self.statuses else 200
 
@@ -150,23 +149,23 @@ class Scripted:
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
-    monkeypatch.setattr(answers, "FIRST_PAUSE_S", 0.0)
-    made = Scripted()
-    yield made
-    made.close()
+    monkeypatch.setattr(requests, "FIRST_PAUSE_S", 0.0)
+    server = Scripted()
+    yield server
+    server.close()
 
 
 @pytest.fixture
 def server(scripted: Scripted) -> Iterator[Server]:
-    with closing(Server(scripted.url, token="any")) as made:
-        yield made
+    with closing(Server(scripted.url, token="any")) as client:
+        yield client
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
 def test_what_reads_is_asked_again_while_the_server_is_away(scripted: Scripted, server: Server, status: int) -> None:
     scripted.statuses = [status, status]
     assert server.call(list_sweeps) == []
-    assert len(scripted.asked) == 3
+    assert len(scripted.requests) == 3
 
 
 def test_what_takes_long_is_asked_for_until_it_is_there(scripted: Scripted, server: Server) -> None:
@@ -181,7 +180,7 @@ def test_it_is_not_asked_for_ever(scripted: Scripted, server: Server) -> None:
     scripted.statuses = [503] * 100
     with pytest.raises(ServerError):
         server.call(list_sweeps)
-    assert len(scripted.asked) == answers.ATTEMPTS
+    assert len(scripted.requests) == requests.ATTEMPTS
 
 
 def test_what_changes_something_is_not_sent_again_to_a_server_that_does_not_know_its_key(
@@ -190,24 +189,24 @@ def test_what_changes_something_is_not_sent_again_to_a_server_that_does_not_know
     scripted.statuses = [503]
     with pytest.raises(ServerError):
         server.call(set_breakpoints, "s", clear=True)
-    ((method, key),) = scripted.asked
+    ((method, key),) = scripted.requests
     assert method == "POST"
     assert key
 
 
 def test_a_server_that_is_not_there_is_told(scripted: Scripted) -> None:
-    with pytest.raises(ServerError, match=r"out of reach .*is `wtb serve` running there\?"):
+    with pytest.raises(ServerError, match=r"cannot be reached .*check that `wtb serve` runs there"):
         Server("http://127.0.0.1:9", token="any").call(list_sweeps)
 
 
 def test_a_server_of_another_version_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     major, minor, *_ = __version__.split(".")
-    other, told = Scripted(f"{major}.{int(minor) + 1}.0"), list[str]()
-    with closing(Server(other.url, token="any", warn=told.append)) as server:
+    other, warnings = Scripted(f"{major}.{int(minor) + 1}.0"), list[str]()
+    with closing(Server(other.url, token="any", warn=warnings.append)) as server:
         server.call(list_sweeps)
         server.call(list_sweeps)
     other.close()
-    (line,) = told
+    (line,) = warnings
     assert sentence("what is new there is not known here") in line
 
 
@@ -215,18 +214,18 @@ def test_no_request_follows_where_the_major_version_is_another() -> None:
     other = Scripted("999.0.0")
     with (
         closing(Server(other.url, token="any")) as server,
-        pytest.raises(ServerError, match=sentence("do not go together")),
+        pytest.raises(ServerError, match=sentence("which are incompatible")),
     ):
         server.call(set_breakpoints, "s", clear=True)
     other.close()
-    assert other.asked == []
+    assert other.requests == []
 
 
 @pytest.mark.parametrize(
     "url", ["bench.example.org", "ftp://there", "http://", "http://ann:secret@there", "http://x?y=1"]
 )
 def test_what_is_no_server_is_refused(url: str) -> None:
-    with pytest.raises(InputError, match=r"expected a URL|no password and no arguments"):
+    with pytest.raises(InputError, match=r"expected a URL|has a password or arguments"):
         Server(url, token="any")
 
 
@@ -235,11 +234,13 @@ def test_what_is_no_server_is_refused(url: str) -> None:
 
 def test_a_message_that_was_cut_off_is_forgotten_and_asked_for_again() -> None:
     stream = Stream("s", Filter(), None)
-    first = [*stream.taken(["retry: 50", "", "id: 0-1", 'data: {"events": [{"id": 1}]}', "", "id: 0-2", "data: {"])]
-    assert [one and one.id for one in first] == ["0-1"]
+    first = [
+        *stream.read_messages(["retry: 50", "", "id: 0-1", 'data: {"events": [{"id": 1}]}', "", "id: 0-2", "data: {"])
+    ]
+    assert [message and message.id for message in first] == ["0-1"]
     assert stream.request().headers["Last-Event-ID"] == "0-1"
-    again = [*stream.taken(["id: 0-2", 'data: {"events": [{"id": 2}]}', "", ": nothing new"])]
-    assert [one and one.events for one in again] == [[{"id": 2}], None]
+    repeat = [*stream.read_messages(["id: 0-2", 'data: {"events": [{"id": 2}]}', "", ": nothing new"])]
+    assert [message and message.events for message in repeat] == [[{"id": 2}], None]
 
 
 def test_lines_end_at_line_feeds_alone() -> None:
@@ -249,7 +250,7 @@ def test_lines_end_at_line_feeds_alone() -> None:
     assert cut == ['data: {"x": "\u2028 \x85 \x0b"}', "", "id: ä"]
 
 
-def test_a_stream_ends_where_the_server_refuses_and_goes_on_where_it_is_away() -> None:
+def test_a_stream_ends_where_the_server_refuses_and_continues_where_it_is_away() -> None:
     stream = Stream("s", Filter(), None)
     assert stream.pause("http://there", httpx.ConnectError("refused")) > 0
     assert stream.pause("http://there", httpx.Response(503)) > 0
@@ -260,5 +261,5 @@ def test_a_stream_ends_where_the_server_refuses_and_goes_on_where_it_is_away() -
 
 
 def test_the_content_of_a_file_is_no_document() -> None:
-    route = next(one for one in ROUTES if one.name == "files PATH")
+    route = next(route for route in ROUTES if route.name == "files.read")
     assert list(result_of(route, httpx.Response(200, content=b"\xff{"))) == [b"\xff{"]

@@ -1,4 +1,4 @@
-"""Whoever follows a sweep misses nothing and gets nothing twice, whatever breaks on the way."""
+"""A follower of a sweep misses nothing and gets nothing twice, whatever breaks on the way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.hosting.client.proxies import CuttingProxy
 from tests.support.project import Project, Running
 from tests.support.prose import sentence
 from wtb.core.errors import InputError, ServerError
-from wtb.hosting.client import stream
+from wtb.hosting.client import following
 
 # Each run of node B waits until one more of them may end, so that the test says how far the sweep is.
 WAITS = """
@@ -72,10 +72,10 @@ class Followed:
 
 @pytest.fixture
 def followed(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
-    monkeypatch.setattr(stream, "_LONGEST_PAUSE_S", 0.05)  # who waits that long between connections has them all
-    made = Followed(project)
-    yield made
-    made.server.kill()
+    monkeypatch.setattr(following, "_LONGEST_PAUSE_S", 0.05)  # who waits that long between connections has them all
+    followed = Followed(project)
+    yield followed
+    followed.server.kill()
 
 
 @pytest.mark.slow
@@ -146,5 +146,5 @@ def test_waiting_outlives_the_server(followed: Followed) -> None:
             next(sweep.iter_events(severity="loud"))
     followed.run.wait(check=0)
     followed.server.kill()
-    with wtb.open(url, token=TOKEN) as bench, pytest.raises(ServerError, match="out of reach"):
+    with wtb.open(url, token=TOKEN) as bench, pytest.raises(ServerError, match="cannot be reached"):
         bench.sweep("waits")

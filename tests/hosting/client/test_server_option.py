@@ -41,12 +41,12 @@ class Served:
     server: Server
     names: dict[str, str]
 
-    def here(self, *args: str) -> Outcome:
+    def locally(self, *args: str) -> Outcome:
         return self.project.inside(*args)
 
     def through_server(self, *args: str, **env: str) -> Outcome:
-        given = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN, **env}
-        return self.laptop.inside(*args, env=given)
+        environment = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN, **env}
+        return self.laptop.inside(*args, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +58,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     project.inside("run", "sweep.yaml", check=0)
     project.inside("run", "sweep.yaml", check=0)
     project.inside("run", "asking.yaml", check=1)
-    asking, again, sweep = (one["id"] for one in project.inside("list", "--format", "json", check=0).json["sweeps"])
+    asking, second, sweep = (row["id"] for row in project.inside("list", "--format", "json", check=0).json["sweeps"])
     cells = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
     question = project.inside("approvals", "--format", "json", check=0).json["approvals"][0]["id"]
     project.inside("baseline", "set", "main", sweep, check=0)
     project.inside("schedule", "add", "nightly", "sweep.yaml", "--cron", "0 3 * * *", "--local", check=0)
-    project.inside("budget", "set", "--project", "search", "--usd", "10", check=0)
-    project.inside("session", "create", "ann", "--usd", "5", check=0)
-    project.inside("token", "create", "ann", check=0)
+    project.inside("admin", "budget", "set", "--project", "search", "--usd", "10", check=0)
+    project.inside("admin", "session", "create", "ann", "--usd", "5", check=0)
+    project.inside("admin", "token", "create", "ann", check=0)
     server = Server(project)
     server.start()
-    names = {"sweep": sweep, "again": again, "asking": asking, "question": question}
+    names = {"sweep": sweep, "again": second, "asking": asking, "question": question}
     names |= {"execution": cells[0]["execution"], "other": cells[-1]["execution"]}
     yield Served(project, laptop, server, names)
     server.kill()
@@ -101,7 +101,13 @@ READING = [
         "schedule show nightly",
         "schedule history nightly",
     ),
-    *("session list", "session show ann", "budget list", "budget list {sweep}", "token list"),
+    *(
+        "admin session list",
+        "admin session show ann",
+        "admin budget list",
+        "admin budget list {sweep}",
+        "admin token list",
+    ),
 ]
 REFUSED = [
     *("list --limit 0", "list --status gone", "list --session nobody", "status nothing", "show {sweep} --calls"),
@@ -124,22 +130,22 @@ REFUSED = [
         "costs --by moon",
         "costs --project nobody",
         "schedule show nothing",
-        "session show nobody",
-        "budget list nobody",
+        "admin session show nobody",
+        "admin budget list nobody",
     ),
     *("files nothing", "files {execution} nothing", "files {execution} --diff nothing"),
     *("approvals nothing", "watch nothing", "report nothing", "pause {sweep}", "cancel {sweep} --yes"),
-    *("break {sweep} --add nowhere", "break {sweep} --remove A", "schedule pause nothing"),
+    *("breakpoint set {sweep} --add nowhere", "breakpoint set {sweep} --remove A", "schedule pause nothing"),
 ]
 MADE_AT = re.compile(r'[-0-9]{10}T[:0-9]{8}\+00:00(?=\. T)|(?<="made_at": ")[^"]*|(?<="made_at":")[^"]*')
 FORMATS = {"json": ("--format", "json"), "text": ()}
 
 
-def same_but_for_time(command: str, one: Outcome, other: Outcome) -> None:
+def same_but_for_time(command: str, first: Outcome, other: Outcome) -> None:
     """Two outcomes are one, but for what says when it was looked."""
     if command.startswith("watch"):
-        one, other = (Outcome(each.code, _without_now(each.stdout), each.stderr) for each in (one, other))
-    assert other == one
+        first, other = (Outcome(each.code, _without_now(each.stdout), each.stderr) for each in (first, other))
+    assert other == first
 
 
 def _without_now(text: str) -> str:
@@ -152,41 +158,42 @@ def _without_now(text: str) -> str:
 @pytest.mark.parametrize("command", READING)
 def test_what_is_read_is_the_same(served: Served, command: str, format: str) -> None:
     args = [*command.format(**served.names).split(), *FORMATS[format]]
-    here = served.here(*args)
-    assert here.code in (0, 1)
-    same_but_for_time(command, here, served.through_server(*args))
+    output = served.locally(*args)
+    assert output.code in (0, 1)
+    same_but_for_time(command, output, served.through_server(*args))
 
 
 @pytest.mark.parametrize("format", ["html", "md", "csv", "json", "junit"])
 def test_a_report_is_the_same(served: Served, format: str) -> None:
     args = ("report", served.names["sweep"], "--format", format, "--output")
-    served.here(*args, "report")
+    served.locally(*args, "report")
     served.through_server(*args, "report")
-    here, there = ((one.folder / "report").read_text("utf-8") for one in (served.project, served.laptop))
-    assert MADE_AT.sub("now", there) == MADE_AT.sub("now", here)
+    local, remote = ((owner.folder / "report").read_text("utf-8") for owner in (served.project, served.laptop))
+    assert MADE_AT.sub("now", remote) == MADE_AT.sub("now", local)
 
 
 def test_an_archive_comes_from_a_server_and_is_read_beside_another_database(served: Served) -> None:
     execution = served.names["execution"]
-    assert served.through_server("export", execution, "-o", "one.wtb").stdout == "one.wtb\n"
-    assert sentence("is there already") in served.through_server("export", execution, "-o", "one.wtb").stderr
-    assert served.through_server("export", "nothing").code != 0
+    assert served.through_server("admin", "export", execution, "-o", "one.wtb").stdout == "one.wtb\n"
+    assert sentence("exists already") in served.through_server("admin", "export", execution, "-o", "one.wtb").stderr
+    assert served.through_server("admin", "export", "nothing").code != 0
     assert not (served.laptop.folder / "nothing.wtb").exists()
-    assert sentence("beside the database") in served.through_server("export", execution, "--format", "json").stderr
+    counted = served.through_server("admin", "export", execution, "--format", "json")
+    assert sentence("counts rows of the database") in counted.stderr
     shutil.copy(served.laptop.folder / "one.wtb", served.project.folder / "one.wtb")
     elsewhere = f"sqlite:///{served.laptop.folder / 'elsewhere.db'}"
-    imported = served.project.inside("import", "one.wtb", "--db", elsewhere, "--format", "json", check=0).json
-    kept = served.project.inside("history", execution, "--format", "json", check=0).json
-    assert imported["checkpoints"] == len(kept["checkpoints"])
+    imported = served.project.inside("admin", "import", "one.wtb", "--db", elsewhere, "--format", "json", check=0).json
+    history = served.project.inside("history", execution, "--format", "json", check=0).json
+    assert imported["checkpoints"] == len(history["checkpoints"])
 
 
 @pytest.mark.parametrize("command", REFUSED)
 def test_what_is_refused_is_refused_with_the_same_words(served: Served, command: str) -> None:
     args = command.format(**served.names).split()
-    here = served.here(*args)
-    assert here.code != 0
+    output = served.locally(*args)
+    assert output.code != 0
     place = re.compile(r" \(searched sqlite:.*\)")  # which a server does not tell
-    assert served.through_server(*args) == replace(here, stderr=place.sub("", here.stderr))
+    assert served.through_server(*args) == replace(output, stderr=place.sub("", output.stderr))
 
 
 # What is not done through a server, and how one is named
@@ -195,25 +202,29 @@ def test_what_is_refused_is_refused_with_the_same_words(served: Served, command:
 @pytest.mark.parametrize(
     "command",
     [
-        *("gc", "run sweep.yaml", "baseline set main first --repeat 1"),
-        *("schedule add nightly sweep.yaml --cron @daily", sentence("schedule run-now nightly"), "backup copy"),
+        *("admin gc", "run sweep.yaml", "baseline repeat main first"),
+        *("schedule add nightly sweep.yaml --cron @daily", sentence("schedule run-now nightly"), "admin backup copy"),
     ],
 )
 def test_what_works_beside_the_database_says_so_in_a_line(served: Served, command: str) -> None:
     served.laptop.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
     refused = served.through_server(*command.split())
     assert (refused.code, refused.stdout) == (2, "")
-    assert refused.said.startswith("error: this works beside the database, and not through the server http://127.0.0.1")
+    assert refused.output.startswith("error: this needs the database, and http://127.0.0.1")
     assert not served.laptop.file.exists()
 
 
 @pytest.mark.parametrize(
     ("command", "instead"),
     [
-        ("gc", "; the scheduler does it every hour, by the policy of the system and by what `wtb project change` says"),
         (
-            "plan sweep.yaml --pilot 2",
-            sentence("`wtb submit --limit N` has workers run N cases, and `wtb costs` says what they"),
+            "admin gc",
+            "; the scheduler does it every hour, by the retention policies of the system and of projects "
+            "(`wtb admin project change`)",
+        ),
+        (
+            "pilot sweep.yaml --cases 2",
+            sentence("submit a part of the sweep (`--limit`), and see its cost with `wtb costs`"),
         ),
     ],
 )
@@ -221,53 +232,55 @@ def test_what_to_do_instead_is_said(served: Served, command: str, instead: str) 
     served.laptop.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
     refused = served.through_server(*command.split())
     assert refused.code == 2
-    assert instead in refused.said
+    assert instead in refused.output
 
 
 def test_a_margin_is_refused(served: Served) -> None:
     refused = served.through_server("compare", "first", "first", "--margin", "total=1")
     assert (
-        refused.said
-        == "error: " + sentence("a server takes no argument {}; do it beside the database", "margin") + " (--margin)"
+        refused.output
+        == "error: "
+        + sentence("a server takes no argument {}; run this with the database instead", "margin")
+        + " (--margin)"
     )
 
 
 def test_the_option_stands_before_the_command_and_goes_before_the_environment(served: Served) -> None:
     url = f"http://127.0.0.1:{served.server.port}"
     env = {"WTB_TOKEN": TOKEN, "WTB_SERVER": "http://127.0.0.1:9"}
-    asked = served.laptop.inside("--server", url, "list", env=env, check=0)
-    assert asked == served.here("list")
+    output = served.laptop.inside("--server", url, "list", env=env, check=0)
+    assert output == served.locally("list")
     both = served.laptop.inside("--server", url, "list", "--db", "sqlite:///x.db", env=env, check=2)
-    assert both.said == "error: " + sentence("--server and --db both say where; give one of them")
+    assert both.output == "error: " + sentence("--server and --db are both given; expected one of them")
     database = f"sqlite:///{served.project.file}"
-    assert served.laptop.inside("list", "--db", database, env=env, check=0) == asked
+    assert served.laptop.inside("list", "--db", database, env=env, check=0) == output
     broker = served.laptop.inside("--server", url, "watch", "--broker", "redis://there", env=env, check=2)
-    assert sentence("has a broker of its own") in broker.said
+    assert sentence("with its own broker") in broker.output
 
 
 def test_a_token_is_read_from_a_file_that_others_may_not_read(served: Served, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{served.server.port}"
     env = {"WTB_SERVER": url, "XDG_CONFIG_HOME": str(tmp_path)}
     none = served.laptop.inside("list", env=env, check=2)
-    assert none.said.startswith(f"error: there is no token for {url}: set WTB_TOKEN")
+    assert none.output.startswith(f"error: there is no token for {url}: set WTB_TOKEN")
     file = tmp_path / "wtb" / "credentials.toml"
     file.parent.mkdir()
     file.write_text(f'["http://elsewhere"]\ntoken = "x"\n["{url}/"]\ntoken = "{TOKEN}"\n')
     file.chmod(0o640)
     refused = served.laptop.inside("list", env=env, check=2)
-    assert sentence("may be read by others, and holds tokens: chmod 600 {}", file) in refused.said
+    assert sentence("holds tokens, and other users can read it; run chmod 600 {}", file) in refused.output
     file.chmod(0o600)
-    assert served.laptop.inside("list", env=env, check=0) == served.here("list")
+    assert served.laptop.inside("list", env=env, check=0) == served.locally("list")
     file.write_text("no = [toml")
-    assert "expected TOML" in served.laptop.inside("list", env=env, check=2).said
+    assert "expected TOML" in served.laptop.inside("list", env=env, check=2).output
 
 
 def test_a_token_that_is_of_no_use_is_refused(served: Served) -> None:
     refused = served.through_server("list", WTB_TOKEN="wtb_nobody")
     assert refused.code == 4
-    assert sentence("the token is missing or of no use") in refused.said
+    assert sentence("the token is missing or of no use") in refused.output
 
 
 def test_help_and_commands_on_a_database_import_no_client() -> None:
-    code = "import sys, wtb.cli.main, wtb.cli.inspect.show; print('httpx' in sys.modules)"
+    code = "import sys, wtb.cli.main, wtb.cli.results.show; print('httpx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -23,8 +23,8 @@ def test_a_sweep_file_is_planned_and_submitted_from_where_its_code_is_not(sendin
     assert (plan["cells"], plan["combinations"]) == (CELLS, CELLS / 2)
     sweep = sending.wtb("submit", "sweep.yaml").stdout.strip()
     sending.cluster.wait_completed(sweep)
-    shown = sending.wtb("show", sweep, "--format", "json").json
-    assert shown["cells"]["succeeded"] == CELLS
+    document = sending.wtb("show", sweep, "--format", "json").json
+    assert document["cells"]["succeeded"] == CELLS
     best = sending.wtb("matrix", sweep, "--format", "json").json["rows"]
     assert len(best) == CELLS / 2
 
@@ -62,15 +62,15 @@ def test_a_request_that_is_repeated_at_two_servers_makes_one_sweep_and_has_one_a
     try:
         with ThreadPoolExecutor(50) as pool:
             servers = [sending.server, other] * 25
-            asked = [pool.submit(sending.post, "/sweeps", body, key="k-1", server=server) for server in servers]
-            answers = [one.result() for one in asked]
+            requests = [pool.submit(sending.post, "/sweeps", body, key="k-1", server=server) for server in servers]
+            answers = [request.result() for request in requests]
         assert answers[0][0] == 201
         assert [answer for answer in answers if answer != answers[0]] == []
-        assert sending.cluster.one(counted) == 1
+        assert sending.cluster.scalar(counted) == 1
         status, _, problem = sending.post("/sweeps", {"keys": SWEEP}, key="k-1", server=other)
         assert (status, "another request" in problem["detail"]) == (422, True)
         assert sending.post("/sweeps", body, key="k-2")[2]["sweep"] != answers[0][2]["sweep"]
-        assert sending.cluster.one(counted) == 2
+        assert sending.cluster.scalar(counted) == 2
     finally:
         other.kill()
 
@@ -92,7 +92,7 @@ def test_cases_are_read_from_a_file_that_was_sent_before(sending: Sending) -> No
     assert sending.put(f"/uploads/{digest}", content)[0] == 201
     _, _, plan = sending.post("/plans", {"keys": {**SWEEP, "cases": cases}})
     assert (plan["cells"], plan["combinations"]) == (CELLS, CELLS / 2)
-    assert sending.cluster.one("SELECT count(*) FROM upload_parts") == 1
+    assert sending.cluster.scalar("SELECT count(*) FROM upload_parts") == 1
 
 
 def test_a_table_is_read_by_the_keys_of_the_state_where_they_are_known(sending: Sending) -> None:
@@ -121,7 +121,7 @@ def test_a_file_that_is_not_what_its_digest_says_is_not_kept(sending: Sending) -
     digest = sha256(b"this").hexdigest()
     status, problem = sending.put(f"/uploads/{digest}", b"that")
     assert (status, sha256(b"that").hexdigest() in problem["detail"]) == (400, True)
-    assert sending.cluster.one("SELECT count(*) FROM uploads WHERE digest = :digest", digest=digest) == 0
+    assert sending.cluster.scalar("SELECT count(*) FROM uploads WHERE digest = :digest", digest=digest) == 0
     assert sending.put("/uploads/ABC", b"that")[0] == 400
     status, problem = sending.put(f"/uploads/{digest}?project=nowhere", b"this")
     assert (status, "nowhere" in problem["detail"]) == (404, True)
@@ -143,44 +143,44 @@ def test_an_answer_is_kept_for_a_day(sending: Sending) -> None:
     sending.post("/sweeps", {"keys": SWEEP}, key="old")
     sending.cluster.project.change("UPDATE idempotency_keys SET created_at = created_at - 86401")
     sending.post("/sweeps", {"keys": SWEEP}, key="new")
-    assert sending.cluster.one("SELECT count(*) FROM idempotency_keys") == 1
+    assert sending.cluster.scalar("SELECT count(*) FROM idempotency_keys") == 1
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"workflow": "flow:nothing"}, "no worker publishes a workflow 'flow:nothing'"),
     ({"workflow": "shopp"}, "did you mean 'shop'"),
-    ({"cases": "/etc/passwd.jsonl"}, "nothing is read here"),
-    ({"cases": "flow:cases"}, "nothing is read here"),
+    ({"cases": "/etc/passwd.jsonl"}, "which the server does not read"),
+    ({"cases": "flow:cases"}, "which the server does not read"),
     ({"cases": [{"id": "a", "input": {"x": 1}, "files": {"f": "/etc/passwd"}}]}, "a case names files"),
     ({"cases": [{"id": "a", "input": {"y": 1}}]}, "'y'"),
     ({"files_from": ["/etc"]}, "files_from"),
-    ({"vary": {"B": {"by": ["file:///etc/passwd"]}}}, "no file is read here"),
-    ({"params": {"a": [{"b": "file://x.md"}]}}, "no file is read here"),
+    ({"vary": {"B": {"by": ["file:///etc/passwd"]}}}, "which the server does not read"),
+    ({"params": {"a": [{"b": "file://x.md"}]}}, "which the server does not read"),
     ({"vary": {"B": {"bye": [5]}}}, "did you mean 'by'?"),
-    ({"run": {"env": ["HOME"]}}, "set where the workers run"),
+    ({"run": {"env": ["HOME"]}}, "set on the machines of workers"),
     ({"notify": ["touch /tmp/was-run"]}, "it is a command"),
     ({"notify": [{"to": "http://10.0.0.1/x", "allow_private": True}]}, "private addresses"),
-    ({"mcp": {"files": {"command": ["touch", "/tmp/was-run"], "tools": ["read"]}}}, "named where the workers run"),
-    ({"mcp": {"files": {"url": "http://10.0.0.1/mcp", "tools": ["read"]}}}, "named where the workers run"),
+    ({"mcp": {"files": {"command": ["touch", "/tmp/was-run"], "tools": ["read"]}}}, "on the machines of workers"),
+    ({"mcp": {"files": {"url": "http://10.0.0.1/mcp", "tools": ["read"]}}}, "on the machines of workers"),
     ({"vary": {"A": [{"name": "own", "with": "os:getcwd"}]}}, "nothing is imported here"),
     ({"vary": {"A": ["v9"]}}, "has no variant 'v9'"),
     ({"vary": {"A": [{"name": "own", "bye": 5}]}}, "bye"),
     ({"evaluate": ["flow:picky"]}, "what workers publish"),
-    ({"run": {"pool": "thread"}}, "nodes would see what their worker knows; expected process"),
+    ({"run": {"pool": "thread"}}, "thread would give nodes access to their worker's secrets; expected process"),
     ({"evaluate": ["os:system"]}, "what workers publish"),
 ]
 
 
-@pytest.mark.parametrize(("keys", "said"), REFUSED, ids=[said for _, said in REFUSED])
+@pytest.mark.parametrize(("keys", "detail"), REFUSED, ids=[detail for _, detail in REFUSED])
 @pytest.mark.parametrize("path", ["/plans", "/sweeps"])
 def test_what_names_something_of_the_servers_machine_is_refused(
-    sending: Sending, path: str, keys: dict[str, Any], said: str
+    sending: Sending, path: str, keys: dict[str, Any], detail: str
 ) -> None:
-    before = sending.cluster.one("SELECT count(*) FROM sweeps")
+    before = sending.cluster.scalar("SELECT count(*) FROM sweeps")
     status, _, document = sending.post(path, {"keys": {**SWEEP, **keys}})
     assert status == 400
-    assert said in document["detail"]
-    assert sending.cluster.one("SELECT count(*) FROM sweeps") == before
+    assert detail in document["detail"]
+    assert sending.cluster.scalar("SELECT count(*) FROM sweeps") == before
 
 
 # Files as levels
@@ -195,8 +195,8 @@ def test_the_client_sends_the_text_of_a_file_that_a_level_names(sending: Sending
     origin = execution_of(sending, "reviewed", "--set", "x=5", "--variant", "draft.text=file://prompts/one.md")
     assert state_of(sending, origin)["note"] == "One.\n"
     start = sending.wtb("history", origin, "--format", "json").json["checkpoints"][0]["id"]
-    given = ("--at", start, "--variant", "draft.text=file://prompts/two.md", "--format", "json")
-    forked = sending.wtb("fork", origin, *given).json["execution"]["id"]
+    options = ("--at", start, "--variant", "draft.text=file://prompts/two.md", "--format", "json")
+    forked = sending.wtb("fork", origin, *options).json["execution"]["id"]
     until_it_is(sending, forked, "completed")
     assert state_of(sending, forked)["note"] == "Two.\n"
 
@@ -234,10 +234,10 @@ def test_a_server_rejects_the_name_of_a_file_before_anything_else(sending: Sendi
         (f"/executions/{execution}/row", {"variants": {"draft.text": FILE}}),
     ):
         status, _, document = sending.post(path, body)
-        assert (status, document["detail"].count("no file is read here")) == (400, 1), (path, document)
+        assert (status, document["detail"].count("which the server does not read")) == (400, 1), (path, document)
         assert "root:" not in json.dumps(document)
     status, _, document = sending.post("/sweeps/here/extend", {"vary": {"B": [{"name": "seven", "by": 7}]}})
-    assert (status, sentence("was not given to workers") in document["detail"]) == (409, True), document
+    assert (status, sentence("was not submitted to workers") in document["detail"]) == (409, True), document
 
 
 # Steering
@@ -257,14 +257,14 @@ def test_a_question_is_answered_and_what_waited_continues(sending: Sending) -> N
     execution = execution_of(sending, "reviewed", "--set", "x=100")
     wrong = sending.wtb("answer", execution, "maybe", check=2)
     assert sentence("cannot be answered with {}", "'maybe'") in wrong.stderr
-    given = sending.wtb("answer", execution, "yes", "--format", "json")
-    assert given.json["choice"] == "yes"
-    assert sentence("{} for the workers", "1 execution") in given.stderr
+    output = sending.wtb("answer", execution, "yes", "--format", "json")
+    assert output.json["choice"] == "yes"
+    assert sentence("{} for the workers", "1 execution") in output.stderr
     until_it_is(sending, execution, "completed")
     assert state_of(sending, execution)["answer"] == "yes"
 
 
-def test_an_execution_is_taken_back_and_forward_again(sending: Sending) -> None:
+def test_an_execution_is_rolled_back_and_forward_again(sending: Sending) -> None:
     execution = execution_of(sending, "reviewed", "--set", "x=5")
     back = sending.wtb("rollback", execution, "--to", "draft", "--reason", "once more", "--format", "json").json
     assert (back["next"], back["nodes"]) == (["review"], ["review"])
@@ -291,13 +291,13 @@ def test_an_execution_is_forked_with_another_variant_parameter_and_state(sending
     refused = sending.wtb("fork", origin, "--variant", "draft=triple", check=2)
     assert sentence("node {} has no variant {}", "'draft'", "'triple'") in refused.stderr
     start = sending.wtb("history", origin, "--format", "json").json["checkpoints"][0]["id"]
-    given = ("--at", start, "--variant", "draft=double", "--set", "x=30", "--format", "json")
-    forked = sending.wtb("fork", origin, *given)
+    options = ("--at", start, "--variant", "draft=double", "--set", "x=30", "--format", "json")
+    forked = sending.wtb("fork", origin, *options)
     assert sentence("is for the workers") in forked.stderr
     until_it_is(sending, forked.json["execution"]["id"], "completed")
     assert state_of(sending, forked.json["execution"]["id"])["x"] == 60
-    given = ("--at", start, "--variant", "draft={name: by 7, of: double, by: 7}", "--format", "json")
-    forked = sending.wtb("fork", origin, *given)
+    options = ("--at", start, "--variant", "draft={name: by 7, of: double, by: 7}", "--format", "json")
+    forked = sending.wtb("fork", origin, *options)
     until_it_is(sending, forked.json["execution"]["id"], "completed")
     assert state_of(sending, forked.json["execution"]["id"])["x"] == 35
     code = sending.wtb("fork", origin, "--at", start, "--variant", "draft=os:getcwd", check=2)
@@ -309,11 +309,11 @@ def test_an_execution_is_forked_with_another_variant_parameter_and_state(sending
 def test_what_one_case_suggested_is_run_for_every_case(sending: Sending) -> None:
     sweep = sending.wtb("submit", "sweep.yaml").stdout.strip()
     sending.cluster.wait_completed(sweep)
-    shown = sending.wtb("show", sweep, "--cells", "--case", "a", "--format", "json").json["cells"]
-    code = sending.wtb("fork", shown[0]["execution"], "--all-cases", "--variant", "C=os:getcwd", check=2)
+    cells = sending.wtb("show", sweep, "--cells", "--case", "a", "--format", "json").json["cells"]
+    code = sending.wtb("fork", cells[0]["execution"], "--all-cases", "--variant", "C=os:getcwd", check=2)
     assert sentence("nothing is imported here") in code.stderr
-    given = ("--variant", "C={name: far, by: 7}", "--reason", "further", "--format", "json")
-    row = sending.wtb("fork", shown[0]["execution"], "--all-cases", *given).json
+    options = ("--variant", "C={name: far, by: 7}", "--reason", "further", "--format", "json")
+    row = sending.wtb("fork", cells[0]["execution"], "--all-cases", *options).json
     assert (row["choices"]["C"], row["cells"], row["queued"]) == ("far", 2, True)
     sending.cluster.wait_completed(sweep)
     assert len(sending.wtb("matrix", sweep, "--format", "json").json["rows"]) == CELLS / 2 + 1
@@ -321,10 +321,10 @@ def test_what_one_case_suggested_is_run_for_every_case(sending: Sending) -> None
 
 def test_many_questions_are_answered_at_once(sending: Sending) -> None:
     executions = [execution_of(sending, "reviewed", "--set", f"x={number}") for number in (200, 201)]
-    refused = sending.wtb("answer", "--all", "maybe", "--yes", check=2)
+    refused = sending.wtb("answer-all", "maybe", "--yes", check=2)
     assert sentence("nothing was answered") in refused.stderr
-    given = sending.wtb("answer", "--all", "no", "--yes", "--format", "json").json
-    assert [one["choice"] for one in given["answers"]] == ["no", "no"]
+    document = sending.wtb("answer-all", "no", "--yes", "--format", "json").json
+    assert [answer["choice"] for answer in document["answers"]] == ["no", "no"]
     for execution in executions:
         until_it_is(sending, execution, "completed")
         assert state_of(sending, execution)["answer"] == "no"
@@ -333,8 +333,8 @@ def test_many_questions_are_answered_at_once(sending: Sending) -> None:
 def test_sweeps_are_kept_named_and_deleted(sending: Sending) -> None:
     _, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "kept"}, "part": {"limit": 1}})
     sending.cluster.wait_completed(sent["sweep"])
-    assert sending.wtb("pin", "kept").stdout == f"pinned sweep kept ({sent['sweep']})\n"
-    assert sending.wtb("unpin", "kept").stdout == f"unpinned sweep kept ({sent['sweep']})\n"
+    assert sending.wtb("admin", "pin", "kept").stdout == f"pinned sweep kept ({sent['sweep']})\n"
+    assert sending.wtb("admin", "unpin", "kept").stdout == f"unpinned sweep kept ({sent['sweep']})\n"
     assert sending.wtb("baseline", "set", "main", "kept").stdout == f"baseline main: sweep kept ({sent['sweep']})\n"
     assert sentence("is the baseline") in sending.wtb("delete", "kept", "--yes", check=2).stderr
     assert "sweep" in sending.wtb("baseline", "remove", "main").stdout
@@ -344,23 +344,27 @@ def test_sweeps_are_kept_named_and_deleted(sending: Sending) -> None:
 
 def test_who_administers_does_so_through_a_server(sending: Sending) -> None:
     for command in (
-        *("project create search", "project change search --sweeps 90d"),
-        *("session create ann --project search --usd 5", "session change ann --usd 6"),
-        *("budget set --session ann --usd 4", "budget clear --session ann", "session archive ann"),
-        *("user create ann", "team create core", "team change core --add ann"),
-        *("access grant runner --user ann --project search", "token create nightly --project search"),
+        *("admin project create search", "admin project change search --sweeps 90d"),
+        *("admin session create ann --project search --usd 5", "admin session change ann --usd 6"),
+        *("admin budget set --session ann --usd 4", "admin budget clear --session ann", "admin session archive ann"),
+        *("admin user create ann", "admin team create core", "admin team change core --add ann"),
+        *("admin access grant runner --user ann --project search", "admin token create nightly --project search"),
     ):
         sending.wtb(*command.split())
-    assert sending.wtb("project", "show", "search", "--format", "json").json["sessions"] == 1
-    assert "runner" in sending.wtb("access", "list").stdout
-    assert "core" in sending.wtb("team", "list").stdout
-    assert "ann" in sending.wtb("user", "list").stdout
+    assert sending.wtb("admin", "project", "show", "search", "--format", "json").json["sessions"] == 1
+    assert "runner" in sending.wtb("admin", "access", "list").stdout
+    assert "core" in sending.wtb("admin", "team", "list").stdout
+    assert "ann" in sending.wtb("admin", "user", "list").stdout
     for command in (
-        *("token revoke nightly", "access revoke --user ann --project search", "session delete ann --yes"),
-        "user remove ann",
+        *(
+            "admin token revoke nightly",
+            "admin access revoke --user ann --project search",
+            "admin session delete ann --yes",
+        ),
+        "admin user remove ann",
     ):
         sending.wtb(*command.split())
-    assert sentence("nobody has a role") in sending.wtb("access", "list").said
+    assert sentence("nobody has a role") in sending.wtb("admin", "access", "list").output
 
 
 def test_what_no_worker_runs_is_not_continued_by_a_server(sending: Sending) -> None:
@@ -368,8 +372,8 @@ def test_what_no_worker_runs_is_not_continued_by_a_server(sending: Sending) -> N
     project.write({"own.yaml": json.dumps({**SWEEP, "sweep": "mine", "workflow": "flow:wf"})})
     sending.cluster.wtb("run", "own.yaml", "--break", "B", check=1)
     refused = sending.wtb("resume", "mine", check=2)
-    assert sentence("was not given to workers, and no process runs it") in refused.stderr
-    assert sending.cluster.one("SELECT status FROM sweeps WHERE name = 'mine'") == "paused"
+    assert sentence("was not submitted to workers, and no process runs it") in refused.stderr
+    assert sending.cluster.scalar("SELECT status FROM sweeps WHERE name = 'mine'") == "paused"
 
 
 def test_the_server_has_imported_nothing(sending: Sending) -> None:

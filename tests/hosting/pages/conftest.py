@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     assert executable(), "there is no Chromium: `make chromium` installs one"
-    with started() as found:
-        yield found
+    with started() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")

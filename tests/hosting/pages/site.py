@@ -15,16 +15,17 @@ from tests.hosting.api.serving import TOKEN, Server
 from tests.support.browser import PATIENCE_MS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
     from tests.support.project import Project
 
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}  # of axe-core
+# Of axe-core. What a page does well is not listed: describing that takes as long as to look.
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
 
 PICTURES = "WTB_PICTURES"  # a folder: each page is kept as a picture there, for whoever wants to look at what tests saw
 
 
-def wait_until(page: Page, expression: str, patience_s: float = 30.0) -> None:
+def wait_until(page: Page, expression: str, patience_s: float = PATIENCE_MS / 1000) -> None:
     """Wait until an expression of JavaScript is true.
 
     `Page.wait_for_function` evaluates text within the page when it looks again, which the pages' policy forbids.
@@ -45,12 +46,21 @@ def take_picture(page: Page) -> None:
 
 @dataclass
 class Site:
-    """A server, and pages of a browser that look at it."""
+    """A server, and pages of a browser that look at it.
+
+    A context of the browser that a test closes is emptied and used again: it has loaded a hundred modules of the pages.
+
+    Attributes:
+        opened: The pages of the test that runs.
+        faults: What has gone wrong in them.
+    """
 
     server: Server
     browser: Browser
     opened: list[Page] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    _looks: dict[BrowserContext, tuple[bool, bool]] = field(default_factory=dict)
+    _idle: list[BrowserContext] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -60,20 +70,28 @@ class Site:
         self, path: str, *, token: str | None = TOKEN, width: int = 1280, dark: bool = False, touch: bool = False
     ) -> Page:
         """Open a page, signed in; errors, violations of the policy and requests to elsewhere are faults."""
-        scheme = "dark" if dark else "light"
-        context = self.browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch
-        )
-        context.set_default_timeout(PATIENCE_MS)
+        context = self._take_context(dark=dark, touch=touch)
         if token is not None:
             assert context.request.post(self.url + "/api/v1/sign-in", data={"token": token}).ok
         page = context.new_page()
+        page.set_viewport_size({"width": width, "height": 900})
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", lambda message: self._hear(message.type, message.text))
         page.on("request", lambda request: request.url.startswith(self.url) or self.faults.append(request.url))
         page.goto(self.url + path)
         self.opened.append(page)
         return page
+
+    def _take_context(self, *, dark: bool, touch: bool) -> BrowserContext:
+        look = (dark, touch)
+        for context in self._idle:
+            if self._looks[context] == look:
+                self._idle.remove(context)
+                return context
+        context = self.browser.new_context(color_scheme="dark" if dark else "light", has_touch=touch)
+        context.set_default_timeout(PATIENCE_MS)
+        self._looks[context] = look
+        return context
 
     def _hear(self, kind: str, text: str) -> None:
         if kind == "error" and "Failed to load resource" not in text:  # what a page shows in its own words
@@ -89,11 +107,28 @@ class Site:
     def close(self) -> None:
         """Close all pages."""
         for page in self.opened:
-            if not page.is_closed():
-                self._check_safe(page)
-                take_picture(page)
-            page.context.close()
+            if page.is_closed() or not page.url.startswith(self.url):
+                self._looks.pop(page.context)
+                page.context.close()
+                continue
+            self._check_safe(page)
+            take_picture(page)
+            page.evaluate("localStorage.clear()")
+            self._empty(page.context)
         self.opened.clear()
+
+    def end(self) -> None:
+        """Close all contexts of the browser."""
+        for context in self._looks:
+            context.close()
+
+    def _empty(self, context: BrowserContext) -> None:
+        """Leave nothing of a test in a context, and keep what has no state: the modules of the pages."""
+        for page in context.pages:
+            page.close()
+        context.clear_cookies()
+        context.set_offline(False)
+        self._idle.append(context)
 
     def go(self, page: Page, path: str) -> None:
         """Go to another page of the site, and wait until all of it is there."""
@@ -112,8 +147,8 @@ class Site:
         from axe_playwright_python.sync_playwright import Axe
 
         take_picture(page)
-        found = Axe().run(page, options=RULES)
-        assert found.violations_count == 0, f"{page.url}\n{found.generate_report()}"
+        report = Axe().run(page, options=RULES)
+        assert report.violations_count == 0, f"{page.url}\n{report.generate_report()}"
 
 
 @contextmanager
@@ -123,4 +158,6 @@ def served(project: Project, browser: Browser, *options: str) -> Iterator[Site]:
     server.start(options=options)
     assert server.running is not None
     with server.running:
-        yield Site(server, browser)
+        site = Site(server, browser)
+        yield site
+        site.end()

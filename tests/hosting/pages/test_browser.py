@@ -8,7 +8,7 @@ import webbrowser
 import pytest
 
 from tests.support.prose import sentence
-from wtb.hosting.pages.browser import opened
+from wtb.hosting.api.web_pages import opened
 
 URL = "http://127.0.0.1:1/#code=c"
 

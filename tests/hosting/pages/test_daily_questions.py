@@ -39,7 +39,7 @@ TICKETS = list(csv.DictReader(io.StringIO(helpdesk.tickets())))
 
 @dataclass
 class Walk:
-    """What somebody does for an answer.
+    """The steps to an answer.
 
     Attributes:
         project: Where commands run.
@@ -53,17 +53,17 @@ class Walk:
         self.steps.append(step)
         assert len(self.steps) <= MOST_STEPS, self.steps
 
-    def click(self, element: Locator) -> None:
-        self._count(f"click {element}")
-        element.click()
+    def click(self, locator: Locator) -> None:
+        self._count(f"click {locator}")
+        locator.click()
 
     def press(self, page: Page, key: str) -> None:
         self._count(f"press {key}")
         page.keyboard.press(key)
 
-    def choose(self, element: Locator, option: str) -> None:
+    def choose(self, locator: Locator, option: str) -> None:
         self._count(f"choose {option}")
-        element.select_option(label=option)
+        locator.select_option(label=option)
 
     def wtb(self, *args: str, check: int | None = 0) -> Outcome:
         self._count(f"wtb {' '.join(args)}")
@@ -129,25 +129,25 @@ def copy(played: Desk, tmp_path: Path) -> Iterator[Project]:
 
 
 def solves(ticket: dict[str, str], prompt: str, model: str, temperature: float) -> bool:
-    """Whether the answer to a ticket is the one that is expected."""
+    """Return whether the answer to a ticket is the expected one."""
     has_room = model != "small" or ticket["ID"] not in helpdesk.LONG
     return has_room and helpdesk.is_solved(ticket["Ticket"], prompt, model, temperature)
 
 
 def mean(combinations: Sequence[tuple[str, str, float]]) -> float:
-    cells = [solves(ticket, *one) for one in combinations for ticket in TICKETS]
+    cells = [solves(ticket, *combination) for combination in combinations for ticket in TICKETS]
     return sum(cells) / len(cells)
 
 
 def cost(ticket: dict[str, str], prompt: str, model: str, articles: str, reply: str) -> float:
     """US dollars of a call."""
     sent = len(helpdesk.PROMPTS[prompt]) + len(f"{articles}\n\nTicket: {ticket['Ticket']}")
-    given, taken = PRICES[model]
-    return (sent // 4 * given + len(reply) // 4 * taken) / 1e6
+    input_price, output_price = PRICES[model]
+    return (sent // 4 * input_price + len(reply) // 4 * output_price) / 1e6
 
 
-def words(element: Locator) -> str:
-    return " ".join(element.inner_text().split())
+def words(locator: Locator) -> str:
+    return " ".join(locator.inner_text().split())
 
 
 def opened(desk: Desk, path: str = "/sweeps/helpdesk") -> Page:
@@ -157,14 +157,14 @@ def opened(desk: Desk, path: str = "/sweeps/helpdesk") -> Page:
 
 
 def test_1_which_combination_to_ship_and_how_sure_that_is(desk: Desk) -> None:
-    best = max(mean([one]) for one in COMBINATIONS)
+    best = max(mean([combination]) for combination in COMBINATIONS)
     assert mean([("cited", "medium", 0)]) == best, "the cheapest of those that are best"
     page = opened(desk)
     card = words(page.get_by_role("region", name="The decision"))
     assert re.search(r"Recommended: answer.prompt=cited.md\S* answer.model=medium answer.temperature=0 ", card)
-    told = re.search(rf"contains {best:.3f}, 95% interval from (\S+) to (\S+) cost per answer \$", card)
-    assert told
-    low, high = map(float, told.groups())
+    interval = re.search(rf"contains {best:.3f}, 95% interval from (\S+) to (\S+) cost per answer \$", card)
+    assert interval
+    low, high = map(float, interval.groups())
     assert low < best < high
     assert "Ties with 3 others; this is the cheapest." in card
     walk = desk.walk()
@@ -176,20 +176,21 @@ def test_2_which_factor_matters(desk: Desk) -> None:
     whole = mean(COMBINATIONS)
 
     def spread(place: int) -> float:
-        levels = {one[place] for one in COMBINATIONS}
-        return sum((mean([one for one in COMBINATIONS if one[place] == level]) - whole) ** 2 for level in levels) / len(
-            levels
-        )
+        levels = {combination[place] for combination in COMBINATIONS}
+        return sum(
+            (mean([combination for combination in COMBINATIONS if combination[place] == level]) - whole) ** 2
+            for level in levels
+        ) / len(levels)
 
     spreads = [spread(1), spread(0), spread(2)]
-    all_of_it = sum((mean([one]) - whole) ** 2 for one in COMBINATIONS) / len(COMBINATIONS)
+    all_of_it = sum((mean([combination]) - whole) ** 2 for combination in COMBINATIONS) / len(COMBINATIONS)
     page, walk = opened(desk), desk.walk()
     walk.click(page.get_by_role("link", name="Effects", exact=True))
     page.get_by_role("heading", name="Each factor by itself").wait_for()
     rows = page.locator("section table").first.locator("tbody tr")
-    shown = [text.split()[:2] for text in rows.all_inner_texts() if text.startswith("answer.")]
-    assert [name for name, _ in shown] == ["answer.model", "answer.prompt", "answer.temperature"]
-    for (_, share), expected in zip(shown, spreads, strict=True):
+    factors = [text.split()[:2] for text in rows.all_inner_texts() if text.startswith("answer.")]
+    assert [name for name, _ in factors] == ["answer.model", "answer.prompt", "answer.temperature"]
+    for (_, share), expected in zip(factors, spreads, strict=True):
         assert float(share.strip("<%")) == pytest.approx(100 * expected / all_of_it, abs=3)
 
 
@@ -197,10 +198,10 @@ def test_3_why_cells_failed(desk: Desk) -> None:
     page, walk = opened(desk), desk.walk()
     walk.click(page.get_by_role("link", name="Failures", exact=True))
     page.get_by_text("12 × answer BadRequestError").wait_for()
-    shown = words(page.locator("main"))
-    assert f"maximum context length is {helpdesk.ROOM} characters" in shown
-    assert "6 × answer RuntimeError" in shown
-    assert "the answer was cut off" in shown
+    text = words(page.locator("main"))
+    assert f"maximum context length is {helpdesk.ROOM} characters" in text
+    assert "6 × answer RuntimeError" in text
+    assert "the answer was cut off" in text
     listed = page.get_by_role("list", name="Cases").first
     assert set(helpdesk.LONG) == set(listed.get_by_role("link").all_inner_texts()), "every ticket, not an example"
     desk.site.check_readable(page)
@@ -224,7 +225,7 @@ def test_3_why_cells_failed(desk: Desk) -> None:
 
 
 def test_4_the_worst_case_with_prompt_reply_tokens_and_cost(desk: Desk) -> None:
-    right = {one["ID"]: sum(solves(one, *each) for each in COMBINATIONS) for one in TICKETS}
+    right = {ticket["ID"]: sum(solves(ticket, *each) for each in COMBINATIONS) for ticket in TICKETS}
     worst = {id for id, count in right.items() if count == min(right.values())}
     page, walk = opened(desk), desk.walk()
     walk.click(page.get_by_role("link", name="Worst cases first"))
@@ -233,36 +234,36 @@ def test_4_the_worst_case_with_prompt_reply_tokens_and_cost(desk: Desk) -> None:
     walk.click(page.get_by_role("dialog").get_by_role("link", name="How it came to that"))
     page.get_by_role("heading", level=1).get_by_text(" · answer.prompt=cited.md").wait_for()
     title = words(page.get_by_role("heading", level=1))
-    ticket = next(one for one in TICKETS if one["ID"] == title.split()[0])
+    ticket = next(ticket for ticket in TICKETS if ticket["ID"] == title.split()[0])
     assert ticket["ID"] in worst
     call = page.get_by_role("region", name="Model calls")
     call.wait_for()
-    shown = call.inner_text()
+    call_text = call.inner_text()
     reply = "I am sorry, I could not find that."
     for text in (*helpdesk.PROMPTS["cited"].splitlines(), f"Ticket: {ticket['Ticket']}", reply):
-        assert text in shown
-    said = shown[shown.index("user") : shown.index("Ticket: ")].splitlines()
-    articles = "\n".join(line for line in said if ": " in line)
+        assert text in call_text
+    lines = call_text[call_text.index("user") : call_text.index("Ticket: ")].splitlines()
+    articles = "\n".join(line for line in lines if ": " in line)
     sent = (len(helpdesk.PROMPTS["cited"]) + len(f"{articles}\n\nTicket: {ticket['Ticket']}")) // 4
-    assert f"{sent} → {len(reply) // 4} tokens" in shown
-    assert f"${cost(ticket, 'cited', 'medium', articles, reply):.5f}" in shown
+    assert f"{sent} → {len(reply) // 4} tokens" in call_text
+    assert f"${cost(ticket, 'cited', 'medium', articles, reply):.5f}" in call_text
     assert ticket["Expected Answer"] in words(page.get_by_role("region", name="Case"))
     desk.site.check_readable(page)
 
 
 def test_4_cases_that_every_combination_gets_wrong_or_none(desk: Desk) -> None:
-    right = {one["ID"]: sum(solves(one, *each) for each in COMBINATIONS) for one in TICKETS}
+    right = {ticket["ID"]: sum(solves(ticket, *each) for each in COMBINATIONS) for ticket in TICKETS}
     expected = {
         "all": {id for id, count in right.items() if count == 0},
         "none": {id for id, count in right.items() if count == len(COMBINATIONS)},
     }
     assert all(expected.values())
     for which, ids in expected.items():
-        found = desk.project.inside(
+        document = desk.project.inside(
             "show", "helpdesk", "--wrong", which, "--row", "0", "--limit", "100", "-f", "json", check=0
         ).json
-        assert {case["case"] for case in found["cases"]} == ids, "of the sweep, whichever rows are shown"
-        assert found["total"] == len(ids)
+        assert {case["case"] for case in document["cases"]} == ids, "of the sweep, whichever rows are shown"
+        assert document["total"] == len(ids)
     page, walk = opened(desk), desk.walk()
     walk.click(page.get_by_role("link", name="Outputs", exact=True))
     choice = page.get_by_role("combobox", name="Wrong")
@@ -281,7 +282,7 @@ def test_4_cases_that_every_combination_gets_wrong_or_none(desk: Desk) -> None:
 
 def test_5_what_differs_between_two_combinations(desk: Desk) -> None:
     pair = ("plain", "medium", 0), ("plain", "small", 0)
-    differ = [(solves(one, *pair[0]), solves(one, *pair[1])) for one in TICKETS]
+    differ = [(solves(ticket, *pair[0]), solves(ticket, *pair[1])) for ticket in TICKETS]
     wins, losses = differ.count((True, False)), differ.count((False, True))
     page, walk = opened(desk), desk.walk()
     walk.click(page.get_by_role("link", name="Compare two rows over all cases"))
@@ -289,12 +290,12 @@ def test_5_what_differs_between_two_combinations(desk: Desk) -> None:
     first.locator("option").last.wait_for(state="attached")
     names = first.locator("option").all_inner_texts()
     assert len(names) == len(COMBINATIONS)
-    chosen = [
+    pair_names = [
         next(name for name in names if f"{prompt}.md" in name and f"={model} " in name and name.endswith(f"={heat}"))
         for prompt, model, heat in pair
     ]
-    walk.choose(first, chosen[0])
-    walk.choose(second, chosen[1])
+    walk.choose(first, pair_names[0])
+    walk.choose(second, pair_names[1])
     page.get_by_text(
         f"The first row wins {wins} of {len(TICKETS)} cases, loses {losses} and ties in {len(TICKETS) - wins - losses}."
     ).wait_for()
@@ -307,11 +308,11 @@ def test_6_which_cheap_combination_is_good_enough(desk: Desk) -> None:
     walk.click(page.get_by_label("Only shown to be within 0.1 of the best"))
     rows = page.locator("main table").first.locator("tbody tr")
     wait_until(page, f"document.querySelectorAll('main table')[0].querySelectorAll('tbody tr').length < {18}")
-    shown = [re.sub(r"\s+", " ", text) for text in rows.all_inner_texts()]
-    assert len(shown) == 4
-    assert all("cited.md" in text and "≤ 0.09" in text for text in shown)
-    assert not any(" small " in text for text in shown)
-    costs = {text: float(re.search(r"\$([\d.]+)", text)[1]) for text in shown}  # type: ignore[index]
+    texts = [re.sub(r"\s+", " ", text) for text in rows.all_inner_texts()]
+    assert len(texts) == 4
+    assert all("cited.md" in text and "≤ 0.09" in text for text in texts)
+    assert not any(" small " in text for text in texts)
+    costs = {text: float(re.search(r"\$([\d.]+)", text)[1]) for text in texts}  # type: ignore[index]
     cheapest = min(costs, key=lambda text: costs[text])
     assert " medium " in cheapest
     assert max(costs.values()) > 3.9 * costs[cheapest]
@@ -320,7 +321,7 @@ def test_6_which_cheap_combination_is_good_enough(desk: Desk) -> None:
 def test_7_what_the_whole_sweep_will_cost(desk: Desk, copy: Project) -> None:
     spent = desk.project.inside("status", "helpdesk", "--format", "json", check=0).json["cost"]["usd"]
     walk = Walk(copy)
-    pilot = walk.wtb("plan", "helpdesk.yaml", "--pilot", "6", "--format", "json").json["pilot"]
+    pilot = walk.wtb("pilot", "helpdesk.yaml", "--cases", "6", "--format", "json").json["pilot"]
     usd = pilot["estimate"]["usd"]
     assert usd["low"] < spent < usd["high"]
     assert usd["expected"] == pytest.approx(spent, rel=0.25)
@@ -329,11 +330,11 @@ def test_7_what_the_whole_sweep_will_cost(desk: Desk, copy: Project) -> None:
 def test_8_more_cases_without_running_the_others_again(copy: Project) -> None:
     before = copy.inside("status", "helpdesk", "--format", "json", check=0).json
     walk = Walk(copy)
-    said = walk.wtb("extend", "helpdesk", "--cases", "more.csv", "--quiet", check=1)
+    output = walk.wtb("extend", "helpdesk", "--cases", "more.csv", "--quiet", check=1)
     after = copy.inside("status", "helpdesk", "--format", "json", check=0).json
     assert after["cells"]["total"] - before["cells"]["total"] == 12 * len(COMBINATIONS)
     assert after["node_runs"]["executed"] - before["node_runs"]["executed"] == 12 + 12 * len(COMBINATIONS)
-    assert " 72 " in said.stdout, "cases of the matrix that it prints"
+    assert " 72 " in output.stdout, "cases of the matrix that it prints"
 
 
 def test_9_failed_cells_run_again(copy: Project) -> None:
@@ -362,15 +363,15 @@ def test_9_failed_cells_run_again_at_the_press_of_a_button(copy: Project, browse
         page.once("dialog", lambda dialog: dialog.dismiss())
         button.click()
         assert copy.inside("status", "helpdesk", "--format", "json", check=0).json["cells"] == before
-        asked: list[str] = []
-        page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+        dialogs: list[str] = []
+        page.once("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.accept()))
         button.click()
         page.get_by_text("12 failed: show them").first.wait_for()
         page.get_by_role("button", name="Retry failed").wait_for()
-        assert asked[0].startswith("Run 18 cells again")
+        assert dialogs[0].startswith("Run 18 cells again")
         after = copy.inside("status", "helpdesk", "--format", "json", check=0).json["cells"]
         assert (after["failed"], after["succeeded"]) == (12, before["succeeded"] + 6)
-        reader = copy.inside("token", "create", "reader", "--scope", "read", check=0).stdout.strip()
+        reader = copy.inside("admin", "token", "create", "reader", "--scope", "read", check=0).stdout.strip()
         page = site.open("/sweeps/helpdesk", token=reader)
         page.get_by_text("12 cells failed").first.wait_for()
         assert page.get_by_role("button", name="Retry failed").count() == 0
@@ -380,11 +381,11 @@ def test_9_failed_cells_run_again_at_the_press_of_a_button(copy: Project, browse
 
 def test_10_a_sweep_every_night_with_an_alert(desk: Desk, nights: list[str], copy: Project) -> None:
     walk = Walk(copy)
-    said = walk.wtb(
+    stdout = walk.wtb(
         *("schedule", "add", "morning", "nightly.yaml", "--cron", "0 6 * * *", "--tz", "Europe/Berlin"),
         *("--baseline", "main", "--notify", "./alert.sh"),
     ).stdout
-    assert "At 06:00 every day (Europe/Berlin), first 20" in said
+    assert "At 06:00 every day (Europe/Berlin), first 20" in stdout
     (alert,) = [json.loads(line) for line in (desk.project.folder / "alerts.jsonl").read_text().splitlines()]
     assert alert["text"].startswith("nightly worse than the last good run")
     assert alert["sweep"] == nights[1]
@@ -409,9 +410,9 @@ def test_12_a_colleague_without_access_gets_a_file(desk: Desk, tmp_path: Path) -
     context = desk.site.browser.new_context(offline=True)
     alone = context.new_page()
     alone.goto(file.as_uri())
-    shown = words(alone.locator("body"))
-    assert "answer.model=medium" in shown
-    assert f"{mean([('cited', 'medium', 0)]):.3f}" in shown
+    text = words(alone.locator("body"))
+    assert "answer.model=medium" in text
+    assert f"{mean([('cited', 'medium', 0)]):.3f}" in text
     context.close()
 
 
@@ -425,9 +426,9 @@ def test_13_why_the_last_night_is_worse(desk: Desk, nights: list[str]) -> None:
     page.get_by_text("search:words").wait_for()
     walk.click(page.get_by_role("link", name="compare").first)
     page.get_by_role("heading", level=1).get_by_text(" and ").wait_for()
-    shown = words(page.locator("main"))
-    assert "They differ from step 1 on: the code of this step was changed." in shown
-    assert "articles" in shown
+    text = words(page.locator("main"))
+    assert "They differ from step 1 on: the code of this step was changed." in text
+    assert "articles" in text
 
 
 def test_14_a_person_approves_a_step(desk: Desk) -> None:
@@ -437,15 +438,15 @@ def test_14_a_person_approves_a_step(desk: Desk) -> None:
     walk.click(page.get_by_role("button", name=re.compile("^send")))
 
     def sent() -> Any:
-        found = desk.project.inside("show", "refund", "--format", "json", check=0).json
-        return found["execution"]["status"] == "completed" and found["state"].get("sent")
+        document = desk.project.inside("show", "refund", "--format", "json", check=0).json
+        return document["execution"]["status"] == "completed" and document["state"].get("sent")
 
     assert desk.project.until(sent, "the refund was sent")
 
 
 def test_15_one_bad_combination_is_stopped(desk: Desk, copy: Project, browser: Browser) -> None:
     bad = "terse.md"
-    desk.provider.most = 10 * len(COMBINATIONS)
+    desk.provider.calls_left = 10 * len(COMBINATIONS)
     with copy.start("run", "slow.yaml", "--quiet") as running, served(copy, browser) as site:
         copy.until(lambda: copy.query("SELECT 1 FROM sweeps WHERE name = 'slow'"), "the sweep is there")
         page, walk = site.open("/sweeps/slow"), Walk(copy)
@@ -466,8 +467,8 @@ def test_15_one_bad_combination_is_stopped(desk: Desk, copy: Project, browser: B
     (stopped,) = [row for row in matrix["rows"] if row.get("stopped")]
     assert bad in json.dumps(stopped["combination"])
     assert stopped["metrics"]["contains"]["n"] < len(TICKETS)
-    others = [row for row in matrix["rows"] if not row.get("stopped")]
-    assert {row["metrics"]["contains"]["n"] for row in others} == {len(TICKETS)}
+    running_rows = [row for row in matrix["rows"] if not row.get("stopped")]
+    assert {row["metrics"]["contains"]["n"] for row in running_rows} == {len(TICKETS)}
 
 
 def test_16_cells_as_a_data_frame(desk: Desk, tmp_path: Path) -> None:
@@ -481,5 +482,7 @@ def test_16_cells_as_a_data_frame(desk: Desk, tmp_path: Path) -> None:
     assert len(frame) == len(TICKETS) * len(COMBINATIONS)
     means = frame.groupby("answer.model")["contains.counted"].mean()
     for model in MODELS:
-        assert means[model] == pytest.approx(mean([one for one in COMBINATIONS if one[1] == model]))
+        assert means[model] == pytest.approx(
+            mean([combination for combination in COMBINATIONS if combination[1] == model])
+        )
     assert json.loads(frame["articles"].dropna().iloc[0])

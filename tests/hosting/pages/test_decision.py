@@ -76,10 +76,10 @@ def test_the_cheapest_that_is_good_enough_is_recommended_first(site: Site) -> No
     text = card.inner_text()
     assert sentence("Both gates hold.") in text
     assert "It is shown to be within 0.1 of the best. Ties with 1 other; this is the cheapest." in text
-    shown = " ".join(text.split())
-    assert "exact_match 1.000, 95% interval from 0.969 to 1.000" in shown
-    assert "cost per answer $0.00100" in shown
-    assert "median time" in shown
+    words = " ".join(text.split())
+    assert "exact_match 1.000, 95% interval from 0.969 to 1.000" in words
+    assert "cost per answer $0.00100" in words
+    assert "median time" in words
     assert "is-good" in (card.get_attribute("class") or "")
     top = card.bounding_box()
     table = page.locator("table").first.bounding_box()
@@ -140,8 +140,8 @@ def test_nothing_of_a_decision_is_lost_on_a_phone(site: Site) -> None:
 
 
 def test_two_rows_say_whether_one_is_as_good(site: Site, decided: Project) -> None:
-    said = decided.inside("compare", "good", "--row", "1", "--other", "0").stdout
-    assert sentence("within {} of row {}: {}", "0.1", 0, "yes (at most") in said
+    stdout = decided.inside("compare", "good", "--row", "1", "--other", "0").stdout
+    assert sentence("within {} of row {}: {}", "0.1", 0, "yes (at most") in stdout
     worse = decided.inside("compare", "good", "--row", "2", "--other", "0").stdout
     assert sentence("within {} of row {}: {}", "0.1", 0, "no (at least") in worse
     page = site.open("/sweeps/good/compare?row=1&other=0")

@@ -1,4 +1,4 @@
-"""What a browser shows where there is nothing yet, where something fails, and on a telephone; and how people judge."""
+"""Pages that are empty, that fail or that a telephone shows, and how people judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.hosting.api.serving import TOKEN
 from tests.hosting.pages.site import Site, served, take_picture, wait_until
 from tests.support import prose
 from tests.support.project import Project
-from wtb.display.report.html.bundle import WEB
+from wtb.display.report.bundle import WEB
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -93,8 +93,8 @@ def serving(helpdesk: Project, browser: Browser) -> Iterator[Site]:
 
 
 def execution_of(project: Project, status: str = "succeeded") -> str:
-    asked = "SELECT execution_id FROM cells WHERE status = :status ORDER BY execution_id LIMIT 1"
-    ((id,),) = project.query(asked, status=status)
+    query = "SELECT execution_id FROM cells WHERE status = :status ORDER BY execution_id LIMIT 1"
+    ((id,),) = project.query(query, status=status)
     return str(id)
 
 
@@ -103,7 +103,7 @@ def execution_of(project: Project, status: str = "succeeded") -> str:
 
 def test_a_page_without_anything_says_what_makes_it_and_where_to_read(tmp_path: Path, browser: Browser) -> None:
     project = Project(tmp_path)
-    project.inside("db", "upgrade", check=0)
+    project.inside("admin", "db", "upgrade", check=0)
     with served(project, browser) as site:
         page = site.open("/")
         for path, count in {"/": 1, "/inbox": 1, "/schedules": 1, "/workers": 1, "/costs": 2, "/access": 2}.items():
@@ -147,13 +147,13 @@ def test_a_token_is_made_where_there_is_none_and_is_shown_once(site: Site) -> No
 
 
 def test_the_manual_leads_from_page_to_page_within_the_pages(site: Site) -> None:
-    page = site.open("/help/schedules")
-    page.get_by_role("heading", level=1, name="Schedules").wait_for()
+    page = site.open("/help/regressions")
+    page.get_by_role("heading", level=1, name="Find regressions, now and every night").wait_for()
     site.check_readable(page)
     assert page.title() == "Documentation · WTB"
-    page.get_by_role("link", name="node processes").click()
-    page.wait_for_url("**/help/isolation*")
-    page.get_by_role("heading", level=1).wait_for()
+    page.get_by_role("main").get_by_role("link", name="verdict").first.click()
+    page.wait_for_url("**/help/statistics*")
+    page.get_by_role("heading", level=1, name="Statistics").wait_for()
     missing = site.open("/help/..%2f..%2fpyproject")
     missing.get_by_text("There is nothing at this address.").wait_for()
     for name in ("../conf.py", "..%2fREADME", "nothing"):
@@ -206,13 +206,13 @@ def refuse(status: int, body: dict[str, str] | str) -> object:
         (
             500,
             {"detail": "a fault"},
-            [prose.sentence("The server has a fault."), prose.sentence("tell the operator")],
+            [prose.sentence("The server has a fault."), prose.sentence("contact the operator")],
             "Try again",
         ),
         (
             502,
             "<h1>Bad Gateway</h1>",
-            [prose.sentence("The server is not ready."), prose.sentence("tries again by itself")],
+            [prose.sentence("The server is not ready."), prose.sentence("retries automatically")],
             "Try again",
         ),
     ],
@@ -226,12 +226,12 @@ def test_each_failure_says_what_to_do(
     problem = page.locator("main .problem")
     for sentence in sentences:
         problem.get_by_text(sentence).wait_for()
-    shown = problem.inner_text()
-    assert "wtb " not in shown
-    assert "<h1>" not in shown
+    message = problem.inner_text()
+    assert "wtb " not in message
+    assert "<h1>" not in message
     site.check_readable(page)
     if button is None:
-        problem.get_by_role("link", name="What you may do").click()
+        problem.get_by_role("link", name="Your permissions").click()
         page.get_by_role("heading", name="Access").wait_for()
         return
     page.unroute(re.compile("/api/v1/costs"))
@@ -270,10 +270,10 @@ def test_what_was_not_sent_says_that_nothing_was_changed_and_keeps_what_was_type
 
 
 def test_who_is_signed_out_meanwhile_is_told_why(site: Site, helpdesk: Project) -> None:
-    token = helpdesk.inside("token", "create", "short", "--scope", "read", check=0).stdout.strip()
+    token = helpdesk.inside("admin", "token", "create", "short", "--scope", "read", check=0).stdout.strip()
     page = site.open("/", token=token)
     page.get_by_role("heading", name="Sweeps").wait_for()
-    helpdesk.inside("token", "revoke", "short", check=0)
+    helpdesk.inside("admin", "token", "revoke", "short", check=0)
     page.get_by_role("alert").get_by_text("your token was revoked or has expired").wait_for()
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Sign in").click()
@@ -326,18 +326,30 @@ def places_of(project: Project) -> list[str]:
     return [*lists, *of_sweep, f"/executions/{fine}", f"/executions/{failed}", f"/executions/{fine}/diff/{failed}"]
 
 
-@pytest.mark.parametrize("width", [360, pytest.param(390, marks=pytest.mark.slow)])
-def test_no_word_is_broken_nothing_is_too_small_and_nothing_hangs_over(
-    site: Site, helpdesk: Project, width: int
+HEADINGS = "[...document.querySelectorAll('main h1, main h2, main h3, main h4')].map((one) => Number(one.tagName[1]))"
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [(360, 768), pytest.param(390, 2560, marks=pytest.mark.slow)])
+def test_every_page_is_whole_at_every_width_and_leaves_no_level_of_headings_out(
+    site: Site, helpdesk: Project, narrow: int, wide: int
 ) -> None:
-    page = site.open("/", width=width, touch=True)
+    page = site.open("/", width=narrow, touch=True)
     for path in places_of(helpdesk):
+        page.set_viewport_size({"width": narrow, "height": 900})
         site.go(page, path)
         page.wait_for_load_state("networkidle") if "/sweeps/" not in path else page.wait_for_timeout(300)
         take_picture(page)
-        assert page.evaluate(BROKEN) == [], path
-        assert page.evaluate(SMALL) == [], path
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert page.evaluate(BROKEN) == [], f"{path}: words are broken"
+        assert page.evaluate(SMALL) == [], f"{path}: a finger would miss controls"
+        assert page.evaluate("document.documentElement.scrollWidth") <= narrow, path
+        levels = page.evaluate(HEADINGS)
+        assert levels[:1] == [1], path
+        assert levels.count(1) == 1, path
+        jumps = [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1]
+        assert not jumps, path
+        page.set_viewport_size({"width": wide, "height": 900})
+        take_picture(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= wide, path
 
 
 def test_the_navigation_of_a_telephone_is_one_line_and_a_menu(site: Site) -> None:
@@ -365,15 +377,6 @@ def test_the_decision_is_the_first_thing_below_the_name_of_a_sweep(site: Site) -
     assert card.bounding_box()["y"] < page.locator("main .progress").first.bounding_box()["y"]
 
 
-@pytest.mark.parametrize("width", [768, pytest.param(2560, marks=pytest.mark.slow)])
-def test_pages_fit_tablets_and_wide_screens(site: Site, helpdesk: Project, width: int) -> None:
-    page = site.open("/", width=width)
-    for path in places_of(helpdesk):
-        site.go(page, path)
-        take_picture(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-
-
 # --- Where one is, for those who do not see it
 
 
@@ -389,20 +392,6 @@ def test_a_page_takes_the_focus_and_has_a_name_of_its_own(site: Site, helpdesk: 
     wait_until(page, "document.title.startsWith('Q')")
     site.go(page, "/sweeps/helpdesk")
     wait_until(page, "document.title === 'helpdesk · WTB'")
-
-
-HEADINGS = "[...document.querySelectorAll('main h1, main h2, main h3, main h4')].map((one) => Number(one.tagName[1]))"
-
-
-def test_headings_leave_no_level_out(site: Site, helpdesk: Project) -> None:
-    page = site.open("/")
-    for path in places_of(helpdesk):
-        site.go(page, path)
-        levels = page.evaluate(HEADINGS)
-        assert levels[:1] == [1], path
-        assert levels.count(1) == 1, path
-        jumps = [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1]
-        assert not jumps, path
 
 
 ANNOUNCED = """
@@ -445,11 +434,11 @@ async (path) => {
 def test_the_axis_of_time_leaves_waiting_out(site: Site) -> None:
     page = site.open("/")
     module = page.evaluate("document.querySelector('script').src").replace("main.js", "views/step.js")
-    found = page.evaluate(AXIS, module)
-    assert found["waited"] == 3600
-    assert found["without"] == [0, 0.5, 0.5, 0.5, 1]
-    assert found["whole"] < 0.01
-    assert found["none"] == 0
+    axis = page.evaluate(AXIS, module)
+    assert axis["waited"] == 3600
+    assert axis["without"] == [0, 0.5, 0.5, 0.5, 1]
+    assert axis["whole"] < 0.01
+    assert axis["none"] == 0
 
 
 def widths(page: Page) -> float:
@@ -484,12 +473,12 @@ def test_answers_pass_or_fail_by_one_key_each_through_the_whole_list(site: Site,
         page.get_by_text(f"{number + 1} labelled,").wait_for()
     page.get_by_text("Nothing is left to label.").wait_for()
     values = helpdesk.query("SELECT value FROM labels WHERE metric = 'passes'")
-    assert {value for (value,) in values} == {0.0, 1.0}
+    assert {label for (label,) in values} == {0.0, 1.0}
     site.check_readable(page)
 
 
 def test_a_pressed_button_keeps_the_focus_for_the_next_answer(site: Site, helpdesk: Project) -> None:
-    token = helpdesk.inside("token", "create", "eva", "--scope", "read,answer", check=0).stdout.strip()
+    token = helpdesk.inside("admin", "token", "create", "eva", "--scope", "read,answer", check=0).stdout.strip()
     page = site.open("/sweeps/helpdesk/label?metric=passes", token=token)
     page.get_by_role("button", name="Fail").focus()
     for number in range(3):
@@ -517,8 +506,8 @@ def test_a_scale_has_a_slider_and_a_number_and_needs_no_mouse(site: Site, helpde
     page.keyboard.press("Enter")
     page.get_by_text("1 labelled,").wait_for()
     page.keyboard.press("s")
-    ((value,),) = helpdesk.query("SELECT DISTINCT value FROM labels WHERE metric = 'length'")
-    assert value == 10
+    ((label,),) = helpdesk.query("SELECT DISTINCT value FROM labels WHERE metric = 'length'")
+    assert label == 10
 
 
 # --- Names, edges and quotas
@@ -545,11 +534,11 @@ def test_a_point_of_an_execution_has_a_name_a_note_and_the_edges_that_were_tried
     assert "good answer" in history
     assert "(not taken: retrieve if is_worn_out)" in " ".join(history.split())
     document = helpdesk.inside("history", id, "--format", "json", check=0).json
-    tried = [one for point in document["checkpoints"] for why in point["decisions"] for one in why["tried"]]
-    assert {"to": "retrieve", "when": "is_worn_out", "taken": False} in tried
-    assert {"to": "check", "when": "is_answered", "taken": True} in tried
-    shown = helpdesk.inside("show", id, "--format", "json", check=0).json
-    assert [one.get("note") for one in shown["path"]] == [None, "what we ship", None]
+    edges = [edge for point in document["checkpoints"] for why in point["decisions"] for edge in why["tried"]]
+    assert {"to": "retrieve", "when": "is_worn_out", "taken": False} in edges
+    assert {"to": "check", "when": "is_answered", "taken": True} in edges
+    execution = helpdesk.inside("show", id, "--format", "json", check=0).json
+    assert [point.get("note") for point in execution["path"]] == [None, "what we ship", None]
 
 
 def test_the_memory_of_a_session_is_limited_and_freed_on_its_page(site: Site, helpdesk: Project) -> None:
@@ -563,16 +552,16 @@ def test_the_memory_of_a_session_is_limited_and_freed_on_its_page(site: Site, he
     page.get_by_role("button", name="New session").click()
     page.get_by_role("row").filter(has_text="weekly").get_by_text("/ 1.5 GB").wait_for()
     site.check_readable(page)
-    quota = helpdesk.inside("session", "show", "weekly", "--format", "json", check=0).json["session"]["quota"]
+    quota = helpdesk.inside("admin", "session", "show", "weekly", "--format", "json", check=0).json["session"]["quota"]
     assert quota["memory"] == 1_500_000_000
     page.get_by_role("button", name="Change quotas weekly", exact=True).click()
     page.get_by_label("Memory").fill("")
     page.get_by_label("US dollars").fill("20")
     page.get_by_role("button", name="Save").click()
     page.get_by_role("row").filter(has_text="weekly").get_by_text("/ $20.00").wait_for()
-    quota = helpdesk.inside("session", "show", "weekly", "--format", "json", check=0).json["session"]["quota"]
+    quota = helpdesk.inside("admin", "session", "show", "weekly", "--format", "json", check=0).json["session"]["quota"]
     assert (quota["memory"], quota["usd"]) == (None, 20)
-    reader = helpdesk.inside("token", "create", "onlooker", "--scope", "read", check=0).stdout.strip()
+    reader = helpdesk.inside("admin", "token", "create", "onlooker", "--scope", "read", check=0).stdout.strip()
     other = site.open("/sessions?form=new", token=reader)
     other.get_by_role("row").filter(has_text="weekly").wait_for()
     assert other.get_by_role("button", name=re.compile("New session|Change quotas|Save")).count() == 0
@@ -594,5 +583,5 @@ def test_strings_that_a_new_user_could_not_read_are_gone() -> None:
     texts = [path for path in files if path.suffix in (".py", ".js", ".html", ".j2")]
     assert len(texts) > 500
     lines = [line for path in texts for line in path.read_text("utf-8").splitlines()]
-    said = [line for line in lines if not re.search(r'"""|/\*\*', line)]  # and no descriptions of code
-    assert [line for line in said for one in UNREADABLE if one in line] == []
+    code_lines = [line for line in lines if not re.search(r'"""|/\*\*', line)]  # and no descriptions of code
+    assert [line for line in code_lines for phrase in UNREADABLE if phrase in line] == []

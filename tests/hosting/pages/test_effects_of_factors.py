@@ -1,4 +1,4 @@
-"""What makes the difference, by factor: on the page of a sweep, in the matrix and in the report."""
+"""The effects of factors: on the page of a sweep, in the matrix and in the report."""
 
 from __future__ import annotations
 
@@ -81,19 +81,19 @@ def attribution(project: Project, sweep: str) -> Any:
 
 
 def test_the_page_and_the_matrix_show_factors_nested_ones_and_pairs(site: Site, shared_project: Project) -> None:
-    found = attribution(shared_project, "mixed")
-    first = found["sentences"][0]
+    document = attribution(shared_project, "mixed")
+    first = document["sentences"][0]
     assert first.startswith("model explains ")
     assert ", answer 2" in first
     assert ", retrieve x prompt " in first
     matrix = " ".join(shared_project.inside("matrix", "mixed", check=0).stdout.split())
-    for sentence in found["sentences"]:
+    for sentence in document["sentences"]:
         assert " ".join(sentence.split()) in matrix
     page = site.open("/sweeps/mixed?tab=effects")
     section = page.locator("section").filter(has=page.get_by_role("heading", name="Each factor by itself"))
     section.wait_for()
-    shown = " ".join(section.inner_text().split())
-    assert first in shown
+    text = " ".join(section.inner_text().split())
+    assert first in text
     rows = section.locator("table").first.locator("tbody tr")
     assert rows.first.inner_text().split()[0] == "answer.model"
     assert prose.sentence("only in {} variants of {}", 4, "answer") in rows.first.inner_text()
@@ -103,15 +103,15 @@ def test_the_page_and_the_matrix_show_factors_nested_ones_and_pairs(site: Site, 
 
 
 def test_a_one_at_a_time_sweep_shows_single_changes(site: Site, shared_project: Project) -> None:
-    found = attribution(shared_project, "single")
-    assert found["nodes"] == []
-    large = next(one for one in found["simple"] if one["variant"] == "large")
+    document = attribution(shared_project, "single")
+    assert document["nodes"] == []
+    large = next(effect for effect in document["simple"] if effect["variant"] == "large")
     assert (large["factor"], large["over"]) == ("answer.model", "mini")
     assert large["beside"] == {"retrieve": "default", "answer.prompt": "short"}
     page = site.open("/sweeps/single?tab=effects", width=390, dark=True)
     page.get_by_role("heading", name="Single changes").wait_for()
-    shown = " ".join(page.locator("main").inner_text().split())
-    assert "mini → large retrieve=default answer.prompt=short" in shown
-    for sentence in found["sentences"]:
-        assert " ".join(sentence.split()) in shown
+    text = " ".join(page.locator("main").inner_text().split())
+    assert "mini → large retrieve=default answer.prompt=short" in text
+    for sentence in document["sentences"]:
+        assert " ".join(sentence.split()) in text
     site.check_readable(page)

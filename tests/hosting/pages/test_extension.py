@@ -34,8 +34,8 @@ def choose(form: Any, name: str, content: bytes) -> None:
 
 
 def cells(sending: Sending, sweep: str) -> dict[str, int]:
-    found: dict[str, int] = sending.wtb("show", sweep, "--format", "json").json["cells"]
-    return found
+    counts: dict[str, int] = sending.wtb("show", sweep, "--format", "json").json["cells"]
+    return counts
 
 
 def book() -> bytes:

@@ -11,8 +11,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from wtb.display.report.html.bundle import WEB, without_comments
-from wtb.hosting.pages.static import page_routes, served_files
+from wtb.display.report.bundle import WEB, without_comments
+from wtb.hosting.api.web_pages import page_routes, served_files
 
 VENDOR = WEB / "vendor"
 OWN = [path for path in WEB.rglob("*.js") if VENDOR not in path.parents]
@@ -25,10 +25,10 @@ def client() -> TestClient:
 
 def test_libraries_are_as_they_were_fetched_and_come_with_their_licences() -> None:
     manifest = json.loads((VENDOR / "manifest.json").read_text("utf-8"))
-    assert {one["file"] for one in manifest} == {path.name for path in VENDOR.glob("*.js")}
-    for one in manifest:
-        assert hashlib.sha256((VENDOR / one["file"]).read_bytes()).hexdigest() == one["sha256"], one["file"]
-        assert (VENDOR / f"LICENSE.{one['package'].replace('/', '.').lstrip('@')}").exists()
+    assert {library["file"] for library in manifest} == {path.name for path in VENDOR.glob("*.js")}
+    for library in manifest:
+        assert hashlib.sha256((VENDOR / library["file"]).read_bytes()).hexdigest() == library["sha256"], library["file"]
+        assert (VENDOR / f"LICENSE.{library['package'].replace('/', '.').lstrip('@')}").exists()
 
 
 def test_all_files_together_are_under_500_kb() -> None:

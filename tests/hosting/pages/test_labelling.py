@@ -14,7 +14,7 @@ from tests.hosting.pages.site import Site, served
 from tests.support.model_server import ModelHandler
 from tests.support.project import Project
 from tests.support.prose import sentence
-from wtb.core.access.roles import Role
+from wtb.core.roles import Role
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -84,9 +84,9 @@ def serving(judged: Project, browser: Browser) -> Iterator[Site]:
 
 
 def token_of(judged: Project, role: Role, name: str) -> str:
-    judged.inside("user", "create", name, check=0)
-    judged.inside("access", "grant", role, "--user", name, check=0)
-    args = ("token", "create", name, "--user", name, "--scope", "read,answer")
+    judged.inside("admin", "user", "create", name, check=0)
+    judged.inside("admin", "access", "grant", role, "--user", name, check=0)
+    args = ("admin", "token", "create", name, "--user", name, "--scope", "read,answer")
     return judged.inside(*args, check=0).stdout.strip()
 
 
@@ -94,7 +94,7 @@ def labelled(page: Page, done: int) -> None:
     page.get_by_text(f"{done} labelled,").wait_for()
 
 
-def test_sixty_answers_are_labelled_by_one_key_each_blind_and_taken_back(judged: Project, site: Site) -> None:
+def test_sixty_answers_are_labelled_by_one_key_each_blind_and_undone(judged: Project, site: Site) -> None:
     page = site.open("/sweeps/letters", token=token_of(judged, Role.approver, "ana"))
     page.get_by_role("link", name="Label answers").click()
     labelled(page, 0)
@@ -102,7 +102,7 @@ def test_sixty_answers_are_labelled_by_one_key_each_blind_and_taken_back(judged:
     page.get_by_text("How kind is it?").wait_for()
     site.check_readable(page)
     main = page.locator("main")
-    assert not [one for one in ("default", "curt", "warm", "reply") if one in main.inner_text()]
+    assert not [word for word in ("default", "curt", "warm", "reply") if word in main.inner_text()]
     assert "<b>Ana" in main.inner_text(), "as it was written, and no markup"
     assert "\u241b[31m\ufffd\u2400" in main.inner_text(), "controls are seen"
     assert not {"\x00", "\x1b", "\u202e"} & set(main.inner_text())
@@ -135,10 +135,10 @@ def test_another_rater_has_the_same_cases_and_is_asked_about_disagreement(judged
     field.press("Enter")
     labelled(page, 1)
     site.check_readable(page)
-    page.get_by_label("What other raters disagree about").check()
+    page.get_by_label("Answers that other raters disagree about").check()
     page.get_by_text("Nothing is left to label.").wait_for()  # one of them alone cannot disagree
-    ((rater, value),) = judged.query("SELECT DISTINCT rater, value FROM labels WHERE metric = 'length'")
-    assert (rater, value) == ("ben", 5.0)
+    ((rater, label),) = judged.query("SELECT DISTINCT rater, value FROM labels WHERE metric = 'length'")
+    assert (rater, label) == ("ben", 5.0)
 
 
 def test_who_may_only_look_is_not_asked_and_cannot_label(judged: Project, site: Site) -> None:
@@ -149,9 +149,9 @@ def test_who_may_only_look_is_not_asked_and_cannot_label(judged: Project, site: 
     page.get_by_text("You may not label here.").wait_for()
     queue = page.request.get(f"{site.url}/api/v1/sweeps/letters/labelling").json()
     assert queue["items"], "what there is to label is no secret"
-    assert all(item.keys() == {"id", "case", "input", "answer"} for item in queue["items"])
-    given = {"case": queue["items"][0]["case"], "answer": queue["items"][0]["id"], "label": 3}
-    for sent in (given, {**given, "rater": "ana"}):
+    assert all(question.keys() == {"id", "case", "input", "answer"} for question in queue["items"])
+    label = {"case": queue["items"][0]["case"], "answer": queue["items"][0]["id"], "label": 3}
+    for sent in (label, {**label, "rater": "ana"}):
         status, answer = site.post(page, "/sweeps/letters/labelling", sent)
         assert status == 403
         assert sentence("this takes the scope {}", "answer") in answer

@@ -67,10 +67,10 @@ wf.edge(answer, END)
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    made = Project(tmp_path)
-    made.write({"flow.py": FLOW})
-    yield made
-    made.close()
+    project = Project(tmp_path)
+    project.write({"flow.py": FLOW})
+    yield project
+    project.close()
 
 
 def stands(page: Page, **statuses: str) -> None:

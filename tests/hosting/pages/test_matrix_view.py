@@ -10,7 +10,7 @@ import pytest
 
 from tests.hosting.pages.site import Site, served
 from tests.support.project import Project
-from wtb.display.pivot.pivot_table import make_pivot
+from wtb.display.row_view import make_pivot
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -169,15 +169,15 @@ def test_levels_filter_and_group_rows_as_the_command_does(site: Site, viewed: Pr
         assert chips.locator("summary").inner_text() == f"{factor}: {', '.join(levels)}"
     page.get_by_label("Group by").select_option("answer.model")
     page.wait_for_url("**group=answer.model**")
-    asked = ("--where", "answer.model=mini", "--where", "answer.model=large", "--where", "retrieve.k=10")
-    found = view(viewed, "wide", *asked, "--group-by", "answer.model")
-    shown = numbers(page)
-    half = len(shown) // 2
-    assert [set(shown[:half]), set(shown[half:])] == [set(group["rows"]) for group in found["groups"]]
+    options = ("--where", "answer.model=mini", "--where", "answer.model=large", "--where", "retrieve.k=10")
+    document = view(viewed, "wide", *options, "--group-by", "answer.model")
+    rows = numbers(page)
+    half = len(rows) // 2
+    assert [set(rows[:half]), set(rows[half:])] == [set(group["rows"]) for group in document["groups"]]
     page.get_by_role("status").get_by_text("12 of 36 combinations. Filters change no statistic").wait_for()
     assert page.get_by_role("grid").get_attribute("aria-rowcount") in (None, "12")
     page.reload()
-    assert numbers(page) == shown
+    assert numbers(page) == rows
     site.check_readable(page)
     page.get_by_role("button", name="Show all").click()
     page.wait_for_url(lambda url: "where" not in url)
@@ -197,19 +197,19 @@ def test_alternatives_of_several_factors_show_the_rows_that_the_command_shows(
     """Neither more rows, as each factor by itself would, nor fewer; other filters and a reload keep them."""
     opened: list[str] = []
     monkeypatch.setattr("wtb.cli.results.matrix.open_page", lambda path, db: opened.append(path))
-    asked = ("--where", "answer.model=mini,retrieve.k=10", "--where", "answer.model=large retrieve.k=3")
-    found = view(viewed, "wide", *asked, "--where", "answer.temperature=0")
-    viewed.inside("matrix", "wide", *asked, "--where", "answer.temperature=0", "--open", check=0)
+    options = ("--where", "answer.model=mini,retrieve.k=10", "--where", "answer.model=large retrieve.k=3")
+    document = view(viewed, "wide", *options, "--where", "answer.temperature=0")
+    viewed.inside("matrix", "wide", *options, "--where", "answer.temperature=0", "--open", check=0)
     page = site.open(opened[0])
-    page.get_by_role("status").get_by_text(f"{len(found['rows'])} of 36 combinations").wait_for()
+    page.get_by_role("status").get_by_text(f"{len(document['rows'])} of 36 combinations").wait_for()
     page.get_by_text("answer.model=mini retrieve.k=10 or answer.model=large retrieve.k=3:").wait_for()
-    assert set(numbers(page)) == set(found["rows"])
-    assert 0 < len(found["rows"]) < 12
+    assert set(numbers(page)) == set(document["rows"])
+    assert 0 < len(document["rows"]) < 12
     site.check_readable(page)
     chips = page.locator("details.choices").filter(has_text="answer.temperature")
     chips.locator("summary").click()
     chips.get_by_label("0", exact=True).uncheck()
-    every = view(viewed, "wide", *asked)["rows"]
+    every = view(viewed, "wide", *options)["rows"]
     page.get_by_role("status").get_by_text(f"{len(every)} of 36 combinations").wait_for()
     page.reload()
     assert set(numbers(page)) == set(every)
@@ -219,29 +219,27 @@ def test_alternatives_of_several_factors_show_the_rows_that_the_command_shows(
 
 @pytest.mark.parametrize("measure", ["cost", "latency"])
 def test_a_pivot_table_is_of_cost_and_latency_as_the_command_has_it(site: Site, viewed: Project, measure: str) -> None:
-    found = view(viewed, "wide", "--pivot", "answer.model", "--metric", measure)["pivot"]
+    pivot = view(viewed, "wide", "--pivot", "answer.model", "--metric", measure)["pivot"]
     page = site.open("/sweeps/wide?pivot=answer.model")
     page.locator("table.pivot").wait_for()
     page.get_by_role("combobox", name="Measure").select_option(measure)
     page.wait_for_url(f"**measure={measure}*")
     page.locator("table.pivot").get_by_text("cost" if measure == "cost" else "latency (p50)").first.wait_for()
-    shown = [cell.inner_text() for cell in page.locator("table.pivot tbody td a").all()]
-    means = [cell["mean"] for line in found["cells"] for cell in line]
+    texts = [cell.inner_text() for cell in page.locator("table.pivot tbody td a").all()]
+    means = [cell["mean"] for line in pivot["cells"] for cell in line]
     if measure == "cost":
-        assert [float(text.strip("$")) for text in shown] == pytest.approx(means, rel=0.01)
+        assert [float(text.strip("$")) for text in texts] == pytest.approx(means, rel=0.01)
     else:
-        assert len(shown) == len(means)
-        assert all(text.endswith(("ms", "µs")) for text in shown)
-    site.check_readable(page)
+        assert len(texts) == len(means)
+        assert all(text.endswith(("ms", "µs")) for text in texts)
     page.set_viewport_size({"width": 390, "height": 900})
-    site.check_readable(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_good_enough_and_levels_filter_together(site: Site, viewed: Project) -> None:
-    found = view(viewed, "wide", "--within", "--where", "answer.temperature=0")
+    document = view(viewed, "wide", "--within", "--where", "answer.temperature=0")
     page = site.open("/sweeps/wide?good=1&where=answer.temperature%3D0")
-    page.get_by_role("status").get_by_text(f"{len(found['rows'])} of 36 combinations").wait_for()
+    page.get_by_role("status").get_by_text(f"{len(document['rows'])} of 36 combinations").wait_for()
     assert page.get_by_label("Only shown to be within 0.1 of the best").is_checked()
 
 
@@ -267,7 +265,7 @@ def test_page_and_command_average_alike(site: Site, viewed: Project, sweep: str)
     matrix["rows"][2]["metrics"]["right"]["ci"] = None
     factors = list(matrix["rows"][0]["levels"])
     numbers = list(range(len(matrix["rows"])))
-    for keys in ([one] for one in factors) if len(factors) < 2 else (factors[:2], factors[1::-1], factors[-1:]):
+    for keys in ([factor] for factor in factors) if len(factors) < 2 else (factors[:2], factors[1::-1], factors[-1:]):
         for metric in ("right", "latency"):
             of_page = page.evaluate(PIVOT, [module, matrix, numbers, keys, metric])
             assert rounded(of_page) == rounded(make_pivot(matrix, numbers, keys, metric))
@@ -282,10 +280,10 @@ def test_a_pivot_table_shows_figures_colours_and_the_rows_behind_a_cell(site: Si
     page.reload()
     table = page.locator("table.pivot")
     table.wait_for()
-    found = view(viewed, "wide", "--pivot", "answer.prompt", "answer.model")["pivot"]
-    assert table.locator("thead tr").nth(1).locator("th").all_inner_texts() == ["answer.prompt", *found["columns"]]
-    assert table.locator("tbody th").all_inner_texts() == found["lines"]
-    cells = [cell for line in found["cells"] for cell in line]
+    pivot = view(viewed, "wide", "--pivot", "answer.prompt", "answer.model")["pivot"]
+    assert table.locator("thead tr").nth(1).locator("th").all_inner_texts() == ["answer.prompt", *pivot["columns"]]
+    assert table.locator("tbody th").all_inner_texts() == pivot["lines"]
+    cells = [cell for line in pivot["cells"] for cell in line]
     assert table.locator("td a").all_inner_texts() == [f"{cell['mean']:.3f}" for cell in cells]
     first = " ".join(table.locator("tbody td").first.inner_text().split())
     assert first == f"{cells[0]['mean']:.3f} {cells[0]['ci'][0]:.3f} to {cells[0]['ci'][1]:.3f}"
@@ -324,15 +322,14 @@ def test_excluded_combinations_leave_cells_empty_or_unbalanced_and_this_is_said(
     assert page.locator("table.pivot tbody td small").filter(has_text="combinations").count() == 3
 
 
-@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
 @pytest.mark.parametrize(
-    "path",
+    ("path", "width", "dark"),
     [
-        "wide?pivot=answer.prompt,answer.model",
-        "many?pivot=retrieve.k,answer.model",
-        "many?group=answer.model&sort=retrieve.k",
-        "single?pivot=retrieve.k",
-        "wide?where=answer.model%3Dlarge&sort=cost:desc",
+        ("wide?pivot=answer.prompt,answer.model", 390, True),
+        ("many?pivot=retrieve.k,answer.model", 1280, False),
+        ("many?group=answer.model&sort=retrieve.k", 390, True),
+        ("single?pivot=retrieve.k", 1280, False),
+        ("wide?where=answer.model%3Dlarge&sort=cost:desc", 390, True),
     ],
 )
 def test_views_are_readable_on_phones_and_in_the_dark(site: Site, path: str, width: int, dark: bool) -> None:
@@ -354,19 +351,19 @@ def test_the_report_has_the_same_views_and_needs_no_server(site: Site, viewed: P
     viewed.inside("report", "wide", "-o", str(tmp_path / "report.html"), check=0)
     context = site.browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     page.on("pageerror", lambda error: site.faults.append(str(error)))
     page.on("console", lambda message: message.type == "error" and site.faults.append(message.text))
     page.goto(f"{(tmp_path / 'report.html').as_uri()}#?pivot=answer.prompt,answer.model&where=retrieve.k%3D10")
     table = page.locator("#matrix table.pivot")
     table.wait_for()
-    found = view(viewed, "wide", "--pivot", "answer.prompt", "answer.model", "--where", "retrieve.k=10")["pivot"]
-    assert table.locator("td a").all_inner_texts() == [f"{c['mean']:.3f}" for line in found["cells"] for c in line]
+    pivot = view(viewed, "wide", "--pivot", "answer.prompt", "answer.model", "--where", "retrieve.k=10")["pivot"]
+    assert table.locator("td a").all_inner_texts() == [f"{c['mean']:.3f}" for line in pivot["cells"] for c in line]
     page.locator("#matrix").get_by_label("Pivot").select_option("")
     page.locator("#matrix table:not(.metrics)").get_by_role("columnheader", name="cost").get_by_role("button").click()
-    shown = page.locator("#matrix table:not(.metrics) tbody tr td:first-child").all_inner_texts()
-    assert list(map(int, shown)) == view(viewed, "wide", "--where", "retrieve.k=10", "--sort", "cost")["rows"]
+    numbers_of_rows = page.locator("#matrix table:not(.metrics) tbody tr td:first-child").all_inner_texts()
+    assert list(map(int, numbers_of_rows)) == view(viewed, "wide", "--where", "retrieve.k=10", "--sort", "cost")["rows"]
     assert "sort=cost" in page.url
-    assert {url.partition(":")[0] for url in asked} <= {"file", "data", "about"}
+    assert {url.partition(":")[0] for url in urls} <= {"file", "data", "about"}
     context.close()

@@ -82,10 +82,10 @@ def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     server = Server(project)
     server.start(module_cluster.env)
     laptop = Project(tmp_path_factory.mktemp("laptop"))
-    found = Sending(module_cluster, server, laptop)
+    sending = Sending(module_cluster, server, laptop)
     published = ("workflow", "list", "--format", "json", "--published")
-    module_cluster.until(lambda: found.wtb(*published).json["evaluators"], "it is published")
-    yield found
+    module_cluster.until(lambda: sending.wtb(*published).json["evaluators"], "it is published")
+    yield sending
     server.kill()
     laptop.close()
 
@@ -93,7 +93,7 @@ def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 def drop(page: Page, *files: tuple[str, bytes], size: int | None = None) -> None:
     """Drop files on the field of cases. size: that the file has, of zeros."""
     target = page.get_by_role("group", name="Cases", exact=True)
-    given = [[name, list(content)] for name, content in files]
+    uploads = [[name, list(content)] for name, content in files]
     script = """([files, size]) => {
         const transfer = new DataTransfer();
         for (const [name, bytes] of files) {
@@ -101,7 +101,7 @@ def drop(page: Page, *files: tuple[str, bytes], size: int | None = None) -> None
         }
         return transfer;
     }"""
-    transfer = page.evaluate_handle(script, [given, size])
+    transfer = page.evaluate_handle(script, [uploads, size])
     for event in ("dragover", "drop"):
         target.dispatch_event(event, {"dataTransfer": transfer})
 
@@ -143,18 +143,18 @@ def test_a_spreadsheet_is_dropped_mapped_and_submitted_with_factors(
     page.wait_for_url("**/sweeps/*")
     sweep = page.url.rsplit("/", 1)[1]
     sending.cluster.wait_completed(sweep)
-    shown = sending.wtb("show", sweep, "--format", "json").json
-    assert shown["definition"]["cases"] == 2
-    assert shown["definition"]["evaluate"] == [
+    document = sending.wtb("show", sweep, "--format", "json").json
+    assert document["definition"]["cases"] == 2
+    assert document["definition"]["evaluate"] == [
         {"contains": {"field": "answer"}},
         {"helpdesk:polite": {"word": "kind"}},
     ]
     cells = sending.wtb("show", sweep, "--cells", "--format", "json").json["cells"]
     assert len(cells) == 16
     assert {cell["status"] for cell in cells} == {"succeeded"}
-    params = [one["params"] for one in shown["definition"]["variants"]["answer"].values()]
-    assert {one["prompt"] for one in params} >= {"Be kind.\n\nSay please."}
-    assert {one["temperature"] for one in params} == {0, 0.7}
+    params = [variant["params"] for variant in document["definition"]["variants"]["answer"].values()]
+    assert {param["prompt"] for param in params} >= {"Be kind.\n\nSay please."}
+    assert {param["temperature"] for param in params} == {0, 0.7}
 
 
 def test_numbers_are_sent_as_they_were_typed(sending: Sending, site: Site) -> None:
@@ -170,10 +170,10 @@ def test_numbers_are_sent_as_they_were_typed(sending: Sending, site: Site) -> No
     page.wait_for_url("**/sweeps/*")
     sweep = page.url.rsplit("/", 1)[1]
     sending.cluster.wait_completed(sweep)
-    made = sending.wtb("show", sweep, "--format", "json").json["definition"]["variants"]["answer"].values()
-    values = [one["params"]["temperature"] for one in made]
+    variants = sending.wtb("show", sweep, "--format", "json").json["definition"]["variants"]["answer"].values()
+    values = [variant["params"]["temperature"] for variant in variants]
     assert values == [1, 1.0, 2.5]
-    assert [type(value) for value in values] == [int, float, float]
+    assert [type(number) for number in values] == [int, float, float]
     cells = sending.wtb("show", sweep, "--cells", "--format", "json").json["cells"]
     page = site.open(f"/executions/{cells[1]['execution']}")
     page.locator(".steps summary").first.click()
@@ -243,7 +243,7 @@ def test_levels_are_checked_before_anything_starts(sending: Sending, site: Site)
     page = site.open("/submit?workflow=helpdesk")
     page.get_by_role("button", name="Fill in an example").click()
     page.get_by_role("button", name="Submit 1 cell").wait_for()
-    before = sending.cluster.one("SELECT count(*) FROM sweeps")
+    before = sending.cluster.scalar("SELECT count(*) FROM sweeps")
     node = page.get_by_role("group", name="retrieve", exact=True)
     node.get_by_role("button", name="Vary k").click()
     levels = node.get_by_label("Levels of k")
@@ -260,8 +260,8 @@ def test_levels_are_checked_before_anything_starts(sending: Sending, site: Site)
     prompt = page.get_by_role("group", name="answer", exact=True)
     prompt.get_by_role("button", name="Vary prompt").click()
     prompt.get_by_label("Level 1 of prompt", exact=True).fill("file:///etc/passwd")
-    page.get_by_role("alert").get_by_text("names a file, and no file is read here").wait_for()
-    assert sending.cluster.one("SELECT count(*) FROM sweeps") == before
+    page.get_by_role("alert").get_by_text("names a file, which the server does not read").wait_for()
+    assert sending.cluster.scalar("SELECT count(*) FROM sweeps") == before
 
 
 def test_an_evaluator_is_tried_on_an_output_of_a_case(site: Site) -> None:
@@ -328,7 +328,7 @@ def test_what_if_offers_the_prompt_that_ran_first(sending: Sending, site: Site) 
     assert status == 201, sent
     sending.cluster.wait_completed(sent["sweep"])
     cells = sending.wtb("show", sent["sweep"], "--cells", "--case", "a", "--format", "json").json["cells"]
-    cell = next(one for one in cells if "Long" in one["combination"]["answer"])
+    cell = next(cell for cell in cells if "Long" in cell["combination"]["answer"])
     page = site.open(f"/executions/{cell['execution']}")
     step = page.locator(".steps > li", has_text="answer").first
     step.locator("summary").first.click()
@@ -368,10 +368,10 @@ def test_a_server_reads_files_of_cases_for_clients_and_checks_permissions(
     file = book(tmp_path / "cases.xlsx", SHEET)
     document = sending.wtb("cases", str(file), "--workflow", "helpdesk", "--format", "json").json
     assert (document["cases"], document["mapping"]["expected"]) == (2, "Expected Answer")
-    status, _, found = sending.post("/case-files", {"cases": str(file), "workflow": "helpdesk"})
-    assert (status, sentence("files of this machine are not read") in found["detail"]) == (400, True)
+    status, _, problem = sending.post("/case-files", {"cases": str(file), "workflow": "helpdesk"})
+    assert (status, sentence("files of this machine are not read") in problem["detail"]) == (400, True)
     (tmp_path / "large.csv").write_bytes(b"question\n" + b"x" * 32_000_001)
-    said = sending.wtb("cases", str(tmp_path / "large.csv"), check=2).said
-    assert sentence("more than {} bytes", "32,000,000") in said
-    tried = sending.wtb("try", '{"contains": {"field": "a"}}', "--state", '{"a": "yes"}', "--expected", "yes").stdout
-    assert tried == "contains: 1 on a scale from 0 to 1\n"
+    stderr = sending.wtb("cases", str(tmp_path / "large.csv"), check=2).output
+    assert sentence("more than {} bytes", "32,000,000") in stderr
+    stdout = sending.wtb("try", '{"contains": {"field": "a"}}', "--state", '{"a": "yes"}', "--expected", "yes").stdout
+    assert stdout == "contains: 1 on a scale from 0 to 1\n"

@@ -12,8 +12,8 @@ import pytest
 
 from tests.hosting.pages.site import Site, served, take_picture, wait_until
 from tests.support.project import Project
-from wtb.display.report.html.bundle import bundle
-from wtb.display.report.html.embedded_data import small_outputs
+from wtb.display.report.bundle import bundle
+from wtb.display.report.report_files import small_outputs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -100,7 +100,7 @@ QUESTIONS = ["Where is my invoice?", "How do I get a refund?", "Can I change my 
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def outputs_project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     project = Project(tmp_path_factory.mktemp("outputs"))
     cases = [
         {"id": f"q{number}" if len(text) > 8 else text, "input": {"question": text}, "expected": "Choose Billing"}
@@ -114,15 +114,15 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 @pytest.fixture(scope="module")
-def serving(asked: Project, browser: Browser) -> Iterator[Site]:
-    with served(asked, browser) as site:
+def serving(outputs_project: Project, browser: Browser) -> Iterator[Site]:
+    with served(outputs_project, browser) as site:
         yield site
 
 
 def cell(page: Page, row: int, column: int) -> str:
-    found = page.locator(f"#cell-{row}-{column}")
-    found.locator(".figures").first.wait_for()
-    return " ".join(found.inner_text().split())
+    cell = page.locator(f"#cell-{row}-{column}")
+    cell.locator(".figures").first.wait_for()
+    return " ".join(cell.inner_text().split())
 
 
 def opened(site: Site, query: str = "", **how: object) -> Page:
@@ -131,9 +131,7 @@ def opened(site: Site, query: str = "", **how: object) -> Page:
     return page
 
 
-@pytest.mark.parametrize(
-    ("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True), (360, False), (2560, False)]
-)
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True), (360, False), (2560, True)])
 def test_outputs_stand_side_by_side_at_every_width(site: Site, width: int, dark: bool) -> None:
     page = opened(site, "&rows=0-2", width=width, dark=dark)
     assert "Account" in cell(page, 0, 0)
@@ -155,10 +153,10 @@ def test_outputs_stand_side_by_side_at_every_width(site: Site, width: int, dark:
 def shown_cases(page: Page) -> list[str]:
     page.wait_for_timeout(150)
     page.get_by_text("…", exact=True).first.wait_for(state="hidden")
-    return [one.inner_text() for one in page.locator(".outputs .case .name").all()]
+    return [name.inner_text() for name in page.locator(".outputs .case .name").all()]
 
 
-def test_filters_are_in_the_address_and_the_database_applies_them(site: Site, asked: Project) -> None:
+def test_filters_are_in_the_address_and_the_database_applies_them(site: Site, outputs_project: Project) -> None:
     page = opened(site, "&rows=0-2")
     page.get_by_label("Failed only").check()
     page.wait_for_url("**failed=1*")
@@ -200,8 +198,8 @@ def test_keys_move_open_and_compare(site: Site) -> None:
     page.wait_for_url("**against=2*")
     removed, added = page.locator("#cell-0-0 del"), page.locator("#cell-0-0 ins")
     removed.first.wait_for()
-    assert [one.inner_text().split()[-1] for one in removed.all()] == ["large", "Billing"]
-    assert [one.inner_text().split()[-1] for one in added.all()] == ["mini", "Account"]
+    assert [mark.inner_text().split()[-1] for mark in removed.all()] == ["large", "Billing"]
+    assert [mark.inner_text().split()[-1] for mark in added.all()] == ["mini", "Account"]
     page.keyboard.press("e")
     page.wait_for_url("**against=expected*")
     page.locator("#cell-0-0 del").get_by_text("Billing").first.wait_for()
@@ -234,7 +232,7 @@ def test_what_models_write_is_text(site: Site) -> None:
     page = opened(site, "&rows=0-2&only=hostile&open=1")
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("<script>window.ran=1</script>").first.wait_for()
-    links = [one.get_attribute("href") for one in dialog.locator(".markdown a").all()]
+    links = [link.get_attribute("href") for link in dialog.locator(".markdown a").all()]
     assert links == ["https://example.com/fine"]
     assert dialog.get_by_text("[press](javascript:window.ran=1)").count() == 1
     assert dialog.get_by_text("[image: remote: not loaded]").count() == 1
@@ -248,18 +246,18 @@ def test_what_models_write_is_text(site: Site) -> None:
     site.check_readable(page)
 
 
-def test_controls_are_seen_wherever_text_of_models_is_shown(site: Site, asked: Project) -> None:
+def test_controls_are_seen_wherever_text_of_models_is_shown(site: Site, outputs_project: Project) -> None:
     """The state, what a step changed, two states side by side, and the log of events."""
-    found = asked.inside("show", "helpdesk", "--outputs", "--case", "hostile", "--format", "json").json
-    one = found["cases"][0]["cells"][0]["execution"]
-    found = asked.inside("show", "helpdesk", "--outputs", "--case", "q0", "--format", "json").json
-    other = found["cases"][0]["cells"][0]["execution"]
-    page = site.open(f"/executions/{one}")
+    document = outputs_project.inside("show", "helpdesk", "--outputs", "--case", "hostile", "--format", "json").json
+    hostile = document["cases"][0]["cells"][0]["execution"]
+    document = outputs_project.inside("show", "helpdesk", "--outputs", "--case", "q0", "--format", "json").json
+    other = document["cases"][0]["cells"][0]["execution"]
+    page = site.open(f"/executions/{hostile}")
     page.get_by_role("heading", name="State", exact=True).wait_for()
     page.locator("dd pre").get_by_text("\u241b[31mred").first.wait_for()
     page.locator(".steps summary").first.click()
     page.locator(".inner table").get_by_text("\u241b[31mred").first.wait_for()
-    for path in (f"/executions/{one}", f"/executions/{one}/diff/{other}", "/sweeps/helpdesk?tab=log"):
+    for path in (f"/executions/{hostile}", f"/executions/{hostile}/diff/{other}", "/sweeps/helpdesk?tab=log"):
         site.go(page, path)
         page.locator(".log td, dd pre, table.sides td").first.wait_for()
         assert not {"\x00", "\x1b", "\x07", "\u202e"} & set(page.locator("main").text_content() or ""), path
@@ -284,9 +282,9 @@ def test_an_output_of_10_mb_is_cut_until_somebody_asks_for_all_of_it(site: Site)
 
 def test_state_is_shown_as_a_tree_and_messages_as_a_conversation(site: Site) -> None:
     page = opened(site, "&rows=0-2&keys=messages,steps")
-    shown = cell(page, 0, 0)
-    assert "user" in shown
-    assert "You help people." in shown
+    text = cell(page, 0, 0)
+    assert "user" in text
+    assert "You help people." in text
     page.locator("#cell-0-0").dblclick()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("calls search").wait_for()
@@ -310,17 +308,19 @@ def test_failed_cells_and_worst_cases_are_a_click_away(site: Site) -> None:
     assert shown_cases(page)[0] == "hostile", "nobody helps there"
 
 
-def test_pages_of_a_cell_a_difference_and_two_rows_say_what_was_asked_and_expected(site: Site, asked: Project) -> None:
-    found = asked.inside(
+def test_pages_of_a_cell_a_difference_and_two_rows_say_what_was_asked_and_expected(
+    site: Site, outputs_project: Project
+) -> None:
+    outputs = outputs_project.inside(
         "show", "helpdesk", "--outputs", "--case", "q0", "--row", "0", "--row", "2", "--format", "json"
     )
-    one, other = (cell["execution"] for cell in found.json["cases"][0]["cells"])
-    page = site.open(f"/executions/{one}")
+    first, other = (cell["execution"] for cell in outputs.json["cases"][0]["cells"])
+    page = site.open(f"/executions/{first}")
     page.get_by_role("heading", level=1).get_by_text("q0 · answer=mini-terse").wait_for()
     for words in ("Where is my invoice?", "Choose Billing", "helps 0.000"):
         page.locator(".details-parts").get_by_text(words).first.wait_for()
     site.check_readable(page)
-    site.go(page, f"/executions/{one}/diff/{other}")
+    site.go(page, f"/executions/{first}/diff/{other}")
     heading = page.get_by_role("heading", level=1)
     assert " ".join(heading.inner_text().split()) == "q0: answer=mini-terse and answer=large-terse"
     for words in ("Where is my invoice?", "Choose Billing", "helps 0.000", "helps 1.000"):
@@ -353,8 +353,8 @@ VIEWS = {
 }
 
 
-def test_the_report_has_the_same_view_and_needs_no_server(site: Site, asked: Project, tmp_path: Path) -> None:
-    asked.inside("report", "helpdesk", "-o", tmp_path / "report.html", check=0)
+def test_the_report_has_the_same_view_and_needs_no_server(site: Site, outputs_project: Project, tmp_path: Path) -> None:
+    outputs_project.inside("report", "helpdesk", "-o", tmp_path / "report.html", check=0)
     context = site.browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     asked_for: list[str] = []
@@ -365,11 +365,13 @@ def test_the_report_has_the_same_view_and_needs_no_server(site: Site, asked: Pro
         page.goto("about:blank")
         page.goto(f"{(tmp_path / 'report.html').as_uri()}#?rows=0-2&{view}")
         page.locator(".outputs .figures").first.wait_for()
-        found = asked.inside("show", "helpdesk", "--outputs", "--row", "0", "--row", "2", *options, "--format", "json")
-        total = found.json["total"]
+        outputs = outputs_project.inside(
+            "show", "helpdesk", "--outputs", "--row", "0", "--row", "2", *options, "--format", "json"
+        )
+        total = outputs.json["total"]
         page.get_by_text(f"{total} case{'s' if total > 1 else ''}", exact=True).wait_for()
-        shown = shown_cases(page)
-        assert shown == [case["case"] for case in found.json["cases"]][: len(shown)], view
+        names = shown_cases(page)
+        assert names == [case["case"] for case in outputs.json["cases"]][: len(names)], view
     page.goto("about:blank")
     page.goto(f"{(tmp_path / 'report.html').as_uri()}#?rows=0-2&only=hostile&open=1")
     page.get_by_role("dialog").get_by_text("<script>window.ran=1</script>").first.wait_for()
@@ -380,8 +382,8 @@ def test_the_report_has_the_same_view_and_needs_no_server(site: Site, asked: Pro
 
 
 def test_a_report_of_more_cells_than_a_file_should_have_leaves_outputs_out() -> None:
-    def ask(**given: Any) -> Any:
-        assert given == {"limit": 1}, "nothing else is read"
+    def ask(**options: Any) -> Any:
+        assert options == {"limit": 1}, "nothing else is read"
         return {"combinations": 11, "total": 100}
 
     assert small_outputs(ask) is None
@@ -402,7 +404,7 @@ def test_every_module_of_the_pages_can_stand_in_one_script() -> None:
     assert script.count("const m_lib_html = ") == 1
 
 
-def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, asked: Project, tmp_path: Path) -> None:
+def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, outputs_project: Project, tmp_path: Path) -> None:
     page = opened(site, "&rows=0-2")
     page.get_by_role("grid").focus()
     page.keyboard.press("ArrowRight")
@@ -422,9 +424,9 @@ def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, asked: Pro
     page.get_by_role("dialog").wait_for(state="hidden")
     page.locator("#cell-0-1 .comments").get_by_text("<b>right</b>").wait_for()
     take_picture(page)
-    (comment,) = asked.inside("comment", "helpdesk", "q0", "--format", "json").json["comments"]
+    (comment,) = outputs_project.inside("comment", "list", "helpdesk", "q0", "--format", "json").json["comments"]
     assert (comment["case"], comment["row"], comment["repeat"]) == ("q0", 2, 0)
-    asked.inside("report", "helpdesk", "-o", tmp_path / "report.html", check=0)
+    outputs_project.inside("report", "helpdesk", "-o", tmp_path / "report.html", check=0)
     report = site.browser.new_page()
     report.goto(f"{(tmp_path / 'report.html').as_uri()}#?rows=0-2&only=q0&open=1&at=0.1")
     report.get_by_role("dialog").get_by_text("<b>right</b>").wait_for()
@@ -433,7 +435,7 @@ def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, asked: Pro
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Delete the comment by").click()
     page.get_by_role("dialog").get_by_text("<b>right</b>").wait_for(state="hidden")
-    assert asked.inside("comment", "helpdesk").stdout == "no comments\n"
+    assert outputs_project.inside("comment", "list", "helpdesk").stdout == "no comments\n"
 
 
 def test_reasons_of_scores_stand_beside_them(site: Site) -> None:
@@ -468,8 +470,8 @@ def test_cells_show_plain_text_while_they_fly_past_and_are_formatted_then(site: 
     )
     assert any("answers in a `polite` style" in text for text in seen), "text as the model wrote it"
     assert not any("\u202e" in text or "\x1b" in text for text in seen)
-    shown = "[...document.querySelectorAll('.outputs .cell, .outputs .case')]"
-    wait_until(page, f"() => {shown}.every((one) => one.querySelector('.markdown'))")
+    cells = "[...document.querySelectorAll('.outputs .cell, .outputs .case')]"
+    wait_until(page, f"() => {cells}.every((one) => one.querySelector('.markdown'))")
     assert not page.locator(".outputs .glimpse").count()
     page.evaluate("document.querySelector('.outputs').scrollTop -= 250")  # one step is no flight
-    wait_until(page, f"() => {shown}.every((one) => one.querySelector('.markdown'))")
+    wait_until(page, f"() => {cells}.every((one) => one.querySelector('.markdown'))")

@@ -15,8 +15,9 @@ from benchmarks.pages.tree import grown
 from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.attempts import ATTEMPTS
+from tests.support.deadlines import SLOW_S
 from tests.support.project import Project
-from wtb.display.matrix.sentences import answers
+from wtb.display.sentences import answers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -120,34 +121,34 @@ def test_the_address_that_serve_prints_signs_in_once_and_no_request_has_its_code
     printed = re.search(r"http://\S+#code=(\S+)", site.server.running.stderr)
     assert printed
     page = site.open("/", token=None)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     page.goto(printed[0])
     page.get_by_role("heading", name="Sweeps").wait_for()
     assert page.url == f"{site.url}/"
-    assert asked
-    assert not [url for url in asked if printed[1] in url.partition("#")[0]]
-    again = site.open("/", token=None)
-    again.goto(printed[0])
-    again.get_by_text("This address was used already").wait_for()
-    assert "code" not in again.url
+    assert urls
+    assert not [url for url in urls if printed[1] in url.partition("#")[0]]
+    second_page = site.open("/", token=None)
+    second_page.goto(printed[0])
+    second_page.get_by_text("This address was used already").wait_for()
+    assert "code" not in second_page.url
 
 
 def test_serve_opens_a_browser_that_is_signed_in_and_no_argument_has_the_code(
     finished: Project, browser: Browser, tmp_path: Path
 ) -> None:
-    script, kept = tmp_path / "browser", tmp_path / "kept"
+    script, saved = tmp_path / "browser", tmp_path / "kept"
     script.write_text(
-        f'#!/bin/sh\ncp "${{1#file://}}" {kept}.part && mv {kept}.part {kept}\necho "$1" > {kept}.argument\n'
+        f'#!/bin/sh\ncp "${{1#file://}}" {saved}.part && mv {saved}.part {saved}\necho "$1" > {saved}.argument\n'
     )
     script.chmod(0o755)
     server = Server(finished)
     server.start({"BROWSER": f"{script} %s"}, ["--open"])
-    finished.until(lambda: Path(f"{kept}.argument").exists(), "the browser is opened")
-    assert "code" not in Path(f"{kept}.argument").read_text()
+    finished.until(lambda: Path(f"{saved}.argument").exists(), "the browser is opened")
+    assert "code" not in Path(f"{saved}.argument").read_text()
     site = Site(server, browser)
     page = site.open("/", token=None)
-    page.goto(kept.rename(kept.with_suffix(".html")).as_uri())
+    page.goto(saved.rename(saved.with_suffix(".html")).as_uri())
     page.get_by_role("heading", name="Sweeps").wait_for()
     site.close()
     server.kill()
@@ -156,12 +157,12 @@ def test_serve_opens_a_browser_that_is_signed_in_and_no_argument_has_the_code(
 def test_who_may_steer_does_so_by_the_cookie_and_whose_token_is_revoked_is_asked_again(
     site: Site, finished: Project
 ) -> None:
-    token = finished.inside("token", "create", "ann", "--scope", "read,steer", check=0).stdout.strip()
+    token = finished.inside("admin", "token", "create", "ann", "--scope", "read,steer", check=0).stdout.strip()
     page = site.open(f"/sweeps/{sweeps(finished)[0]}", token=token)
     page.get_by_role("heading", name="first").wait_for()
     refused = page.evaluate("fetch('/api/v1/sweeps/first/pause', {method: 'POST'}).then((answer) => answer.status)")
     assert refused == 403, "without the header, which no page of elsewhere can send"
-    finished.inside("token", "revoke", "ann", check=0)
+    finished.inside("admin", "token", "revoke", "ann", check=0)
     page.goto(site.url)
     page.get_by_role("heading", name="Sign in").wait_for()
 
@@ -182,7 +183,7 @@ def test_a_sweep_shows_the_answer_and_the_figures_of_the_command(site: Site, fin
     sweep = sweeps(finished)[0]
     document = finished.inside("matrix", sweep, "--format", "json").json
     page = site.open(f"/sweeps/{sweep}")
-    page.get_by_text("What each metric shows").click()
+    page.get_by_text("Results by metric").click()
     for sentence in answers(document):
         page.get_by_text(sentence, exact=True).wait_for()
     rows = page.locator("main table").first.locator("tbody tr")
@@ -207,9 +208,9 @@ def test_every_cell_can_be_reached_by_keyboard_and_opens_its_execution(site: Sit
     assert f"{HOSTILE}2" in cell.inner_text()
     page.keyboard.press("Enter")
     page.wait_for_url("**/executions/*")
-    asked = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
-    asked += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = 1"
-    ((expected,),) = finished.query(asked, sweep=sweep, case=f"{HOSTILE}2")
+    query = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
+    query += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = 1"
+    ((expected,),) = finished.query(query, sweep=sweep, case=f"{HOSTILE}2")
     assert page.url.endswith(expected)
 
 
@@ -235,8 +236,8 @@ def test_the_focus_stays_in_the_cells_while_they_are_scored_by_another_metric(si
     none = {**scored["matrix"], "primary": None, "metrics": {}, "best": {}}
     answered = [scored, {**scored, "matrix": none}]
     page.route(re.compile("/figures"), lambda route: route.fulfill(json=answered.pop()))
-    held: list[Route] = []
-    page.route(re.compile(r"/columns\?metric="), lambda route: held.append(route))
+    routes: list[Route] = []
+    page.route(re.compile(r"/columns\?metric="), lambda route: routes.append(route))
     page.goto(f"{site.url}/sweeps/{sweeps(finished)[0]}")
     grid = page.get_by_role("grid")
     grid.focus()
@@ -244,9 +245,9 @@ def test_the_focus_stays_in_the_cells_while_they_are_scored_by_another_metric(si
     assert "no score" in grid.get_by_role("gridcell").inner_text()
     module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/router.js")
     page.evaluate("async (module) => (await import(module)).look({ baseline: '1' })", module)
-    while not held:
+    while not routes:
         page.wait_for_timeout(10)
-    held[0].continue_()
+    routes[0].continue_()
     grid.get_by_role("gridcell").get_by_text("right 0").wait_for()
     assert f"{HOSTILE}1" in grid.get_by_role("gridcell").inner_text()
     page.keyboard.press("Enter")
@@ -255,14 +256,14 @@ def test_the_focus_stays_in_the_cells_while_they_are_scored_by_another_metric(si
 
 def test_cells_are_asked_for_once_by_the_metric_that_they_are_shown_by(site: Site, finished: Project) -> None:
     page = site.open("/")
-    asked: list[str] = []
+    urls: list[str] = []
     page.on(
         "request",
-        lambda request: asked.append(request.url) if "/api/v1/" in request.url and "/columns" in request.url else None,
+        lambda request: urls.append(request.url) if "/api/v1/" in request.url and "/columns" in request.url else None,
     )
     site.go(page, f"/sweeps/{sweeps(finished)[0]}")
     page.get_by_role("grid").wait_for()
-    assert [url.partition("/columns")[2] for url in asked] == ["?metric=right"]
+    assert [url.partition("/columns")[2] for url in urls] == ["?metric=right"]
 
 
 def test_an_answer_that_takes_longer_than_the_next_question_is_shown(site: Site, finished: Project) -> None:
@@ -279,20 +280,20 @@ def test_rows_are_grouped_by_the_variants_of_a_node(site: Site, finished: Projec
     page.reload()
     names = page.locator("main table").first.locator("tbody tr td:nth-child(3)")
     names.first.wait_for()
-    assert sorted((shown := names.all_inner_texts())[:3]) != sorted(shown[3:])
-    assert [len(set(shown[:3])), len(set(shown[3:]))] == [1, 1]
+    assert sorted((variants := names.all_inner_texts())[:3]) != sorted(variants[3:])
+    assert [len(set(variants[:3])), len(set(variants[3:]))] == [1, 1]
     page.get_by_role("grid").focus()
     page.keyboard.press("Home")
-    assert f"answer={shown[0]}" in page.get_by_role("gridcell").inner_text().replace(" ", "")
+    assert f"answer={variants[0]}" in page.get_by_role("gridcell").inner_text().replace(" ", "")
     site.check_readable(page)
 
 
 def test_two_cells_chosen_by_key_or_by_click_are_compared(site: Site, finished: Project) -> None:
     sweep = sweeps(finished)[0]
-    asked = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
-    asked += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = :row"
+    query = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
+    query += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = :row"
     case = f"{HOSTILE}1"
-    (first,), (second,) = (finished.query(asked, sweep=sweep, case=case, row=row)[0] for row in (0, 1))
+    (first,), (second,) = (finished.query(query, sweep=sweep, case=case, row=row)[0] for row in (0, 1))
     page = site.open(f"/sweeps/{sweep}?sort=number")
     grid = page.get_by_role("grid")
     grid.focus()
@@ -400,8 +401,8 @@ def test_files_of_nodes_are_shown_as_text_and_never_run(site: Site, finished: Pr
     page = site.open(f"/executions/{execution}")
     page.get_by_role("button", name="Show note.html").click()
     page.locator("main pre, main code").get_by_text(HOSTILE).last.wait_for()
-    kept = page.get_by_role("link", name="Download note.html")
-    answer = page.context.request.get(f"{site.url}{kept.get_attribute('href')}")
+    download = page.get_by_role("link", name="Download note.html")
+    answer = page.context.request.get(f"{site.url}{download.get_attribute('href')}")
     assert answer.text() == HOSTILE
     assert answer.headers["content-type"] == "application/octet-stream"
     assert "attachment" in answer.headers["content-disposition"]
@@ -420,11 +421,11 @@ def test_a_step_that_was_tried_again_shows_each_attempt_and_the_wait_between(sit
     step.wait_for()
     assert step.locator(".lane i").count() == 2
     step.locator("summary").first.click()
-    tried = step.locator("tbody tr")
-    tried.last.wait_for()
-    assert tried.count() == 2
-    assert "failed" in tried.last.inner_text()
-    assert tried.last.locator("td").nth(2).inner_text() != ""
+    attempts = step.locator("tbody tr")
+    attempts.last.wait_for()
+    assert attempts.count() == 2
+    assert "failed" in attempts.last.inner_text()
+    assert attempts.last.locator("td").nth(2).inner_text() != ""
 
 
 def test_why_cells_failed_stands_once_for_each_cause(site: Site, finished: Project) -> None:
@@ -479,29 +480,32 @@ def test_two_rows_are_compared_over_all_cases_and_lead_to_both_executions(site: 
     page.get_by_role("combobox", name="Row").select_option("3")
     page.get_by_role("combobox", name="beside").select_option("0")
     page.wait_for_url("**/compare?row=3&other=0&metric=right")
-    found = finished.inside("compare", sweep, "--row", "3", "--other", "0", "--format", "json").json
-    said = f"wins {found['wins']} of {found['n_pairs']} cases, loses {found['losses']} and ties in {found['ties']}."
-    page.get_by_text(said).wait_for()
+    document = finished.inside("compare", sweep, "--row", "3", "--other", "0", "--format", "json").json
+    summary = (
+        f"wins {document['wins']} of {document['n_pairs']} cases, loses "
+        f"{document['losses']} and ties in {document['ties']}."
+    )
+    page.get_by_text(summary).wait_for()
     rows = page.locator("tbody tr")
     page.locator(".case-beside").first.wait_for()
-    shown = [row.locator("td .case-beside .name").first.inner_text() for row in rows.all()]
-    assert shown == [one["case"] for one in found["cases"]]
+    names = [row.locator("td .case-beside .name").first.inner_text() for row in rows.all()]
+    assert names == [case["case"] for case in document["cases"]]
     site.check_readable(page)
-    first, second = found["cases"][0]["executions"]
+    first, second = document["cases"][0]["executions"]
     assert page.locator(f'a[href="/executions/{first}/diff/{second}"]').count() == 1
     page.set_viewport_size({"width": 360, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_cell_stands_beside_another_one_of_its_case_with_texts_side_by_side(site: Site, finished: Project) -> None:
-    asked = "SELECT execution_id FROM cells WHERE sweep_id = :sweep AND combination = :row AND status = 'succeeded' "
-    asked += "AND case_number = 1"
-    (one,), (other,) = (finished.query(asked, sweep=sweeps(finished)[0], row=row)[0] for row in (0, 2))
-    page = site.open(f"/executions/{one}")
+    query = "SELECT execution_id FROM cells WHERE sweep_id = :sweep AND combination = :row AND status = 'succeeded' "
+    query += "AND case_number = 1"
+    (first,), (other,) = (finished.query(query, sweep=sweeps(finished)[0], row=row)[0] for row in (0, 2))
+    page = site.open(f"/executions/{first}")
     page.get_by_text("Compare with another cell of this case").click()
-    page.locator(f'a[href="/executions/{one}/diff/{other}"]').click()
+    page.locator(f'a[href="/executions/{first}/diff/{other}"]').click()
     page.get_by_role("heading", level=1, name=" and ").wait_for()
-    expected = finished.inside("diff", one, other, "--format", "json").json["state"]
+    expected = finished.inside("diff", first, other, "--format", "json").json["state"]
     for key in expected["changed"]:
         page.locator("td.name").get_by_text(key, exact=True).wait_for()
 
@@ -577,15 +581,15 @@ def test_means_stand_against_what_they_cost_with_the_best_at_each_price_named(si
     rows = finished.inside("matrix", sweep, "--format", "json").json["rows"]
     marks = [(row["latency_s"]["p50"], row["metrics"]["right"]["mean"], row["combination"]) for row in rows]
     marks = [mark for mark in marks if None not in mark]
-    line = [one for one in marks if not any(o[0] <= one[0] and o[1] >= one[1] and o[:2] != one[:2] for o in marks)]
+    line = [mark for mark in marks if not any(o[0] <= mark[0] and o[1] >= mark[1] and o[:2] != mark[:2] for o in marks)]
     page = site.open(f"/sweeps/{sweep}")
     section = page.locator("section").filter(has=page.get_by_role("heading", name="right against time"))
     section.wait_for()
     assert section.locator("circle").count() == len(marks)
     named = section.locator("tbody tr").all_inner_texts()
     assert len(named) == len(line)
-    for text, (_, _, found) in zip(named, sorted(line, key=lambda one: one[0]), strict=True):
-        assert found["read"] in text
+    for text, (_, _, best) in zip(named, sorted(line, key=lambda mark: mark[0]), strict=True):
+        assert best["read"] in text
 
 
 def test_what_makes_the_difference_is_told_by_node_and_by_pair(site: Site, finished: Project) -> None:
@@ -593,9 +597,9 @@ def test_what_makes_the_difference_is_told_by_node_and_by_pair(site: Site, finis
     report = finished.inside("report", sweep, "--format", "json").json
     page = site.open(f"/sweeps/{sweep}?tab=effects")
     page.get_by_role("heading", name="Any two of the best").wait_for()
-    shown = " ".join(page.locator("main").inner_text().split())
+    text = " ".join(page.locator("main").inner_text().split())
     for sentence in report["attribution"]["right"]["sentences"]:
-        assert " ".join(sentence.split()) in shown
+        assert " ".join(sentence.split()) in text
     rows = report["pairs"]["right"]["rows"]
     pairs = page.locator("section").filter(has=page.get_by_role("heading", name="Any two of the best"))
     assert pairs.locator("tbody tr").count() == len(rows)
@@ -620,7 +624,7 @@ def test_a_prefix_of_the_tree_tells_its_share_of_time_and_what_failed(site: Site
     sweep = sweeps(finished)[0]
     tree = finished.inside("report", sweep, "--format", "json").json["tree"]
     total = sum(node["seconds"] for node in tree["nodes"])
-    broken = next(one for one in tree["levels"][0]["prefixes"] if one["variant"] == "broken")
+    broken = next(prefix for prefix in tree["levels"][0]["prefixes"] if prefix["variant"] == "broken")
     assert broken["failed"] == 1
     page = site.open(f"/sweeps/{sweep}?tab=tree")
     page.get_by_role("treeitem", name="read=broken").click()
@@ -630,21 +634,21 @@ def test_a_prefix_of_the_tree_tells_its_share_of_time_and_what_failed(site: Site
 
 def test_one_zooms_into_a_part_of_the_tree_and_its_address_holds_that(site: Site, finished: Project) -> None:
     page = site.open(f"/sweeps/{sweeps(finished)[0]}?tab=tree")
-    items = page.get_by_role("treeitem")
-    items.first.wait_for()
-    assert items.count() == 3 + 6
-    items.last.press("Enter")
+    tree_items = page.get_by_role("treeitem")
+    tree_items.first.wait_for()
+    assert tree_items.count() == 3 + 6
+    tree_items.last.press("Enter")
     page.get_by_text("1 of 6 combinations").wait_for()
     page.keyboard.press("0")
     page.get_by_text("1 of 6 combinations").wait_for(state="hidden")
     page.get_by_role("treeitem", name="read=broken").press("Enter")
     page.get_by_text("2 of 6 combinations").wait_for()
-    assert items.count() == 1 + 2
+    assert tree_items.count() == 1 + 2
     page.reload()
     page.get_by_text("2 of 6 combinations").wait_for()
-    items.first.press("0")
+    tree_items.first.press("0")
     page.get_by_text("2 of 6 combinations").wait_for(state="hidden")
-    assert items.count() == 3 + 6
+    assert tree_items.count() == 3 + 6
 
 
 def test_prefixes_too_narrow_to_be_elements_are_painted_and_reached_by_click_and_key(
@@ -657,29 +661,29 @@ def test_prefixes_too_narrow_to_be_elements_are_painted_and_reached_by_click_and
     document = json.dumps({**report, **grown((2, 150))})
     page.route("**/report", lambda route: route.fulfill(body=document, content_type="application/json"))
     site.go(page, f"/sweeps/{sweep}?tab=tree")
-    items = page.get_by_role("treeitem")
-    items.first.wait_for()
-    assert items.count() == 2
+    tree_items = page.get_by_role("treeitem")
+    tree_items.first.wait_for()
+    assert tree_items.count() == 2
     painted = page.locator(".icicle .level canvas").nth(1)
     size = painted.bounding_box()
     assert size
     painted.click(position={"x": size["width"] * 100.5 / 300, "y": size["height"] / 2})
-    told = page.get_by_role("status")
-    told.get_by_text("B=v100: ").wait_for()
-    assert items.count() == 3
+    status = page.get_by_role("status")
+    status.get_by_text("B=v100: ").wait_for()
+    assert tree_items.count() == 3
     site.check_readable(page)
     page.keyboard.press("ArrowRight")
-    told.get_by_text("B=v101: ").wait_for()
+    status.get_by_text("B=v101: ").wait_for()
     assert page.evaluate("document.activeElement.ariaLevel + document.activeElement.ariaPosInSet") == "2102"
     page.keyboard.press("ArrowUp")
-    told.get_by_text("A=v0: ").wait_for()
+    status.get_by_text("A=v0: ").wait_for()
     page.keyboard.press("Enter")
     page.get_by_text("150 of 300 combinations").wait_for()
     page.keyboard.press("End")
-    told.get_by_text("B=v149: ").wait_for()
+    status.get_by_text("B=v149: ").wait_for()
     page.keyboard.press("Enter")
     page.get_by_text("1 of 300 combinations").wait_for()
-    assert items.count() == 2
+    assert tree_items.count() == 2
     assert page.evaluate("document.activeElement.ariaLevel") == "2"
 
 
@@ -709,10 +713,11 @@ LOOKS = [
 
 
 @pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.deadline(SLOW_S)  # every page, each looked at by axe-core
 def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished: Project, look: dict[str, Any]) -> None:
-    token, how = TOKEN, {key: value for key, value in look.items() if key != "reads"}
+    token, how = TOKEN, {key: setting for key, setting in look.items() if key != "reads"}
     if "reads" in look:
-        token = finished.inside("token", "create", "viewer", "--scope", "read", check=0).stdout.strip()
+        token = finished.inside("admin", "token", "create", "viewer", "--scope", "read", check=0).stdout.strip()
     stranger = site.open(PLACES[0], token=None, **how)
     stranger.get_by_role("heading", name="Sign in").wait_for()
     site.check_readable(stranger)
@@ -720,6 +725,11 @@ def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished:
     for path in every_page(finished):
         site.go(page, path)
         site.check_readable(page)
+        page.set_viewport_size({"width": 360, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        if path.endswith("tab=matrix"):
+            assert page.locator(".canvas").bounding_box()["width"] > 200, "cells have more room than their names"
+        page.set_viewport_size({"width": how.get("width", 1280), "height": 900})
 
 
 def hold(_: Route) -> None:
@@ -759,7 +769,7 @@ def test_each_page_says_in_a_way_that_can_be_read_that_it_loads_failed_or_is_off
 def test_who_may_only_read_is_offered_on_no_page_what_changes_something(site: Site, finished: Project) -> None:
     sweep, other = sweeps(finished)
     ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
-    reader = finished.inside("token", "create", "reader", "--scope", "read", check=0).stdout.strip()
+    reader = finished.inside("admin", "token", "create", "reader", "--scope", "read", check=0).stdout.strip()
     page, owners = site.open("/", token=reader), site.open("/")
     steering = re.compile("Pause|Resume|Retry|Cancel|Roll back|What if|Add|Remove|Undo|Plan|Submit")
     compared = f"/executions/{execution}/diff/{execution}", f"/sweeps/{sweep}/compare", f"/compare/{sweep}/{other}"
@@ -769,19 +779,6 @@ def test_who_may_only_read_is_offered_on_no_page_what_changes_something(site: Si
         assert page.get_by_role("link", name="New sweep").count() == 0, path
     site.go(owners, f"/executions/{execution}")
     owners.get_by_role("button", name="Retry failed").wait_for()
-
-
-def test_pages_fit_a_telephone(site: Site, finished: Project) -> None:
-    sweep = sweeps(finished)[0]
-    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
-    page = site.open(PLACES[0], width=360)
-    for path in (*PLACES, f"/sweeps/{sweep}", f"/executions/{execution}"):
-        site.go(page, path)
-        take_picture(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
-        assert page.locator(".side").bounding_box()["height"] < 70, "one line"
-        if path.startswith("/sweeps"):
-            assert page.locator(".canvas").bounding_box()["width"] > 200, "cells have more room than their names"
 
 
 def test_the_sheet_of_keys_opens_and_keys_go_to_pages(site: Site) -> None:
@@ -877,7 +874,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         page.get_by_text("0 / 24").wait_for()
         page.get_by_role("button", name="Pause").wait_for()
         site.check_readable(page)
-        reader = project.inside("token", "create", "reader", "--scope", "read", check=0).stdout.strip()
+        reader = project.inside("admin", "token", "create", "reader", "--scope", "read", check=0).stdout.strip()
         theirs = site.open("/sweeps/sweep", token=reader)
         theirs.get_by_text("0 / 24").wait_for()
         assert theirs.get_by_role("button", name=re.compile("Pause|Cancel")).count() == 0, "of who may only read"
@@ -959,12 +956,12 @@ def test_what_a_node_prints_is_there_before_its_attempt_ends(tmp_path: Path, bro
         server.start()
         site = Site(server, browser)
         page = site.open(f"/executions/{execution}")
-        told = page.get_by_role("region", name="wait is running")
-        assert HOSTILE in told.locator("pre").inner_text()
+        region = page.get_by_role("region", name="wait is running")
+        assert HOSTILE in region.locator("pre").inner_text()
         assert HOSTILE in project.inside("status", execution).stdout
         gate.touch()
         running.wait(check=0)
-        told.wait_for(state="hidden")
+        region.wait_for(state="hidden")
         page.locator(".steps summary").first.click()
         page.locator(".steps pre").get_by_text(HOSTILE).wait_for()
     site.close()
@@ -975,25 +972,25 @@ def test_what_a_node_prints_is_there_before_its_attempt_ends(tmp_path: Path, bro
 
 
 def columns(project: Project, ref: str, metric: str) -> Any:
-    """What a server sends, read without the code that wrote it."""
+    """Read the columns that a server sends without the code that wrote them."""
     import struct
 
     import numpy as np
 
     from wtb.operations.context import Context
-    from wtb.operations.inspection.columns import cell_columns
+    from wtb.operations.inspection.cells import cell_columns
     from wtb.store.database import Database
 
     database = Database(f"sqlite:///{project.file}")
-    data = cell_columns(Context(database), ref, metric).encode()
+    buffer = cell_columns(Context(database), ref, metric).encode()
     database.close()
-    (size,) = struct.unpack_from("<I", data)
-    head = json.loads(data[4 : 4 + size])
+    (size,) = struct.unpack_from("<I", buffer)
+    head = json.loads(buffer[4 : 4 + size])
     shape = len(head["combinations"]), len(head["cases"]), head["repeats"]
     cells = shape[0] * shape[1] * shape[2]
     start = 4 + size
-    status = np.frombuffer(data, np.uint8, cells, start).reshape(shape)
-    score = np.frombuffer(data, "<f4", cells, start + cells + -cells % 4).reshape(shape)
+    status = np.frombuffer(buffer, np.uint8, cells, start).reshape(shape)
+    score = np.frombuffer(buffer, "<f4", cells, start + cells + -cells % 4).reshape(shape)
     return head, status, score
 
 
@@ -1005,8 +1002,8 @@ def test_columns_hold_every_cell_as_the_command_lists_it(finished: Project) -> N
     for cell in listed:
         at = head["combinations"].index(cell["combination"]), head["cases"].index(cell["case"]), cell["repeat"]
         assert head["statuses"][status[at]] == cell["status"]
-        value = cell["scores"].get("right")
-        assert (score[at] != score[at]) if value is None else score[at] == value
+        points = cell["scores"].get("right")
+        assert (score[at] != score[at]) if points is None else score[at] == points
 
 
 @pytest.mark.skipif(shutil.which("npx") is None, reason="TypeScript needs Node")
@@ -1014,11 +1011,11 @@ def test_columns_hold_every_cell_as_the_command_lists_it(finished: Project) -> N
 def test_types_in_comments_hold() -> None:
     import subprocess
 
-    from wtb.display.report.html.bundle import WEB
+    from wtb.display.report.bundle import WEB
 
     options = "--allowJs --checkJs --noEmit --strict --target es2022 --module esnext --moduleResolution bundler"
     files = [str(path) for path in WEB.rglob("*.js") if "vendor" not in path.parts]
     lib = "--lib es2022,dom,dom.iterable,dom.asynciterable --skipLibCheck"
     command = ["npx", "--yes", "--package", "typescript@7", "tsc", *options.split(), *lib.split(), *files]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    assert not [line for line in told.splitlines() if "/vendor/" not in line and ": error" in line]
+    stdout = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert not [line for line in stdout.splitlines() if "/vendor/" not in line and ": error" in line]

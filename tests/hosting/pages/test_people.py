@@ -1,4 +1,4 @@
-"""What people would say of rows, on the page of a sweep and in the report that it saves."""
+"""Estimates of human ratings by row, on the page of a sweep and in the report that it saves."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def labelled(shared_project: Project) -> Project:
         writer.writerow(["case", "answer", "rater", "label"])
         for variant, count in (("default", 120), (HOSTILE, 20)):
             writer.writerows([f"c{number}", variant, HOSTILE, float(number % 4 != 0)] for number in range(count))
-    shared_project.inside("label", "asked", "--metric", "helpful", "--import", "labels.csv", check=0)
+    shared_project.inside("label", "import", "asked", "labels.csv", "--metric", "helpful", check=0)
     return shared_project
 
 
@@ -67,9 +67,9 @@ def serving(labelled: Project, browser: Browser) -> Iterator[Site]:
         yield site
 
 
-def said(labelled: Project) -> list[dict[str, Any]]:
-    (found,) = labelled.inside("matrix", "asked", "--format", "json", check=0).json["people"]
-    rows: list[dict[str, Any]] = found["rows"]
+def estimates(labelled: Project) -> list[dict[str, Any]]:
+    (table,) = labelled.inside("matrix", "asked", "--format", "json", check=0).json["people"]
+    rows: list[dict[str, Any]] = table["rows"]
     return rows
 
 
@@ -82,15 +82,15 @@ def test_the_page_of_a_sweep_shows_what_people_would_say_of_the_metric_that_they
     site: Site, labelled: Project
 ) -> None:
     page = site.open("/sweeps/asked?metric=helpful&sort=number")
-    section = page.locator("section").filter(has=page.get_by_role("heading", name="What people would say: helpful"))
+    section = page.locator("section").filter(has=page.get_by_role("heading", name="Estimated human labels: helpful"))
     section.wait_for()
-    expected = said(labelled)
+    expected = estimates(labelled)
     assert [row["few_labels"] for row in expected] == [False, True]
     section.get_by_text("140 labels of 1 rater").wait_for()
     rows = section.locator("tbody tr").all()
-    for row, shown in zip(expected, rows, strict=True):
-        text = shown.inner_text()
-        assert [one for one in figures_of(row) if one not in text] == []
+    for row, line in zip(expected, rows, strict=True):
+        text = line.inner_text()
+        assert [figure for figure in figures_of(row) if figure not in text] == []
     assert HOSTILE in rows[1].inner_text()
     assert section.get_by_text("fewer than 100 labels").count() == 1
     site.check_readable(page)
@@ -108,9 +108,9 @@ def test_the_report_shows_it_too(site: Site, labelled: Project) -> None:
     alone.goto((labelled.folder / "report.html").as_uri())
     rows = alone.locator("#people tbody tr")
     rows.first.wait_for()
-    for row in said(labelled):
+    for row in estimates(labelled):
         text = rows.filter(has_text=row["combination"]["answer"]).inner_text()
-        assert [one for one in figures_of(row) if one not in text] == []
+        assert [figure for figure in figures_of(row) if figure not in text] == []
     assert alone.evaluate("window.ran") is None
     site.check_readable(alone)
     alone.close()

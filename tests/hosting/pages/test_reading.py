@@ -1,4 +1,4 @@
-"""What pages show besides the main figures, held against what commands say, and what each role is offered."""
+"""Pages beside the main figures, compared with the output of commands, and the controls that each role is offered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import FLOW, Project
 from tests.support.prose import sentence
 from wtb.config.stack_file import Flower, Stack, forget_stack, write_stack
-from wtb.core.access.roles import PERMISSIONS, Permission, Role
+from wtb.core.roles import PERMISSIONS, Permission, Role
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -74,36 +74,36 @@ def test_differences_are_taken_from_any_row_and_the_address_holds_which(site: Si
     page = site.open("/sweeps/tagged?sort=number")
     page.get_by_label("Differences from").select_option(label="A=v3 B=v1")
     page.wait_for_url("**baseline=5")
-    found = matrix(read, "--baseline", "5")
-    assert found["baseline"] == found["rows"][5]["combination"] == {"A": "v3", "B": "v1"}
+    document = matrix(read, "--baseline", "5")
+    assert document["baseline"] == document["rows"][5]["combination"] == {"A": "v3", "B": "v1"}
     page.get_by_text("which whoever looks chose").wait_for()
     page.reload()
     page.get_by_text("which whoever looks chose").wait_for()
     rows = page.locator("main table").first.locator("tbody tr")
     assert "baseline" in rows.nth(5).inner_text()
     assert "baseline" not in rows.first.inner_text()
-    for row, shown in zip(found["rows"][:5], rows.all(), strict=False):
+    for row, line in zip(document["rows"][:5], rows.all(), strict=False):
         delta = row["metrics"]["total"]["delta"]
-        assert f"{'−' if delta < 0 else '+' if delta > 0 else ''}{abs(delta):.3f}" in shown.inner_text()
+        assert f"{'−' if delta < 0 else '+' if delta > 0 else ''}{abs(delta):.3f}" in line.inner_text()
     site.check_readable(page)
     page.get_by_label("Differences from").select_option("")
     page.get_by_text("which whoever looks chose").wait_for(state="hidden")
 
 
 def test_a_baseline_that_whoever_looks_chose_changes_no_claim_but_differences(read: Project) -> None:
-    own, chosen = matrix(read), matrix(read, "--baseline", "4")
+    own, other = matrix(read), matrix(read, "--baseline", "4")
     assert own["baseline"] == own["rows"][0]["combination"]
-    assert chosen["best"] == own["best"]
-    assert [row["metrics"]["total"]["mean"] for row in chosen["rows"]] == [
+    assert other["best"] == own["best"]
+    assert [row["metrics"]["total"]["mean"] for row in other["rows"]] == [
         row["metrics"]["total"]["mean"] for row in own["rows"]
     ]
-    for number, row in enumerate(chosen["rows"]):
+    for number, row in enumerate(other["rows"]):
         delta, before = row["metrics"]["total"]["delta"], own["rows"][number]["metrics"]["total"]["mean"]
         expected = None if number == 4 else before - own["rows"][4]["metrics"]["total"]["mean"]
         assert delta == (expected if expected is None else pytest.approx(expected))
-    assert len(chosen["warnings"]) == len(own["warnings"]) + 1
+    assert len(other["warnings"]) == len(own["warnings"]) + 1
     refused = read.inside("matrix", "tagged", "--baseline", "6", check=2)
-    assert sentence("baseline {}: the sweep has the rows 0 to {}", 6, 5) in refused.said
+    assert sentence("baseline {}: the sweep has the rows 0 to {}", 6, 5) in refused.output
     assert matrix(read) == own, "what is kept is that of the sweep's own baseline"
 
 
@@ -301,15 +301,15 @@ OFFERED: tuple[tuple[str, str, str, Permission], ...] = (
     ("/executions/{execution}", "button", "Roll back to before", Permission.steer),
     ("/executions/{execution}", "button", "What if", Permission.steer),
     ("/executions/{execution}", "button", "Run it for every case", Permission.submit),
-    ("/access", "heading", "Who changed what", Permission.administer),
+    ("/access", "heading", "Changes and rejected requests", Permission.administer),
 )
 
 
 def token_of(project: Project, role: Role) -> str:
     """A token of a user with a role, which leaves nothing out that the role allows."""
-    project.inside("user", "create", f"a-{role}")
-    project.inside("access", "grant", role, "--user", f"a-{role}", check=0)
-    args = ("token", "create", f"of-{role}", "--user", f"a-{role}", "--scope", ",".join(Permission))
+    project.inside("admin", "user", "create", f"a-{role}")
+    project.inside("admin", "access", "grant", role, "--user", f"a-{role}", check=0)
+    args = ("admin", "token", "create", f"of-{role}", "--user", f"a-{role}", "--scope", ",".join(Permission))
     return project.inside(*args, check=0).stdout.strip()
 
 
@@ -322,25 +322,26 @@ def test_each_page_offers_a_role_what_it_allows_and_the_server_refuses_the_rest(
         "SELECT execution_id FROM cells JOIN sweeps s ON s.id = sweep_id AND s.name = 'tagged' LIMIT 1"
     )
     page = site.open("/", token=token_of(read, role))
-    shown = set[tuple[str, str]]()
+    offered = set[tuple[str, str]]()
     for path in dict.fromkeys(path for path, *_ in OFFERED):
         site.go(page, path.format(execution=execution))
         page.wait_for_load_state("networkidle")
         if path.startswith("/executions"):
             page.locator(".steps summary").first.click()
-            page.get_by_role("heading", name="What it changed").wait_for()
+            page.get_by_role("heading", name="Changes to the state").wait_for()
             if page.get_by_role("button", name="What if").count():
                 page.get_by_role("button", name="What if").click()
                 page.get_by_role("button", name="Run it for this case").wait_for()
-        site.check_readable(page)
+        if role is Role.admin:  # who is offered everything
+            site.check_readable(page)
         assert page.get_by_role("alert").count() == 0, f"{path}: what one may not read is not asked for"
         for where, kind, name, _ in OFFERED:
             controls: Any = page.get_by_role(kind, name=re.compile(name))  # type: ignore[arg-type]
             if where == path and controls.count():
-                shown.add((path, name))
+                offered.add((path, name))
     expected = {(path, name) for path, _, name, needs in OFFERED if needs in allowed}
     never = {("/submit", "New sweep"), ("/sweeps/tagged", "Pause|Resume|Retry|Cancel")}  # it has ended, and is there
-    assert shown == expected - never
+    assert offered == expected - never
     for path, needs in {
         "/sweeps": Permission.submit,
         f"/executions/{execution}/row": Permission.submit,
@@ -362,13 +363,15 @@ def test_each_page_offers_a_role_what_it_allows_and_the_server_refuses_the_rest(
 
 def test_who_administers_sees_roles_and_what_was_refused(site: Site, read: Project) -> None:
     page = site.open("/access")
-    page.get_by_role("heading", name="Who changed what").wait_for()
-    roles = read.inside("access", "list", "--format", "json", check=0).json["access"]
-    for one in roles:
-        row = page.locator("tbody tr").filter(has_text=one["user"]).filter(has_text=one["role"]).first
+    page.get_by_role("heading", name="Changes and rejected requests").wait_for()
+    roles = read.inside("admin", "access", "list", "--format", "json", check=0).json["access"]
+    for role in roles:
+        row = page.locator("tbody tr").filter(has_text=role["user"]).filter(has_text=role["role"]).first
         row.wait_for()
-    calls = read.inside("audit", "list", "--limit", "50", "--format", "json", check=0).json["audit"]
-    refused = [one for one in calls if one["outcome"] == "failed" and "this takes the scope" in (one["error"] or "")]
+    calls = read.inside("admin", "audit", "list", "--limit", "50", "--format", "json", check=0).json["audit"]
+    refused = [
+        call for call in calls if call["outcome"] == "failed" and "this takes the scope" in (call["error"] or "")
+    ]
     assert refused, "the roles of the tests before were refused something"
     page.get_by_role("cell", name=refused[0]["error"]).first.wait_for()
     site.check_readable(page)
@@ -392,20 +395,22 @@ def test_an_address_is_what_one_sees_after_signing_in(site: Site) -> None:
 
 def test_a_command_that_knows_no_server_says_so(read: Project) -> None:
     refused = read.inside("matrix", "tagged", "--open", check=2)
-    assert sentence("no server is known that shows this") in refused.said
+    assert sentence("no server is configured") in refused.output
     assert "total" in refused.stdout
 
 
 def test_a_command_beside_a_stack_leads_to_its_pages_if_they_show_the_same_database(read: Project) -> None:
-    known = read.inside("list", "--format", "json", check=0).json["sweeps"]
-    sweep = next(one["id"] for one in known if one["name"] == "tagged")
+    sweeps = read.inside("list", "--format", "json", check=0).json["sweeps"]
+    sweep = next(row["id"] for row in sweeps if row["name"] == "tagged")
     own = "sqlite:///.wtb/wtb.db"
     write_stack(Stack(read.folder, os.getpid(), time.time(), True, own, "", None, (), api="http://127.0.0.1:9/api/v1"))
     try:
-        found = read.inside("show", "tagged", "--open", env={"BROWSER": "true %s"}, check=0)
-        assert f"http://127.0.0.1:9/sweeps/{sweep}" in found.said
+        output = read.inside("show", "tagged", "--open", env={"BROWSER": "true %s"}, check=0)
+        assert f"http://127.0.0.1:9/sweeps/{sweep}" in output.output
         elsewhere = ("--db", f"sqlite:///{read.folder}/.wtb/wtb.db")
-        assert sentence("no server is known") in read.inside("show", "tagged", "--open", *elsewhere, check=2).said
+        assert (
+            sentence("no server is configured") in read.inside("show", "tagged", "--open", *elsewhere, check=2).output
+        )
     finally:
         forget_stack(read.folder)
 

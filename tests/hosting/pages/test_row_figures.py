@@ -30,5 +30,5 @@ def test_the_page_of_a_sweep_has_them_by_row(site: Site, shared_project: Project
     text = " ".join(page.locator("main").inner_text().split())
     for every in (4, 8):
         assert f"{expected(every)['macro_f1']:.3f}" in text
-    for one in FIGURES:
-        assert next(iter(one)) in text
+    for figures in FIGURES:
+        assert next(iter(figures)) in text

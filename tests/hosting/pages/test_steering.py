@@ -1,4 +1,4 @@
-"""What pages submit and steer, in a real browser: workers run it, and nothing of it is there until somebody asks."""
+"""Pages submit and steer in a real browser, workers run it, and nothing is loaded before somebody asks for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.hosting.api.serving import TOKEN
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, state_of, until_it_is
 from tests.hosting.pages.site import Site
-from wtb.core.access.roles import PERMISSIONS, Permission, Role
+from wtb.core.roles import PERMISSIONS, Permission, Role
 from wtb.hosting.api.routes import PREFIX
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def opened_step(page: Page, number: int) -> Any:
     """A step of an execution, opened as far as what it changed."""
     step = page.locator(".steps > li").nth(number)
     step.locator("summary").first.click()
-    step.get_by_role("heading", name="What it changed").wait_for()
+    step.get_by_role("heading", name="Changes to the state").wait_for()
     return step
 
 
@@ -65,17 +65,17 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: S
     page.get_by_role("alert").get_by_text("pasted.jsonl:1: not JSON").wait_for()
     page.get_by_label("Cases, each").fill("\n".join(map(json.dumps, SWEEP["cases"])))  # type: ignore[call-overload]
     page.get_by_text(f"{len(SWEEP['cases'])} cases").wait_for()  # type: ignore[arg-type]
-    before = sending.cluster.one("SELECT count(*) FROM sweeps")
+    before = sending.cluster.scalar("SELECT count(*) FROM sweeps")
     page.get_by_text("= 8 cells").wait_for()
     site.check_readable(page)
-    assert sending.cluster.one("SELECT count(*) FROM sweeps") == before, "a plan runs nothing"
+    assert sending.cluster.scalar("SELECT count(*) FROM sweeps") == before, "a plan runs nothing"
     page.get_by_role("button", name="Submit 8 cells").click()
     page.wait_for_url("**/sweeps/*")
     sweep = page.url.rsplit("/", 1)[1]
     sending.cluster.wait_completed(sweep)
-    shown = sending.wtb("show", sweep, "--format", "json").json
-    assert shown["cells"]["succeeded"] == CELLS / 2
-    assert shown["definition"]["evaluate"][1:] == [
+    document = sending.wtb("show", sweep, "--format", "json").json
+    assert document["cells"]["succeeded"] == CELLS / 2
+    assert document["definition"]["evaluate"][1:] == [
         {"regex": {"field": "x", "pattern": "[0-9]"}},
         {"nodes_visited": {"nodes": ["A", "B"], "order": "in_order"}},
     ]
@@ -127,20 +127,20 @@ def test_one_answer_is_for_all_that_ask_the_same(sending: Sending, site: Site) -
     status, _, sent = sending.post("/sweeps", {"keys": keys})
     assert status == 201, sent
     asking = "SELECT count(*) FROM approvals WHERE status = 'open' AND sweep_id = :id"
-    sending.cluster.until(lambda: sending.cluster.one(asking, id=sent["sweep"]) == 2, "both ask")
+    sending.cluster.until(lambda: sending.cluster.scalar(asking, id=sent["sweep"]) == 2, "both ask")
     page = site.open("/inbox")
-    asked = page.get_by_role("region", name="Send 300?")
-    asked.get_by_text("2 questions that ask the same").wait_for()
-    asked.get_by_label("Feedback").fill("go on")
-    asked.get_by_role("button", name="yes").click()
+    question = page.get_by_role("region", name="Send 300?")
+    question.get_by_text("2 questions that ask the same").wait_for()
+    question.get_by_label("Feedback").fill("go on")
+    question.get_by_role("button", name="yes").click()
     sending.cluster.wait_completed(sent["sweep"])
-    given = sending.cluster.query(
+    answers = sending.cluster.query(
         "SELECT answer->>'choice', answer->>'feedback' FROM approvals WHERE sweep_id = :id", id=sent["sweep"]
     )
-    assert [tuple(one) for one in given] == [("yes", "go on")] * 2
+    assert [tuple(answer) for answer in answers] == [("yes", "go on")] * 2
 
 
-def test_the_state_of_an_execution_is_changed_before_it_goes_on(sending: Sending, site: Site) -> None:
+def test_the_state_of_an_execution_is_changed_before_it_continues(sending: Sending, site: Site) -> None:
     execution = started(sending, 4, "--until", "draft")
     page = site.open(f"/executions/{execution}")
     page.get_by_text("team: search").wait_for()  # the metadata of its workflow
@@ -156,16 +156,16 @@ def test_the_state_of_an_execution_is_changed_before_it_goes_on(sending: Sending
     assert state_of(sending, execution) == {"x": 7, "answer": "small"}
 
 
-def test_an_execution_is_taken_back_and_its_rollback_undone(sending: Sending, site: Site) -> None:
+def test_an_execution_is_rolled_back_and_its_rollback_undone(sending: Sending, site: Site) -> None:
     execution = started(sending, 5)
     page = site.open(f"/executions/{execution}")
-    asked: list[str] = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.accept()))
     step = opened_step(page, 1)
     assert "answer" in step.locator("table.sides").inner_text()
     step.get_by_role("button", name="Roll back to before this step").click()
     page.get_by_role("button", name="Undo the rollback").wait_for()
-    assert "before review" in asked[0]
+    assert "before review" in dialogs[0]
     assert state_of(sending, execution) == {"x": 5}
     page.get_by_text("Where it forked and was rolled back").click()
     page.locator(".lineage").get_by_text("left by a rollback").first.wait_for()
@@ -204,8 +204,8 @@ def test_what_if_is_tried_for_one_case_and_then_for_all(sending: Sending, site: 
 
 
 def node_runs(sending: Sending, sweep: str) -> Counter[str]:
-    found = sending.cluster.query("SELECT node, count(*) FROM node_runs WHERE sweep_id = :id GROUP BY node", id=sweep)
-    return Counter({str(node): int(count) for node, count in found})
+    rows = sending.cluster.query("SELECT node, count(*) FROM node_runs WHERE sweep_id = :id GROUP BY node", id=sweep)
+    return Counter({str(node): int(count) for node, count in rows})
 
 
 def test_what_if_for_every_case_runs_each_node_downstream_once_a_case_and_nothing_upstream(
@@ -266,17 +266,21 @@ def test_a_list_says_what_waits_for_a_person_and_what_it_has_cost(sending: Sendi
 
 def test_submit_says_where_its_page_is_and_opens_it_if_asked(sending: Sending, tmp_path: Path) -> None:
     sending.laptop.write({"sent.yaml": json.dumps({**SWEEP, "sweep": "with a page"})})
-    said = sending.wtb("submit", "sent.yaml").said
-    sweep = sending.cluster.one("SELECT id FROM sweeps WHERE name = 'with a page'")
+    text = sending.wtb("submit", "sent.yaml").output
+    sweep = sending.cluster.scalar("SELECT id FROM sweeps WHERE name = 'with a page'")
     address = f"http://127.0.0.1:{sending.server.port}/sweeps/{sweep}"
-    assert f"its page is {address}" in said
+    assert f"its page is {address}" in text
     sending.cluster.wait_completed(sweep)
-    kept = tmp_path / "opened"
+    opened = tmp_path / "opened"
     browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" >> {kept}\n')
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
     browser.chmod(0o755)
     cell, *_, other = sending.wtb("show", sweep, "--cells", "--format", "json").json["cells"]
-    given = {"BROWSER": f"{browser} %s", "WTB_SERVER": f"http://127.0.0.1:{sending.server.port}", "WTB_TOKEN": TOKEN}
+    environment = {
+        "BROWSER": f"{browser} %s",
+        "WTB_SERVER": f"http://127.0.0.1:{sending.server.port}",
+        "WTB_TOKEN": TOKEN,
+    }
     expected = {
         ("show", sweep): f"/sweeps/{sweep}",
         ("show", cell["execution"]): f"/executions/{cell['execution']}",
@@ -286,9 +290,9 @@ def test_submit_says_where_its_page_is_and_opens_it_if_asked(sending: Sending, t
         ("diff", cell["execution"], other["execution"]): f"/executions/{cell['execution']}/diff/{other['execution']}",
     }
     for command in expected:
-        sending.laptop.inside(*command, "--open", env=given, check=None)
+        sending.laptop.inside(*command, "--open", env=environment, check=None)
     host = f"http://127.0.0.1:{sending.server.port}"
-    assert kept.read_text().split() == [host + path for path in expected.values()]
+    assert opened.read_text().split() == [host + path for path in expected.values()]
 
 
 def test_a_sweep_pauses_at_a_breakpoint_that_a_page_sets_and_resumes_there(sending: Sending, site: Site) -> None:
@@ -308,7 +312,7 @@ def test_a_sweep_pauses_at_a_breakpoint_that_a_page_sets_and_resumes_there(sendi
 
 
 # By what one must be allowed to do: a request that a page sends, which is refused before its body is looked at.
-ASKED = {
+PATHS = {
     Permission.submit: "/sweeps",
     Permission.steer: "/executions/{execution}/pause",
     Permission.answer: "/approvals/{execution}/answer",
@@ -321,16 +325,18 @@ def test_who_has_a_role_is_offered_what_it_allows_and_refused_the_rest(
     sending: Sending, site: Site, role: Role
 ) -> None:
     asking, paused = started(sending, 400), started(sending, 7, "--until", "draft")
-    sending.wtb("user", "create", role)
-    sending.wtb("access", "grant", role, "--user", role)
-    token = sending.wtb("token", "create", role, "--user", role, "--scope", ",".join(Permission)).stdout.strip()
+    sending.wtb("admin", "user", "create", role)
+    sending.wtb("admin", "access", "grant", role, "--user", role)
+    token = sending.wtb(
+        "admin", "token", "create", role, "--user", role, "--scope", ",".join(Permission)
+    ).stdout.strip()
     page = site.open("/", token=token)
     page.locator("main table").wait_for()
     offered = {Permission.submit} if page.get_by_role("link", name="New sweep").count() else set()
     site.go(page, f"/executions/{asking}")
-    asked = page.get_by_role("region", name="Send 400?")
-    yes = asked.get_by_role("button", name="yes")
-    yes.or_(asked.get_by_text("You may not answer here.")).wait_for()
+    question = page.get_by_role("region", name="Send 400?")
+    yes = question.get_by_role("button", name="yes")
+    yes.or_(question.get_by_text("You may not answer here.")).wait_for()
     offered |= {Permission.answer} if yes.count() else set()
     site.go(page, f"/executions/{paused}")
     opened_step(page, 0)
@@ -341,8 +347,12 @@ def test_who_has_a_role_is_offered_what_it_allows_and_refused_the_rest(
     assert bool(page.get_by_text("You may not submit sweeps here.").count()) != (Permission.submit in offered)
     allowed = PERMISSIONS[role]
     assert offered == allowed - {Permission.read, Permission.administer}
-    refused = {one for one, path in ASKED.items() if status_of(sending, token, path.format(execution=paused)) == 403}
-    assert refused == ASKED.keys() - allowed
+    refused = {
+        permission
+        for permission, path in PATHS.items()
+        if status_of(sending, token, path.format(execution=paused)) == 403
+    }
+    assert refused == PATHS.keys() - allowed
 
 
 def status_of(sending: Sending, token: str, path: str) -> int:

@@ -25,10 +25,10 @@ from tests.support.bench import in_memory
 from tests.support.cluster import Cluster
 from tests.support.project import Project
 from wtb.core.errors import InputError
-from wtb.core.telemetry.log_ids import log_ids
+from wtb.core.ids import log_ids
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.servers.processes import free_port
-from wtb.hosting.telemetry.logs import wants_json, write_json_logs
+from wtb.hosting.json_logs import wants_json, write_json_logs
+from wtb.hosting.servers.server import free_port
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR
 
@@ -37,9 +37,9 @@ from wtb.operations.identity import OPERATOR
 def stream() -> Iterator[io.StringIO]:
     root, ours = logging.getLogger(), logging.getLogger("wtb")
     handlers, levels, hook = root.handlers, (root.level, ours.level), threading.excepthook
-    found = io.StringIO()
-    write_json_logs("worker", found)
-    yield found
+    stream = io.StringIO()
+    write_json_logs("worker", stream)
+    yield stream
     root.handlers = handlers
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
@@ -110,7 +110,7 @@ def test_each_part_tells_metrics_and_writes_objects_with_the_ids_of_what_it_does
     server.start(cluster.env, ["--mcp"])
     sweep = cluster.submit("noted.yaml")
     cluster.wait_completed(sweep)
-    execution = cluster.one("SELECT id FROM executions WHERE case_number = 0")
+    execution = cluster.scalar("SELECT id FROM executions WHERE case_number = 0")
     with socket.create_connection(("127.0.0.1", server.port)) as nonsense:
         nonsense.sendall(b"nonsense\r\n\r\n")
         nonsense.recv(100)
@@ -120,12 +120,16 @@ def test_each_part_tells_metrics_and_writes_objects_with_the_ids_of_what_it_does
     scheduler = cluster.start_scheduler(options=["--metrics", f"127.0.0.1:{ports[1]}"])
     cluster.until(lambda: cluster.query("SELECT status FROM fires") == [("failed",)], "the fire has failed")
     by_worker, by_scheduler, by_server = (scraped(port) for port in (*ports, server.port))
-    said = {"worker": worker.stop().stderr, "scheduler": scheduler.stop().stderr}
+    stderr = {"worker": worker.stop().stderr, "scheduler": scheduler.stop().stderr}
     assert server.running is not None
     server.running.signal(signal.SIGTERM)
-    said["server"] = server.running.wait().stderr
-    lines = {part: [json.loads(line) for line in text.splitlines()] for part, text in said.items()}
-    assert all(one["part"] == part and one["at"] and one["level"] for part, found in lines.items() for one in found)
+    stderr["server"] = server.running.wait().stderr
+    lines = {part: [json.loads(line) for line in text.splitlines()] for part, text in stderr.items()}
+    assert all(
+        record["part"] == part and record["at"] and record["level"]
+        for part, records in lines.items()
+        for record in records
+    )
 
     assert by_scheduler["wtb_cells", "succeeded"] == by_server["wtb_cells", "succeeded"] == 2
     assert by_scheduler["wtb_attempts", "succeeded"] == by_server["wtb_attempts", "succeeded"] == 2
@@ -134,22 +138,24 @@ def test_each_part_tells_metrics_and_writes_objects_with_the_ids_of_what_it_does
     assert by_worker["wtb_claim_seconds_count", None] > 0
     assert ("wtb_cells", "succeeded") not in by_worker, "what the database has, it leaves to others"
 
-    noted = next(one for one in lines["worker"] if one["event"] == "it is 0")
+    noted = next(record for record in lines["worker"] if record["event"] == "it is 0")
     assert (noted["logger"], noted["sweep"], noted["execution"]) == ("mine", sweep, execution)
     assert noted["runner"]
-    assert any("Invalid HTTP request" in one["event"] for one in lines["server"])
-    told = next(one for one in lines["server"] if "is completed; `wtb retry`" in one["event"])
-    assert (told["operation"], bool(told["request"])) == ("resume", True)
-    refused = next(one for one in lines["scheduler"] if "its sweep was refused" in one["event"])
+    assert any("Invalid HTTP request" in record["event"] for record in lines["server"])
+    resumed = next(record for record in lines["server"] if "is completed; `wtb retry`" in record["event"])
+    assert (resumed["operation"], bool(resumed["request"])) == ("sweeps.resume", True)
+    refused = next(record for record in lines["scheduler"] if "its sweep was refused" in record["event"])
     assert refused["schedule"] == "nightly"
 
 
 def scraped(port: int) -> dict[tuple[str, str | None], float]:
-    """What is told at a port, by the names of samples and what `status` they are of."""
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=HEADERS)
-    with urllib.request.urlopen(asked, timeout=20) as answer:
+    """Return the metrics at a port, by the names of samples and their `status`."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=HEADERS)
+    with urllib.request.urlopen(request, timeout=20) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
-    return {(one.name, one.labels.get("status")): one.value for family in families for one in family.samples}
+    return {
+        (sample.name, sample.labels.get("status")): sample.value for family in families for sample in family.samples
+    }
 
 
 def posted(server: Server, path: str) -> int:
@@ -171,17 +177,17 @@ def test_what_agents_ask_for_has_ids_in_the_log(stream: io.StringIO, monkeypatch
     pytest.importorskip("mcp")
     from mcp import Client
 
-    from wtb.hosting.agents import server
-    from wtb.hosting.agents.calling import Caller
+    from wtb.hosting import agent_server
+    from wtb.hosting.agent_calls import Caller
 
     def fails(*_: object) -> None:
         raise RuntimeError("SELECT secret")
 
-    monkeypatch.setattr(server.Calls, "call", fails)
+    monkeypatch.setattr(agent_server.Calls, "call", fails)
 
     async def talk() -> None:
-        made = server.make_server(Context(in_memory()), lambda _: Caller(OPERATOR))
-        async with Client(made) as client:
+        mcp = agent_server.make_server(Context(in_memory()), lambda _: Caller(OPERATOR))
+        async with Client(mcp) as client:
             assert (await client.call_tool("matrix", {"ref": "x"})).is_error
 
     anyio.run(talk)

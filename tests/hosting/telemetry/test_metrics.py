@@ -25,18 +25,18 @@ from tests.support.attempts import attempts
 from tests.support.prose import sentence
 from tests.support.tenants import Tenant
 from wtb.core.errors import InputError, StoreAway
-from wtb.core.telemetry.latencies import BOUNDS_S, FLUSHES, Histogram
+from wtb.core.work_record import BOUNDS_S, FLUSHES, Histogram
+from wtb.features.access.operations import create_token
+from wtb.features.telemetry.building import make_spans
+from wtb.features.telemetry.queries import execution_ids
 from wtb.hosting.api.app import make_app
-from wtb.hosting.telemetry.exporter import Exporter, Place, is_named, parse_place
-from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
-from wtb.operations.administration.tokens import create_token
+from wtb.hosting.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
+from wtb.hosting.metrics_exporter import Exporter, Place, is_named, parse_place
 from wtb.operations.context import Context
-from wtb.operations.housekeeping.erase import erase
-from wtb.operations.telemetry.building import make_spans
+from wtb.operations.deleting import erase
 from wtb.store.database import Database
 from wtb.store.read.queries import find_sweep
 from wtb.store.tables.schema import cases, cells, executions, node_runs, sweeps, took_one_attempt
-from wtb.store.telemetry.attempts import execution_ids
 
 MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
 TOKEN = "a-token-of-the-tests-own"
@@ -45,9 +45,9 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @pytest.fixture
 def context(prepared_url: str) -> Iterator[Context]:
-    made = Context(Database(prepared_url), by="ann")
-    yield made
-    made.close()
+    context = Context(Database(prepared_url), by="ann")
+    yield context
+    context.close()
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def scraped(database: Database, tallies: Tallies | None = None) -> Samples:
 
 
 def test_figures_are_those_of_the_tables(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
-    found = scraped(context.database)
+    samples = scraped(context.database)
     by_project = (("project", "acme"),)
     for name, table in (("wtb_cells", cells), ("wtb_node_runs", node_runs)):
         query = (
@@ -78,14 +78,18 @@ def test_figures_are_those_of_the_tables(context: Context, tenants: tuple[Tenant
             .group_by(sweeps.c.project, table.c.status)
         )
         expected = {(project, status): number for project, status, number in context.database.tuples(query)}
-        assert {tuple(value for _, value in labels): n for (one, labels), n in found.items() if one == name} == expected
-    assert sum(n for (name, _), n in found.items() if name == "wtb_attempts") == context.database.scalar(
+        assert {
+            tuple(label_value for _, label_value in labels): n
+            for (metric, labels), n in samples.items()
+            if metric == name
+        } == expected
+    assert sum(n for (name, _), n in samples.items() if name == "wtb_attempts") == context.database.scalar(
         sa.select(sa.func.count()).select_from(attempts)
     )
-    assert found["wtb_sweeps", (*by_project, ("status", "completed"))] == 1
-    assert found["wtb_spend_usd", by_project] == 0
-    assert found["wtb_lease_losses", by_project] == 0
-    assert found["wtb_slots", ()] == 0
+    assert samples["wtb_sweeps", (*by_project, ("status", "completed"))] == 1
+    assert samples["wtb_spend_usd", by_project] == 0
+    assert samples["wtb_lease_losses", by_project] == 0
+    assert samples["wtb_slots", ()] == 0
 
 
 def test_labels_are_projects_and_statuses_alone(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
@@ -96,12 +100,12 @@ def test_labels_are_projects_and_statuses_alone(context: Context, tenants: tuple
 def test_what_has_ended_is_counted_once(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
     tallies, database = Tallies(), context.database
     before = scraped(database, tallies)
-    asked: list[str] = []
-    with closing(_listening(database, asked)):
+    parameters: list[str] = []
+    with closing(_listening(database, parameters)):
         assert scraped(database, tallies) == before
     ended = {id for (id,) in database.tuples(sa.select(sweeps.c.id).where(sweeps.c.finished_at.is_not(None)))}
     assert ended
-    assert not any(id in one for id in ended for one in asked)
+    assert not any(id in text for id in ended for text in parameters)
 
 
 def test_what_a_retry_changes_is_counted_again(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
@@ -124,22 +128,22 @@ def test_what_is_erased_is_counted_again_and_spent_once(context: Context, tenant
     acme, done = (("project", "acme"),), tenants[0].called("done")
     (case,) = {id for (id,) in database.tuples(sa.select(cases.c.id).join(sweeps).where(sweeps.c.name == done))[:1]}
     erase(context, case, sweep=done)
-    found = scraped(database, tallies)
-    assert found["wtb_spend_usd", acme] == before["wtb_spend_usd", acme] > 0
+    samples = scraped(database, tallies)
+    assert samples["wtb_spend_usd", acme] == before["wtb_spend_usd", acme] > 0
     for name in ("wtb_cells", "wtb_node_runs", "wtb_attempts"):
-        assert _sum(found, name) < _sum(before, name)
-    assert found == scraped(database), "what is kept is what is counted anew"
+        assert _sum(samples, name) < _sum(before, name)
+    assert samples == scraped(database), "what is kept is what is counted anew"
 
 
-def _sum(found: Samples, name: str) -> float:
-    return sum(n for (one, _), n in found.items() if one == name)
+def _sum(samples: Samples, name: str) -> float:
+    return sum(n for (metric, _), n in samples.items() if metric == name)
 
 
-def _listening(database: Database, asked: list[str]) -> Any:
+def _listening(database: Database, parameters: list[str]) -> Any:
     """Note the parameters of every statement until it is closed."""
 
-    def note(*given: Any) -> None:
-        asked.append(repr(given[3]))
+    def note(*args: Any) -> None:
+        parameters.append(repr(args[3]))
 
     with database.read() as connection:
         engine = connection.engine
@@ -168,30 +172,30 @@ def test_a_journal_counts_its_flushes(context: Context, tmp_path: Path) -> None:
 
 def test_buckets_have_the_trace_of_what_they_counted_last(context: Context, tmp_path: Path) -> None:
     Tenant(context, tmp_path, "acme")
-    asked = "application/openmetrics-text; version=1.0.0"
-    body, _ = exposition([ProcessMetrics(database=context.database)], asked)
+    accept = "application/openmetrics-text; version=1.0.0"
+    body, _ = exposition([ProcessMetrics(database=context.database)], accept)
     within = r'wtb_flush_seconds_bucket\{le="[^"]+"\} \d+(?:\.0)? # \{trace_id="([0-9a-f]{32})"\}'
     named = set(re.findall(within, body.decode()))
-    known = {
+    trace_ids = {
         span.trace_id
         for (id,) in context.database.tuples(sa.select(sweeps.c.id))
         for span in make_spans(context.database, find_sweep(context.database, id), execution_ids(context.database, id))
     }
     assert named
-    assert named <= known
+    assert named <= trace_ids
     plain, _ = exposition([ProcessMetrics(database=context.database)], "text/plain")
     assert b"trace_id" not in plain
-    assert b"trace_id" not in exposition([ProcessMetrics()], asked)[0]
+    assert b"trace_id" not in exposition([ProcessMetrics()], accept)[0]
 
 
 def test_a_bucket_keeps_the_last_one_that_is_known() -> None:
     histogram = Histogram()
     for execution in ("first", "second", None):
         histogram.observe(0.0, execution)
-    assert {n: one.execution for n, one in histogram.read().exemplars.items()} == {0: "second"}
+    assert {n: exemplar.execution for n, exemplar in histogram.read().exemplars.items()} == {0: "second"}
     with histogram.timed() as timed:
         timed.execution = "third"
-    assert "third" in {one.execution for one in histogram.read().exemplars.values()}
+    assert "third" in {exemplar.execution for exemplar in histogram.read().exemplars.values()}
 
 
 def test_a_histogram_counts_each_duration_in_its_bucket() -> None:
@@ -223,7 +227,7 @@ def test_the_server_tells_metrics_to_whom_it_knows(context: Context, tenants: tu
 
 @pytest.mark.parametrize("text", ["", "x", "99999", "1.2.3.4", "http://h:1", "127.0.0.1:", ":80", "a b:80", "::1:80"])
 def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=sentence("is no place to listen")):
+    with pytest.raises(InputError, match=sentence("expected a port such as 9465")):
         parse_place(text)
 
 
@@ -295,9 +299,9 @@ def test_an_exporter_listens_at_an_address_of_ipv6() -> None:
 
 def test_a_page_that_has_its_name_lead_to_an_exporter_gets_nothing() -> None:
     with closing(Exporter(Place("127.0.0.1", 0), lambda accept: (b"x 1\n", "text/plain"))) as exporter:
-        asked = urllib.request.Request(f"http://127.0.0.1:{exporter.port}/metrics", headers={"Host": "evil.example"})
+        request = urllib.request.Request(f"http://127.0.0.1:{exporter.port}/metrics", headers={"Host": "evil.example"})
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(asked, timeout=10)
+            urllib.request.urlopen(request, timeout=10)
         assert refused.value.code == 421
         assert b"x 1" not in refused.value.read()
         refused.value.close()
@@ -305,10 +309,10 @@ def test_a_page_that_has_its_name_lead_to_an_exporter_gets_nothing() -> None:
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    found = shutil.which("promtool")
-    if found is None and os.environ.get("CI"):
+    path = shutil.which("promtool")
+    if path is None and os.environ.get("CI"):
         pytest.fail("there is no promtool: `make prometheus` installs it")
-    return found or pytest.skip("there is no promtool: `make prometheus` installs it")
+    return path or pytest.skip("there is no promtool: `make prometheus` installs it")
 
 
 def test_prometheus_takes_the_alert_rules(promtool: str) -> None:
@@ -324,8 +328,10 @@ def test_alerts_fire_when_they_should(promtool: str) -> None:
 
 
 def test_prometheus_takes_what_the_dashboard_asks(promtool: str, tmp_path: Path) -> None:
-    asked = [re.sub(r"\$\w+", "x", one) for one in expressions() if not one.startswith("label_values")]
-    rules = [{"record": f"asked:{number}", "expr": expr} for number, expr in enumerate(asked)]
+    queries = [
+        re.sub(r"\$\w+", "x", expression) for expression in expressions() if not expression.startswith("label_values")
+    ]
+    rules = [{"record": f"asked:{number}", "expr": expr} for number, expr in enumerate(queries)]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
     checked = subprocess.run([promtool, "check", "rules", tmp_path / "rules.yaml"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
@@ -335,14 +341,14 @@ def test_prometheus_takes_what_the_dashboard_asks(promtool: str, tmp_path: Path)
 def test_panels_of_the_dashboard_have_ids_and_places_of_their_own() -> None:
     panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    taken = [
+    places = [
         (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
         for panel in panels
         for x in range(panel["gridPos"]["w"])
         for y in range(panel["gridPos"]["h"])
     ]
-    assert len(set(taken)) == len(taken)
-    assert max(x for x, _ in taken) < 24, "Grafana's grid"
+    assert len(set(places)) == len(places)
+    assert max(x for x, _ in places) < 24, "Grafana's grid"
 
 
 @pytest.mark.parametrize("part", ["database", "process"])
@@ -359,22 +365,22 @@ def expressions() -> list[str]:
     rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
     board = json.loads((MONITORING / "dashboard.json").read_text())
     alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    return [*alerts, *shown, board["templating"]["list"][1]["query"]["query"]]
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    return [*alerts, *queries, board["templating"]["list"][1]["query"]["query"]]
 
 
 def test_dashboard_and_alerts_name_metrics_that_there_are(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
     collectors = [DatabaseMetrics(context.database, Tallies()), ProcessMetrics(lambda: 0)]
-    families = {metric.name: metric for one in collectors for metric in one.collect()}
-    known = {sample.name for family in families.values() for sample in family.samples} | families.keys()
-    named = {name for one in expressions() for name in re.findall(r"\bwtb_\w+", one)}
+    families = {metric.name: metric for collector in collectors for metric in collector.collect()}
+    names = {sample.name for family in families.values() for sample in family.samples} | families.keys()
+    named = {name for expression in expressions() for name in re.findall(r"\bwtb_\w+", expression)}
     assert named
-    assert named <= known
+    assert named <= names
     assert not re.search(r"sweep=|case=", " ".join(expressions()))
 
 
 def test_the_page_names_every_metric(context: Context) -> None:
-    page = (MONITORING.parents[1] / "docs" / "telemetry.md").read_text()
+    page = (MONITORING.parents[1] / "docs" / "workers.md").read_text()
     collectors = [DatabaseMetrics(context.database, Tallies()), ProcessMetrics(lambda: 0)]
-    there = {metric.name for one in collectors for metric in one.collect()}
-    assert there == set(re.findall(r"`(wtb_\w+)`", page))
+    names = {metric.name for collector in collectors for metric in collector.collect()}
+    assert names == set(re.findall(r"`(wtb_\w+)`", page))

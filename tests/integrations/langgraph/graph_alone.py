@@ -1,4 +1,4 @@
-"""What plain LangGraph makes of one cell of a sweep over a generated graph, and in which node runs."""
+"""Run one cell of a sweep over a generated graph in plain LangGraph, and record its node runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ COLLISION = "InvalidUpdateError: At key 'acc'"
 
 @dataclass
 class Streamed:
-    """A task as LangGraph's stream tells of it."""
+    """A task as LangGraph's stream shows it."""
 
     node: str
-    given: Any
+    inputs: Any
     wrote: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class Leaf:
-    """A task that is a node run. errors: what it fails with, the first of these that comes about."""
+    """A task that is a node run. errors: it fails with the first of these that occurs."""
 
     node: str
     errors: list[str]
@@ -36,7 +36,7 @@ class Leaf:
 
 @dataclass
 class Trace:
-    """What a cell comes to, read off LangGraph's stream.
+    """The result of a cell, read from LangGraph's stream.
 
     A step of WTB is one step of each graph that is under way: a graph that is a node of a step and has three steps of
     its own makes three of it. frames: tasks by place, step and id. leaves: node runs by step of WTB. unjoined: what the
@@ -48,10 +48,10 @@ class Trace:
     leaves: dict[int, list[Leaf]] = field(default_factory=dict)
     unjoined: dict[int, list[str]] = field(default_factory=dict)
 
-    def read(self, graph: Any, given: Mapping[str, Any]) -> None:
+    def read(self, graph: Any, inputs: Mapping[str, Any]) -> None:
         ran_out = False
         try:
-            for place, event in graph.stream(given, stream_mode="debug", subgraphs=True):
+            for place, event in graph.stream(inputs, stream_mode="debug", subgraphs=True):
                 payload = event["payload"]
                 tasks = self.frames.setdefault(place, {}).setdefault(event["step"], {})
                 if event["type"] == "task":
@@ -65,14 +65,14 @@ class Trace:
             self.unjoined.setdefault(end - 1, []).append("RoutingError: Recursion limit of")
 
     def walk(self, place: tuple[str, ...], name: str, start: int) -> int:
-        """Count the steps of a graph that begins at a step. Returns the step after it."""
+        """Count the steps of a graph that starts at a step. Return the step after it."""
         at, before = start, dict[str, tuple[int, Leaf | None]]()
         for _, tasks in sorted(self.frames.get(place, {}).items()):
             ends: dict[str, tuple[int, Leaf | None]] = {}
             for key, task in tasks.items():
                 node, within = f"{name}.{task.node}" if name else task.node, (*place, f"{task.node}:{key}")
                 if task.node == "bad":  # a path led to it that is not there
-                    end, leaf = before[task.given["by"]]
+                    end, leaf = before[task.inputs["by"]]
                     (self.unjoined.setdefault(end - 1, []) if leaf is None else leaf.errors).append("KeyError: '3'")
                 elif node in self.stepped:
                     ends[key] = self.walk(within, node, at), None
@@ -86,16 +86,16 @@ class Trace:
         return at
 
     def errors_of(self, task: Streamed, within: tuple[str, ...]) -> list[str]:
-        """What a task fails with, of its own or of the graph that it runs as a whole."""
+        """Return the errors of a task, including those of the graph that it runs as a whole."""
         inner = [steps for place, steps in self.frames.items() if place[: len(within)] == within]
         those = [tasks for steps in inner for tasks in steps.values()]
-        wrote = [task.wrote, *(one.wrote for tasks in those for one in tasks.values())]
+        wrote = [task.wrote, *(streamed.wrote for tasks in those for streamed in tasks.values())]
         errors = [error for update in wrote for error in update.get("bad", ())]
         return [*errors, *(COLLISION for tasks in those if collides(tasks))]
 
     @property
     def ends(self) -> tuple[int, tuple[str, ...]]:
-        """The step that fails, and what it may fail with; the step after the last and nothing where none does."""
+        """The step that fails and its possible errors; if none fails, the step after the last and ()."""
         failed = {
             step: [f"node {leaf.node!r}: {error}" for leaf in leaves for error in leaf.errors]
             for step, leaves in self.leaves.items()
@@ -106,7 +106,7 @@ class Trace:
         return first, tuple(failed.get(first) or self.unjoined[first])
 
     def steps(self) -> list[list[str]]:
-        """The node runs of each step that is joined, those of one node one after the other."""
+        """Return the node runs of each joined step; those of one node follow each other."""
         return [in_order(self.leaves[step]) for step in range(self.ends[0])]
 
 
@@ -120,14 +120,14 @@ def in_order(leaves: list[Leaf]) -> list[str]:
 
 
 def alone(sketch: GraphSketch, choice: Mapping[str, int], x: int) -> Alone:
-    """One cell in plain LangGraph."""
+    """Run one cell in plain LangGraph."""
     trace = Trace(sketch.stepped())
-    trace.read(graph_of(sketch, choice, told=True), {"x": x})
+    trace.read(graph_of(sketch, choice, reports=True), {"x": x})
     last, errors = trace.ends
     path = tuple(node for step in trace.steps() for node in step)
-    made = Alone("failed" if errors else "succeeded", None, path, errors or None)
+    path_alone = Alone("failed" if errors else "succeeded", None, path, errors or None)
     try:
-        made.state = asyncio.run(graph_of(sketch, choice).ainvoke({"x": x}))
+        path_alone.state = asyncio.run(graph_of(sketch, choice).ainvoke({"x": x}))
     except (ValueError, KeyError, InvalidUpdateError, GraphRecursionError):
         assert errors, "LangGraph fails where the stream tells of no failure"
     else:
@@ -137,7 +137,7 @@ def alone(sketch: GraphSketch, choice: Mapping[str, int], x: int) -> Alone:
         count: Counter[str] = Counter()
         for leaf in trace.leaves.get(step, ()):
             if not leaf.errors:
-                made.prefixes.append((walked, leaf.node, count[leaf.node], choice.get(leaf.node, 0)))
+                path_alone.prefixes.append((walked, leaf.node, count[leaf.node], choice.get(leaf.node, 0)))
             count[leaf.node] += 1
         walked = (*walked, tuple((node, number, choice.get(node, 0)) for node, number in count.items()))
-    return made
+    return path_alone

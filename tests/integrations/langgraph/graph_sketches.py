@@ -1,4 +1,4 @@
-"""LangGraph graphs to be generated, and which of their nodes are varied."""
+"""Sketches of LangGraph graphs to generate, with their varied nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class GraphSketch:
-    """A sweep: the nodes, which of them are varied, and the cells that are asked for."""
+    """A sweep: its nodes, the varied ones, and the requested cells."""
 
     plans: tuple[Plan, ...]
     varied: tuple[str, ...]
@@ -61,19 +61,19 @@ class GraphSketch:
         return plan.inside.a if inner == "a" else plan.inside.b
 
     def inner(self) -> list[str]:
-        """The nodes of graphs that are nodes, and are not varied as a whole."""
-        found = []
+        """Return the nodes of graphs that are nodes and not varied as a whole."""
+        names = []
         for number, plan in enumerate(self.plans):
             if plan.inside is not None and f"n{number}" not in self.varied:
-                found += [f"n{number}.a", f"n{number}.b.a" if plan.inside.shape == "nested" else f"n{number}.b"]
-        return found
+                names += [f"n{number}.a", f"n{number}.b.a" if plan.inside.shape == "nested" else f"n{number}.b"]
+        return names
 
     def stepped(self) -> set[str]:
-        """The nodes that are graphs whose nodes are run one by one."""
+        """Return the nodes that are graphs whose nodes run one by one."""
         return {prefix for node in self.inner() for prefix in (node.rpartition(".")[0], node.partition(".")[0])}
 
     def joins_into(self, number: int) -> bool:
-        """Whether a node's only edge is one that waits for another node, too."""
+        """Return whether a node's only edge also waits for another node."""
         before = [n for n in (number - 1, number - 2) if n >= 0]
         return any(self.joins(n) for n in before)
 
@@ -111,14 +111,14 @@ a_plan = st.builds(
 
 @st.composite
 def graph_sketches(draw: st.DrawFn) -> GraphSketch:
-    made = draw(st.lists(a_plan, min_size=3, max_size=6))
+    node_plans = draw(st.lists(a_plan, min_size=3, max_size=6))
     if draw(st.sampled_from([False, False, True])):  # a graph that is sent to
-        made[0] = replace(made[0], leaves=draw(st.sampled_from(SENDS)), inside=None)
-        made[2] = replace(made[2], inside=draw(insides))
+        node_plans[0] = replace(node_plans[0], leaves=draw(st.sampled_from(SENDS)), inside=None)
+        node_plans[2] = replace(node_plans[2], inside=draw(insides))
     limit = draw(st.sampled_from([None, None, None, 5, 6]))
     repeats = draw(st.sampled_from([1, 1, 2]))
-    sketch = GraphSketch(tuple(made), (), draw(seldom), limit, draw(st.integers(1, 2)), repeats)
-    names = [f"n{number}" for number in range(len(made))]
+    sketch = GraphSketch(tuple(node_plans), (), draw(seldom), limit, draw(st.integers(1, 2)), repeats)
+    names = [f"n{number}" for number in range(len(node_plans))]
     whole = tuple(draw(st.lists(st.sampled_from(names), max_size=2, unique=True)))
     sketch = replace(sketch, varied=whole)
     if within := sketch.inner():

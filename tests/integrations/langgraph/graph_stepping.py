@@ -1,4 +1,4 @@
-"""Stepping a LangGraph graph through WTB's engine, without a database, and what LangGraph itself makes of it."""
+"""Step a LangGraph graph through WTB's engine without a database, and compare with LangGraph itself."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from langchain_core.messages import BaseMessage
 from langgraph.graph import StateGraph
 
 from wtb.authoring.code.calling import Caller
-from wtb.authoring.code.resolve import as_workflow
-from wtb.authoring.context.allowance import Allowance
-from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.code.import_paths import as_workflow
+from wtb.authoring.context.attempt_record import Allowance, CaseView
 from wtb.authoring.nodes import Rules
 from wtb.authoring.workflow import Workflow
 from wtb.core.failures import Failure
@@ -41,7 +40,7 @@ def says(*words: str) -> Callable[[Any], dict[str, Any]]:
 
 
 def graph_of(state: Any, nodes: dict[str, Any], *edges: Any, **more: Any) -> StateGraph[Any]:
-    """Nodes by name; edges as pairs, where a list of sources waits for all of them."""
+    """Build a graph from nodes by name and edges as pairs; a list of sources waits for all of them."""
     builder: StateGraph[Any] = StateGraph(state, **more)
     for name, node in nodes.items():
         builder.add_node(name, node)
@@ -62,7 +61,7 @@ QUICK = {"initial_interval": 0.0, "jitter": False}
 
 
 class Flaky:
-    """A node that fails so many times before it succeeds."""
+    """A node that fails several times before it succeeds."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -75,7 +74,7 @@ class Flaky:
 
 @dataclass
 class Stepped:
-    """What came of stepping through a graph. hidden: what the engine keeps for itself, too."""
+    """The result of stepping through a graph. hidden: with the engine's own keys."""
 
     state: dict[str, Any] = field(default_factory=dict)
     hidden: dict[str, Any] = field(default_factory=dict)
@@ -87,11 +86,11 @@ class Stepped:
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        return [call for result in self.results for call in result.record.calls]
+        return [call for node_result in self.results for call in node_result.record.calls]
 
     @property
     def events(self) -> list[tuple[str, dict[str, Any]]]:
-        return [(kind, data) for result in self.results for kind, _, data in result.record.events]
+        return [(kind, details) for node_result in self.results for kind, _, details in node_result.record.events]
 
 
 class Stepping:
@@ -107,7 +106,7 @@ class Stepping:
     def __call__(
         self,
         graph: Any,
-        given: Mapping[str, Any],
+        inputs: Mapping[str, Any],
         *,
         case: str = "one",
         repeat: int = 0,
@@ -119,8 +118,8 @@ class Stepping:
     ) -> Stepped:
         workflow = graph if isinstance(graph, Workflow) else as_workflow(graph, "tests:graph")
         workflow.validate()
-        engine, done, left = engine_of(workflow), Stepped(), list(answers)
-        state = {name: Value.of(value) for name, value in given.items()}
+        engine, done, replies = engine_of(workflow), Stepped(), list(answers)
+        state = {name: Value.of(value) for name, value in inputs.items()}
         root = Root(CaseView(case, (), {name: value.data for name, value in state.items()}), repeat, params or {})
         joined = begin(engine, state, root)
         while isinstance(joined, Joined):
@@ -134,16 +133,16 @@ class Stepping:
             wrote = []
             for task in position.tasks:
                 variant = (choose or {}).get(task.node, "default")
-                made = Task(
+                variant_task = Task(
                     task.node, variant, state, position, replace(root, repeat=repeat),
                     number=task.number, key=task.key, allowance=allowance,
                     timeout=workflow.nodes[task.node].rules.timeout,
                 )  # fmt: skip
-                result = self._attempts(engine, workflow.nodes[task.node].rules, made, done, left)
-                if result.failure is not None:
-                    done.failure = result.failure
+                node_result = self._attempts(engine, workflow.nodes[task.node].rules, variant_task, done, replies)
+                if node_result.failure is not None:
+                    done.failure = node_result.failure
                     return done
-                wrote.append((task.key, result.writes or {}))
+                wrote.append((task.key, node_result.writes or {}))
             joined = join(engine, state, position, wrote, root)
         if isinstance(joined, Failure):
             done.failure = joined
@@ -153,23 +152,23 @@ class Stepping:
         done.hidden = {name: value for name, value in made_of.items() if is_hidden(name)}
         return done
 
-    def _attempts(self, engine: Any, rules: Rules, task: Task, done: Stepped, left: list[Any]) -> Result:
+    def _attempts(self, engine: Any, rules: Rules, task: Task, done: Stepped, replies: list[Any]) -> Result:
         answers: dict[str, Answer] = {}
-        asked: list[Question] = []
+        questions: list[Question] = []
         attempt, failed = 1, 0
         while True:
-            made = replace(task, attempt=attempt, failed=failed, answers=dict(answers), asked=tuple(asked))
-            result = engine.run(made, self.surroundings)
-            done.results.append(result)
+            attempted = replace(task, attempt=attempt, failed=failed, answers=dict(answers), asked=tuple(questions))
+            node_result = engine.run(attempted, self.surroundings)
+            done.results.append(node_result)
             done.ran.append(task.key)
-            if result.question is not None:
-                done.questions.append(result.question)
-                asked.append(result.question)
-                given = left.pop(0)
+            if node_result.question is not None:
+                done.questions.append(node_result.question)
+                questions.append(node_result.question)
+                reply = replies.pop(0)
                 attempt += 1
-                answers[result.question.key] = given if isinstance(given, Answer) else answer(given)
-            elif result.failure is None or result.failure.final or failed >= rules.retries:
-                return result
+                answers[node_result.question.key] = reply if isinstance(reply, Answer) else answer(reply)
+            elif node_result.failure is None or node_result.failure.final or failed >= rules.retries:
+                return node_result
             else:
                 attempt, failed = attempt + 1, failed + 1
 
@@ -178,22 +177,22 @@ def answer(value: Any) -> Answer:
     return Answer("approve", value=encode(value).decode(), by="ann")
 
 
-def alone(graph: Any, given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """What LangGraph makes of a graph, by `ainvoke`, which takes sync nodes as well."""
+def alone(graph: Any, inputs: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Run a graph in LangGraph by `ainvoke`, which also runs sync nodes, and return its state."""
     compiled = graph.compile() if hasattr(graph, "compile") else graph
-    return asyncio.run(compiled.ainvoke(dict(given), **more))
+    return asyncio.run(compiled.ainvoke(dict(inputs), **more))
 
 
-def shown(graph: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that a graph gives out, which are fewer than it has where it has an output schema or private keys."""
+def visible_state(graph: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the output keys of a graph: without private keys, and only those of its output schema."""
     channels = (graph.compile() if hasattr(graph, "compile") else graph).output_channels
     return {key: value for key, value in state.items() if key in channels}
 
 
 def plain(value: Any) -> Any:
-    """A value without the ids that LangChain gives to messages at random."""
+    """Return a value without the random ids that LangChain gives to messages."""
     if isinstance(value, BaseMessage):
         return type(value), value.text, getattr(value, "tool_calls", None), getattr(value, "tool_call_id", None)
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -15,7 +15,7 @@ from langgraph.types import Command, interrupt
 from tests.execution.engine_subjects import State
 from tests.support.prose import sentence
 from wtb import Context, InputError, Workflow
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.integrations.langgraph import variants
 from wtb.integrations.models import ActionNode
 from wtb.testing import Answer, run_cell, run_node
@@ -52,7 +52,7 @@ def confirm(state: State, response: str) -> dict[str, Any]:
     return {"words": [response]}
 
 
-def said(text: str) -> Answer:
+def feedback(text: str) -> Answer:
     return Answer("approve", feedback=text)
 
 
@@ -82,7 +82,9 @@ def test_a_graph_takes_instructions_in_every_form_that_it_calls(instructions: An
 
 @pytest.mark.parametrize("instructions", [plain, in_context, with_config, with_runtime, later])
 def test_a_person_responds_in_interactive_mode(instructions: Any, step: Any) -> None:
-    stepped = step(graph_of(instructions, confirm, client=model, mode="interactive"), {"x": 1}, answers=[said("mine")])
+    stepped = step(
+        graph_of(instructions, confirm, client=model, mode="interactive"), {"x": 1}, answers=[feedback("mine")]
+    )
 
     assert stepped.state["words"] == ["mine"]
     (question,) = stepped.questions
@@ -92,13 +94,13 @@ def test_a_person_responds_in_interactive_mode(instructions: Any, step: Any) -> 
 @pytest.mark.parametrize(("mode", "words"), [("autonomous", ["<say 1>"]), ("interactive", [])])
 def test_the_mode_of_a_run_has_the_last_word(mode: str, words: Any, memory_bench: Any) -> None:
     workflow = as_workflow(graph_of(plain, confirm, client=model), "shape")
-    made = memory_bench(workflow, [{"id": "one", "input": {"x": 1}}], run={"mode": mode})
-    made.run()
+    sweep = memory_bench(workflow, [{"id": "one", "input": {"x": 1}}], run={"mode": mode})
+    sweep.run()
 
-    (cell,) = made.cells()
+    (cell,) = sweep.cells()
     assert cell.state["words"] == words
-    assert made.counts == ({"succeeded": 1} if words else {"waiting": 1})
-    made.database.close()
+    assert sweep.counts == ({"succeeded": 1} if words else {"waiting": 1})
+    sweep.database.close()
 
 
 def test_variants_have_parameters_of_the_instructions() -> None:
@@ -131,7 +133,7 @@ def test_several_action_nodes_and_interrupts_of_a_graph_each_ask(step: Any) -> N
     for start, end in ((START, "first"), ("first", "check"), ("check", "second")):
         builder.add_edge(start, end)
 
-    stepped = step(builder, {"x": 1}, answers=[said("1"), "2", said("3")])
+    stepped = step(builder, {"x": 1}, answers=[feedback("1"), "2", feedback("3")])
 
     assert stepped.state["words"] == ["1", "2", "3"]
     assert [question.kind for question in stepped.questions] == ["action", "ask", "action"]

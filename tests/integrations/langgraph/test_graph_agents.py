@@ -35,7 +35,7 @@ from tests.integrations.langgraph.graph_stepping import (
 )
 from tests.support.prose import sentence
 from wtb.authoring.code.fingerprint import fingerprint
-from wtb.authoring.context.allowance import Allowance
+from wtb.authoring.context.attempt_record import Allowance
 from wtb.core.questions import Answer
 from wtb.core.serialization.codec import decode
 
@@ -74,9 +74,9 @@ def messages() -> dict[str, StateGraph[Any]]:
 @pytest.mark.parametrize("name", messages())
 def test_messages_are_added_replaced_and_removed(name: str, step: Step) -> None:
     graph = messages()[name]
-    given = {"messages": [{"role": "user", "content": "hello"}]}
+    inputs = {"messages": [{"role": "user", "content": "hello"}]}
 
-    assert plain(step(graph, given).state) == plain(alone(graph, given))
+    assert plain(step(graph, inputs).state) == plain(alone(graph, inputs))
 
 
 def test_a_message_has_one_id_for_all_who_share_the_node_run(step: Step) -> None:
@@ -104,7 +104,7 @@ def test_the_text_of_a_message_is_stored_as_the_text_that_it_is(step: Step) -> N
 
 
 class Model(BaseChatModel):
-    """Says what it was given to say, one after the other, with the tokens that it took."""
+    """Returns prepared replies one after the other, with their tokens."""
 
     says: list[AIMessage]
     name_: str = "gpt-4o-mini"
@@ -116,11 +116,11 @@ class Model(BaseChatModel):
         return "scripted"
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        said = self.says[sum(isinstance(message, AIMessage) for message in messages)].model_copy()
-        said.usage_metadata = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
-        said.usage_metadata["input_token_details"] = self.details
-        said.response_metadata = {"model_name": self.name_}
-        return ChatResult(generations=[ChatGeneration(message=said)])
+        reply = self.says[sum(isinstance(message, AIMessage) for message in messages)].model_copy()
+        reply.usage_metadata = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
+        reply.usage_metadata["input_token_details"] = self.details
+        reply.response_metadata = {"model_name": self.name_}
+        return ChatResult(generations=[ChatGeneration(message=reply)])
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self.model_copy(update={"bound": [tool.name for tool in tools]})
@@ -139,7 +139,7 @@ async def later(number: int) -> int:
 
 
 class Slow(BaseTool):
-    """A tool as they are often written, without a sync form."""
+    """A common form of a tool, without a sync form."""
 
     name: str = "slow"
     description: str = "A number, slowly."
@@ -156,7 +156,7 @@ def calls(*names: str) -> AIMessage:
 
 
 def agent_of(*tools: Any, **more: Any) -> Any:
-    """An agent as LangGraph makes it, and one that is built of its parts."""
+    """Build an agent as LangGraph does, or from its parts."""
     model = Model(says=[calls(*(tool.name for tool in tools)), AIMessage("42")], **more).bind_tools(tools)
 
     def think(state: MessagesState) -> dict[str, Any]:
@@ -166,17 +166,17 @@ def agent_of(*tools: Any, **more: Any) -> Any:
     return with_branch(graph, "think", tools_condition)
 
 
-ASKED = {"messages": [HumanMessage("what is 2 * 21?")]}
+QUESTION = {"messages": [HumanMessage("what is 2 * 21?")]}
 
 
 @pytest.mark.parametrize("tools", [(double,), (later,), (double, later), (Slow(),)], ids=lambda tools: tools[-1].name)
 def test_an_agent_with_tools_gives_what_it_gives_in_langgraph(tools: Any, step: Step) -> None:
     graph = agent_of(*tools)
 
-    done = step(graph, ASKED)
+    done = step(graph, QUESTION)
 
     assert done.failure is None
-    assert plain(done.state) == plain(alone(graph, ASKED))
+    assert plain(done.state) == plain(alone(graph, QUESTION))
     assert sorted(call["tool"] for call in done.calls if call["tool"]) == [tool.name for tool in tools]
     assert [call["usd"] for call in done.calls if call["model"]] == [pytest.approx(0.00021)] * 2
 
@@ -194,16 +194,16 @@ def test_a_node_whose_sync_form_is_not_implemented_is_awaited(step: Step) -> Non
 
 
 def test_a_node_that_is_not_implemented_fails_once(step: Step) -> None:
-    tried = []
+    attempts = []
 
     def lacks(state: State) -> dict[str, Any]:
-        tried.append(state["x"])
+        attempts.append(state["x"])
         raise NotImplementedError("later")
 
     failure = step(graph_of(State, {"a": lacks}, (START, "a")), {"x": 0}).failure
 
     assert failure is not None
-    assert (failure.type, tried) == ("NotImplementedError", [0])
+    assert (failure.type, attempts) == ("NotImplementedError", [0])
 
 
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
@@ -211,10 +211,10 @@ def test_an_agent_that_langgraph_makes_is_a_graph_like_all_others(step: Step) ->
     model = Model(says=[calls("double"), AIMessage("42")])
     graph = create_react_agent(model, [double], prompt="You calculate.")
 
-    done = step(graph, ASKED)
+    done = step(graph, QUESTION)
 
     assert done.failure is None
-    assert plain(done.state) == plain(alone(graph, ASKED))
+    assert plain(done.state) == plain(alone(graph, QUESTION))
     assert done.steps == [("agent",), ("tools",), ("agent",)]
     assert [call["tokens_in"] for call in done.calls] == [1000, 0, 1000]
 
@@ -229,7 +229,9 @@ def test_a_model_without_a_price_counts_its_tokens_and_says_so_once(step: Step) 
 
     assert done.state["words"] == ["a", "a"]
     assert [(call["tokens_in"], call["usd"]) for call in done.calls] == [(1000, 0.0)] * 2
-    assert [result.record.unknown_costs for result in done.results] == [[{"cause": "price", "what": "unheard-of"}]]
+    assert [node_result.record.unknown_costs for node_result in done.results] == [
+        [{"cause": "price", "what": "unheard-of"}]
+    ]
 
 
 def test_what_a_provider_caches_costs_what_it_costs(step: Step) -> None:
@@ -259,7 +261,7 @@ def test_calls_of_models_that_fail_or_do_not_count_tokens_are_kept_and_said(step
         {"error": "ConnectionError: gone"},
         [{"role": "ai", "content": "said"}],
     ]
-    (reason,) = [reason for result in done.results for reason in result.record.unknown_costs]
+    (reason,) = [reason for node_result in done.results for reason in node_result.record.unknown_costs]
     assert reason == {"cause": "usage", "what": "FakeListChatModel"}
 
 
@@ -283,9 +285,9 @@ def test_no_usage_that_a_server_reports_fails_a_node(
 ) -> None:
     class Odd(Model):
         def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-            result = super()._generate(*args, **kwargs)
-            result.generations[0].message.usage_metadata = usage
-            return result
+            reply = super()._generate(*args, **kwargs)
+            reply.generations[0].message.usage_metadata = usage
+            return reply
 
     model = Odd(says=[AIMessage("a")])
     done = step(graph_of(State, {"a": lambda state: {"words": [model.invoke("x").text]}}, (START, "a")), {"x": 0})
@@ -294,17 +296,17 @@ def test_no_usage_that_a_server_reports_fails_a_node(
     (call,) = done.calls
     assert (call["tokens_in"], call["tokens_out"]) == counted
     assert call["usd"] >= 0
-    reasons = [reason["cause"] for result in done.results for reason in result.record.unknown_costs]
+    reasons = [reason["cause"] for node_result in done.results for reason in node_result.record.unknown_costs]
     assert reasons == ([] if is_known else ["usage"])
 
 
 def test_a_response_whose_metadata_are_odd_fails_no_node(step: Step) -> None:
     class Odd(Model):
         def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-            result = super()._generate(*args, **kwargs)
-            result.generations[0].message.response_metadata = {"model_name": 5}
-            result.llm_output = {"token_usage": [1, 2], "model_name": ["x"]}
-            return result
+            reply = super()._generate(*args, **kwargs)
+            reply.generations[0].message.response_metadata = {"model_name": 5}
+            reply.llm_output = {"token_usage": [1, 2], "model_name": ["x"]}
+            return reply
 
     model = Odd(says=[AIMessage("a")])
     done = step(graph_of(State, {"a": lambda state: {"words": [model.invoke("x").text]}}, (START, "a")), {"x": 0})
@@ -371,7 +373,7 @@ def test_tasks_that_a_node_calls_run_within_it(step: Step) -> None:
         return number**2
 
     def calls_tasks(state: State) -> dict[str, Any]:
-        return {"x": sum(one.result() for one in [square(n) for n in range(4)])}
+        return {"x": sum(future.result() for future in [square(n) for n in range(4)])}
 
     async def awaits_tasks(state: State) -> dict[str, Any]:
         return {"x": state["x"] + sum(await asyncio.gather(*(square_later(n) for n in range(4))))}
@@ -390,8 +392,8 @@ def test_agents_hand_over_to_each_other_by_commands_of_their_tools(step: Step) -
     @tool
     def to_bob(state: Annotated[Any, InjectedState], tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Hand over to bob."""
-        said = ToolMessage("handed over", tool_call_id=tool_call_id)
-        return Command(goto="bob", graph=Command.PARENT, update={"messages": [*state["messages"], said]})
+        message = ToolMessage("handed over", tool_call_id=tool_call_id)
+        return Command(goto="bob", graph=Command.PARENT, update={"messages": [*state["messages"], message]})
 
     @tool
     def remember(text: str, store: Annotated[Any, InjectedStore()], runtime: ToolRuntime) -> str:
@@ -399,10 +401,10 @@ def test_agents_hand_over_to_each_other_by_commands_of_their_tools(step: Step) -
         store.put(("texts",), runtime.tool_call_id, {"text": text})
         return f"{len(runtime.state['messages'])} {len(store.search(('texts',)))}"
 
-    def agent(tools: list[Any], *said: AIMessage) -> Any:
+    def agent(tools: list[Any], *replies: AIMessage) -> Any:
         def think(state: MessagesState) -> dict[str, Any]:
             spoke = sum(isinstance(message, AIMessage) for message in state["messages"])
-            return {"messages": [said[min(spoke, len(said) - 1)].model_copy()]}
+            return {"messages": [replies[min(spoke, len(replies) - 1)].model_copy()]}
 
         graph = graph_of(
             MessagesState, {"think": think, "tools": ToolNode(tools)}, (START, "think"), ("tools", "think")
@@ -418,10 +420,10 @@ def test_agents_hand_over_to_each_other_by_commands_of_their_tools(step: Step) -
         graph = graph_of(MessagesState, {"ann": ann, "bob": bob, "ends": lambda state: None}, (START, "ann"))
         return graph.add_edge("ann", "ends").compile(store=InMemoryStore())
 
-    done = step(team(), ASKED)
+    done = step(team(), QUESTION)
 
     assert done.failure is None
-    assert plain(done.state) == plain(alone(team(), ASKED))
+    assert plain(done.state) == plain(alone(team(), QUESTION))
     assert done.steps[-1] == ("bob.think", "ends")
 
 
@@ -429,7 +431,7 @@ def test_agents_hand_over_to_each_other_by_commands_of_their_tools(step: Step) -
 
 
 def questioner() -> dict[str, tuple[Any, list[Any]]]:
-    """Graphs, and what is answered to their questions."""
+    """Graphs, and the answers to their questions."""
 
     def once(state: State) -> dict[str, Any]:
         return {"words": [f"got {interrupt('how?')}"]}
@@ -494,11 +496,11 @@ def test_an_interrupt_is_a_question_and_its_answer_resumes(name: str, step: Step
     assert len(done.questions) == len(answers)
 
 
-def resumed(graph: StateGraph[Any], given: dict[str, Any], answers: list[Any]) -> dict[str, Any]:
-    """What LangGraph makes of a graph, its interrupts answered one after the other."""
+def resumed(graph: StateGraph[Any], inputs: dict[str, Any], answers: list[Any]) -> dict[str, Any]:
+    """Run a graph in LangGraph and answer its interrupts one after the other. Return its state."""
     compiled = graph.compile(checkpointer=InMemorySaver())
     config: RunnableConfig = {"configurable": {"thread_id": "1"}}
-    asyncio.run(compiled.ainvoke(given, config))
+    asyncio.run(compiled.ainvoke(inputs, config))
     for given_answer in answers:
         first = compiled.get_state(config).interrupts[0]
         asyncio.run(compiled.ainvoke(Command(resume={first.id: given_answer}), config))
@@ -513,7 +515,7 @@ def test_questions_that_a_node_asks_at_the_same_time_are_refused(step: Step) -> 
         return str(interrupt(text))
 
     def both(state: State) -> dict[str, Any]:
-        return {"words": [one.result() for one in (asks("1?"), asks("2?"))]}
+        return {"words": [future.result() for future in (asks("1?"), asks("2?"))]}
 
     failure = step(graph_of(State, {"a": both}, (START, "a")), {"x": 0}).failure
 
@@ -523,7 +525,7 @@ def test_questions_that_a_node_asks_at_the_same_time_are_refused(step: Step) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "resumes"),
+    ("reply", "resumes"),
     [
         (Answer("approve"), True),
         (Answer("approve", feedback="go on"), "go on"),
@@ -532,10 +534,10 @@ def test_questions_that_a_node_asks_at_the_same_time_are_refused(step: Step) -> 
         (answer(False), False),
     ],
 )
-def test_what_an_interrupt_returns_is_what_was_answered(given: Answer, resumes: Any, step: Step) -> None:
+def test_what_an_interrupt_returns_is_what_was_answered(reply: Answer, resumes: Any, step: Step) -> None:
     graph = graph_of(State, {"a": lambda state: {"words": [interrupt({"options": ["yes", "no"]})]}}, (START, "a"))
 
-    done = step(graph, {"x": 0}, answers=[given])
+    done = step(graph, {"x": 0}, answers=[reply])
 
     assert done.state["words"] == [resumes]
     assert done.questions[0].options == ("yes", "no")
@@ -548,23 +550,23 @@ def test_null_is_no_answer_to_an_interrupt(step: Step) -> None:
 
     assert failure is not None
     assert (failure.type, failure.final) == ("InputError", True)
-    assert sentence("LangGraph cannot resume with null: answer with another value") in failure.message
+    assert sentence("LangGraph cannot resume with null; answer with another value") in failure.message
 
 
 ACTIONS = {"action_requests": [{"name": "send", "args": {"to": "ann"}}, {"name": "pay", "args": {}}]}
 
 
 @pytest.mark.parametrize(
-    ("given", "decision"),
+    ("reply", "decision"),
     [
         (Answer("approve"), {"type": "approve"}),
         (Answer("reject", feedback="too dear", by="ann"), {"type": "reject", "message": "rejected by ann: too dear"}),
     ],
 )
-def test_what_the_middleware_for_people_asks_is_answered_by_decisions(given: Answer, decision: Any, step: Step) -> None:
+def test_what_the_middleware_for_people_asks_is_answered_by_decisions(reply: Answer, decision: Any, step: Step) -> None:
     graph = graph_of(State, {"a": lambda state: {"words": [interrupt(ACTIONS)]}}, (START, "a"))
 
-    done = step(graph, {"x": 0}, answers=[given])
+    done = step(graph, {"x": 0}, answers=[reply])
 
     assert done.state["words"] == [{"decisions": [decision] * 2}]
     assert done.questions[0].text == "send?; pay?"

@@ -18,10 +18,10 @@ from tests.integrations.langgraph.graph_stepping import Stepped, alone
 from tests.support.bench import Bench
 from tests.support.prose import sentence
 from wtb.authoring.code.fingerprint import fingerprint
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.core.errors import InputError
+from wtb.handles.start import prepare_single
 from wtb.integrations.langgraph import variants
-from wtb.operations.execution import prepare_single
 
 Step = Callable[..., Stepped]
 
@@ -41,36 +41,36 @@ def fails(x: int) -> int:
     raise ValueError(f"no {x}")
 
 
-class Given(TypedDict):
+class Inputs(TypedDict):
     x: int
 
 
 @entrypoint()
-def doubled(given: Given, *, plus: int = 0) -> dict[str, int]:
-    return {"y": double(given["x"]).result() + plus}
+def doubled(inputs: Inputs, *, plus: int = 0) -> dict[str, int]:
+    return {"y": double(inputs["x"]).result() + plus}
 
 
 @entrypoint()
-async def negated(given: Given) -> Any:
-    return entrypoint.final(value={"y": await negative(given["x"], loud=True)}, save=1)
+async def negated(inputs: Inputs) -> Any:
+    return entrypoint.final(value={"y": await negative(inputs["x"], loud=True)}, save=1)
 
 
 @entrypoint()
-def nothing(given: Any) -> None:
+def nothing(inputs: Any) -> None:
     return None
 
 
 @entrypoint()
-def questioner(given: str) -> str:
-    return f"{given} {interrupt('which?')} {double(1).result()}"
+def questioner(inputs: str) -> str:
+    return f"{inputs} {interrupt('which?')} {double(1).result()}"
 
 
 @entrypoint()
-def failing(given: int) -> int:
-    return fails(given).result()
+def failing(inputs: int) -> int:
+    return fails(inputs).result()
 
 
-def other(given: Given) -> dict[str, int]:
+def other(inputs: Inputs) -> dict[str, int]:
     return {"y": 0}
 
 
@@ -91,12 +91,12 @@ def test_what_an_entrypoint_returns_is_the_state_also_where_it_is_nothing(step: 
 
 
 def test_the_tasks_of_an_entrypoint_are_seen_as_calls(step: Step) -> None:
-    made = [
+    calls = [
         [(call["tool"], loads(call["prompt"]), loads(call["response"])) for call in step(graph, root({"x": 3})).calls]
         for graph in (doubled, negated)
     ]
 
-    assert made == [[("double", [3], 6)], [("negative", [3, {"loud": True}], -3)]]
+    assert calls == [[("double", [3], 6)], [("negative", [3, {"loud": True}], -3)]]
 
 
 def test_a_task_that_fails_is_seen_as_a_call_and_fails_its_node(step: Step) -> None:
@@ -108,7 +108,7 @@ def test_a_task_that_fails_is_seen_as_a_call_and_fails_its_node(step: Step) -> N
 
 
 def test_tasks_that_a_node_of_a_graph_calls_are_seen_as_calls(step: Step) -> None:
-    graph = StateGraph(Given).add_node("a", lambda state: {"x": double(state["x"]).result()}).add_edge(START, "a")
+    graph = StateGraph(Inputs).add_node("a", lambda state: {"x": double(state["x"]).result()}).add_edge(START, "a")
 
     assert [(call["tool"], loads(call["response"])) for call in step(graph, {"x": 3}).calls] == [("double", 6)]
 
@@ -124,10 +124,10 @@ def test_an_entrypoint_is_tried_again_by_its_policy(step: Step) -> None:
     errors = [OSError("first")]
 
     @entrypoint(retry_policy=RetryPolicy(max_attempts=2, retry_on=OSError, initial_interval=0.01))
-    def flaky(given: str) -> str:
+    def flaky(inputs: str) -> str:
         if errors:
             raise errors.pop()
-        return given
+        return inputs
 
     stepped = step(flaky, root("done"))
 
@@ -143,24 +143,27 @@ def test_an_entrypoint_has_variants(run_sweep: Callable[..., Bench]) -> None:
 
     swept = run_sweep(wf, [{"id": "a", "input": {"x": 3}}], {"doubled": "all"})
 
-    found = {cell.combination["doubled"]: cell.state["__root__"] for cell in swept.cells()}
-    assert found == {"default": {"y": 6}, "more": {"y": 7}, "other": {"y": 0}, "neg": {"y": -3}}
+    root_by_variant = {cell.combination["doubled"]: cell.state["__root__"] for cell in swept.cells()}
+    assert root_by_variant == {"default": {"y": 6}, "more": {"y": 7}, "other": {"y": 0}, "neg": {"y": -3}}
 
 
 def test_a_change_of_an_entrypoint_changes_its_fingerprint() -> None:
-    def made(words: str) -> Any:
+    def entrypoint_node(words: str) -> Any:
         @entrypoint()
-        def said(given: str) -> str:
+        def speak(inputs: str) -> str:
             return words
 
-        return as_workflow(said, "tests:graph").nodes["said"]
+        return as_workflow(speak, "tests:graph").nodes["speak"]
 
-    codes = [fingerprint(node.code(node.variants["default"])) for node in (made("a"), made("b"), made("a"))]
+    codes = [
+        fingerprint(node.code(node.variants["default"]))
+        for node in (entrypoint_node("a"), entrypoint_node("b"), entrypoint_node("a"))
+    ]
     assert codes[0] == codes[2] != codes[1]
 
 
 @pytest.mark.parametrize(
-    ("kind", "node", "given", "expected"),
+    ("kind", "node", "case_input", "expected"),
     [
         (list[str], lambda state: [*state, "b"], ["a"], ["a", "b"]),
         (Annotated[list, operator.add], lambda state: ["b"], ["a"], ["a", "b"]),
@@ -170,17 +173,17 @@ def test_a_change_of_an_entrypoint_changes_its_fingerprint() -> None:
     ids=["list", "joined list", "text", "number"],
 )
 def test_a_graph_whose_state_is_a_single_value_takes_it_as_it_is(
-    kind: Any, node: Any, given: Any, expected: Any, run_sweep: Callable[..., Bench]
+    kind: Any, node: Any, case_input: Any, expected: Any, run_sweep: Callable[..., Bench]
 ) -> None:
     graph = StateGraph(kind).add_node("a", node).add_edge(START, "a")
 
     swept = run_sweep(
         as_workflow(graph, "tests:graph"),
-        [{"id": "bare", "input": given}, {"id": "by key", "input": root(given)}],
+        [{"id": "bare", "input": case_input}, {"id": "by key", "input": root(case_input)}],
         {"a": "all"},
     )
 
-    assert graph.compile().invoke(given) == expected
+    assert graph.compile().invoke(case_input) == expected
     assert [cell.state for cell in swept.cells()] == [root(expected)] * 2
 
 
@@ -196,30 +199,30 @@ class AsModel(BaseModel):
 
 
 @pytest.mark.parametrize(
-    "given", [AsDataclass(2, ["a"]), AsModel(x=2, words=["a"])], ids=lambda given: type(given).__name__
+    "case_input", [AsDataclass(2, ["a"]), AsModel(x=2, words=["a"])], ids=lambda case_input: type(case_input).__name__
 )
-def test_an_input_may_be_an_object_as_in_langgraph(given: Any, run_sweep: Callable[..., Bench]) -> None:
-    graph = StateGraph(type(given)).add_node("a", lambda state: {"x": state.x + 1}).add_edge(START, "a")
+def test_an_input_may_be_an_object_as_in_langgraph(case_input: Any, run_sweep: Callable[..., Bench]) -> None:
+    graph = StateGraph(type(case_input)).add_node("a", lambda state: {"x": state.x + 1}).add_edge(START, "a")
 
-    swept = run_sweep(as_workflow(graph, "tests:graph"), [{"id": "a", "input": given}], {"a": "all"})
+    swept = run_sweep(as_workflow(graph, "tests:graph"), [{"id": "a", "input": case_input}], {"a": "all"})
 
     assert [cell.state for cell in swept.cells()] == [{"x": 3, "words": ["a"]}]
-    assert swept.cells()[0].state == graph.compile().invoke(given)
+    assert swept.cells()[0].state == graph.compile().invoke(case_input)
 
 
 def test_a_single_execution_takes_the_same_inputs() -> None:
     of_object = StateGraph(AsModel).add_node("a", lambda state: {"x": 1}).add_edge(START, "a")
     of_list = StateGraph(list[str]).add_node("a", lambda state: state).add_edge(START, "a")
 
-    def inputs(graph: Any, given: Any) -> list[Any]:
-        return [case.input for case in prepare_single(as_workflow(graph, "tests:graph"), given).picked()]
+    def inputs(graph: Any, case_input: Any) -> list[Any]:
+        return [case.input for case in prepare_single(as_workflow(graph, "tests:graph"), case_input).picked()]
 
     assert inputs(of_object, AsModel(x=2)) == [{"x": 2}]
     assert inputs(of_list, ["a"]) == [root(["a"])]
 
 
 def test_an_input_of_another_kind_is_refused() -> None:
-    graph = StateGraph(Given).add_node("a", lambda state: {"x": 1}).add_edge(START, "a")
+    graph = StateGraph(Inputs).add_node("a", lambda state: {"x": 1}).add_edge(START, "a")
 
     with pytest.raises(
         InputError, match=sentence("'input' is {}; expected a mapping from keys of the state", "a list of 1")

@@ -1,4 +1,4 @@
-"""What leads where and what becomes of the state: WTB, which runs a graph task by task, gives what LangGraph gives."""
+"""Routing and state: WTB, which runs a graph task by task, gives the same results as LangGraph."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tests.integrations.langgraph.graph_stepping import (
     alone,
     graph_of,
     says,
-    shown,
+    visible_state,
     with_branch,
 )
 from tests.support.prose import sentence
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.graph import reachable, successors
 from wtb.core.serialization.codec import decode
@@ -42,8 +42,8 @@ from wtb.core.tree.checkpoints import NodeTask, Position
 from wtb.core.values import Value
 from wtb.execution.engine.protocol import Joined, Root, Task, begin, engine_of, join
 from wtb.integrations.langgraph import variants
-from wtb.integrations.langgraph.authoring.nodes import GraphNode
-from wtb.integrations.langgraph.engine.frames import Branch, Frame, path_to
+from wtb.integrations.langgraph.frames import Branch, Frame, path_to
+from wtb.integrations.langgraph.nodes import GraphNode
 from wtb.planning.estimate import estimate
 
 Step = Callable[..., Stepped]
@@ -127,7 +127,7 @@ def commands() -> dict[str, StateGraph[Any]]:
         return graph_of(State, {"a": lambda state: command, **ABC_REST, **nodes}, (START, "a"))
 
     def from_within(deep: bool, *edges: Any) -> StateGraph[Any]:
-        """A graph in a graph (in a graph), whose first node commands what the one around it does."""
+        """Build a graph in a graph (in a graph) whose first node commands the outer graph."""
 
         def leave(state: Any) -> Command[Any]:
             return Command(graph=Command.PARENT, goto="c", update={"words": ["left"]})
@@ -256,13 +256,13 @@ def nested() -> dict[str, Any]:
 @pytest.mark.parametrize("name", nested())
 def test_a_graph_within_a_graph_gives_what_it_gives_in_langgraph(name: str, step: Step) -> None:
     graph = nested()[name]
-    given = {"x": 0, "y": "four"}
-    kept = graph.compile(checkpointer=InMemorySaver()) if name == "that keeps checkpoints" else graph
+    inputs = {"x": 0, "y": "four"}
+    compiled = graph.compile(checkpointer=InMemorySaver()) if name == "that keeps checkpoints" else graph
 
-    done = step(graph, given)
+    done = step(graph, inputs)
 
     assert done.failure is None
-    assert done.state == alone(kept, given, config={"configurable": {"thread_id": "1"}})
+    assert done.state == alone(compiled, inputs, config={"configurable": {"thread_id": "1"}})
 
 
 def test_interrupts_of_a_graph_within_a_graph_are_those_of_its_nodes() -> None:
@@ -291,9 +291,9 @@ def test_a_graph_within_a_graph_that_has_retries_is_tried_again_as_a_whole(step:
 def test_a_graph_within_a_graph_that_would_remember_its_last_visit_is_visited_once(step: Step) -> None:
     inner = graph_of(State, {"a": says("a")}, (START, "a")).compile(checkpointer=True)
     graph = graph_of(State, {"sub": inner, "c": says("c")}, (START, "sub"), ("sub", "c"))
-    again = with_branch(graph, "c", lambda state: END if len(state["words"]) > 6 else "sub")
+    looping = with_branch(graph, "c", lambda state: END if len(state["words"]) > 6 else "sub")
 
-    failure = step(again, {"x": 0}).failure
+    failure = step(looping, {"x": 0}).failure
 
     assert failure is not None
     assert sentence("graph {} was compiled with checkpointer=True", "'sub'") in failure.message
@@ -307,7 +307,7 @@ def longest(left: str, right: str) -> str:
 
 
 def into(left: list[str], right: list[str]) -> list[str]:
-    """A reducer that changes what it is given."""
+    """A reducer that changes its argument."""
     left.extend(right)
     return left
 
@@ -413,12 +413,12 @@ def states() -> dict[str, StateGraph[Any]]:
 @pytest.mark.parametrize("name", states())
 def test_state_is_what_langgraph_makes_of_it(name: str, step: Step) -> None:
     graph = states()[name]
-    given = {"secret": "s"} if name == "of a schema" else {"x": 0}
+    inputs = {"secret": "s"} if name == "of a schema" else {"x": 0}
 
-    done = step(graph, given)
+    done = step(graph, inputs)
 
     assert done.failure is None
-    assert shown(graph, done.state) == alone(graph, given)
+    assert visible_state(graph, done.state) == alone(graph, inputs)
 
 
 class Box(TypedDict, total=False):
@@ -429,7 +429,7 @@ class Box(TypedDict, total=False):
 
 
 def changes_in_place() -> dict[str, StateGraph[Any]]:
-    """Graphs whose first node changes what it was given, and whose second one shows what it sees of that."""
+    """Graphs whose first node changes its input in place, and whose second node shows what it sees."""
 
     def nothing(state: Box) -> dict[str, Any]:
         state["words"].append("in place")
@@ -480,14 +480,14 @@ def changes_in_place() -> dict[str, StateGraph[Any]]:
 def test_what_a_node_changes_in_place_is_there_as_in_langgraph(name: str, step: Step) -> None:
     graph = changes_in_place()[name]
 
-    def given() -> dict[str, Any]:
+    def inputs() -> dict[str, Any]:
         box = {"inner": {"list": []}}
         return {"x": 0, "box": box, "words": ["given"], "messages": [AIMessage("given", id="1")]}
 
-    done = step(graph, given())
+    done = step(graph, inputs())
 
     assert done.failure is None
-    assert done.state == alone(graph, given())
+    assert done.state == alone(graph, inputs())
 
 
 def test_what_two_nodes_write_to_a_key_without_a_reducer_fails_as_in_langgraph(step: Step) -> None:
@@ -555,10 +555,10 @@ def test_a_node_and_a_variant_may_be_of_any_kind(name: str, step: Step) -> None:
     other = graph_of(State, {"a": says("a"), "b": says("b")}, (START, "a"), ("a", "b"))
     workflow = as_workflow(variants(other).add("a", "other", KINDS[name]), "tests:graph")
 
-    wanted = alone(graph, {"x": 0})
+    expected = alone(graph, {"x": 0})
 
-    assert step(graph, {"x": 0}).state == wanted
-    assert step(workflow, {"x": 0}, choose={"a": "other"}).state == wanted
+    assert step(graph, {"x": 0}).state == expected
+    assert step(workflow, {"x": 0}, choose={"a": "other"}).state == expected
     assert step(workflow, {"x": 0}).state["words"] == ["a", "b"]
 
 
@@ -568,8 +568,8 @@ def test_a_single_value_may_be_the_state(step: Step) -> None:
     assert step(graph, {"__root__": [7]}).state == {"__root__": alone_with(graph, [7])}
 
 
-def alone_with(graph: StateGraph[Any], given: Any) -> Any:
-    return graph.compile().invoke(given)
+def alone_with(graph: StateGraph[Any], inputs: Any) -> Any:
+    return graph.compile().invoke(inputs)
 
 
 def test_a_graph_that_is_entered_again_has_nothing_of_its_last_visit(step: Step) -> None:
@@ -593,7 +593,7 @@ def test_nodes_and_keys_may_have_a_number_sign_in_their_names(step: Step) -> Non
 
 
 def engine_at(graph: Any, position: Position | None = None) -> tuple[Any, dict[str, Value], Position]:
-    """An engine with a state and a position: after the node `a`, or a given one."""
+    """Return an engine with a state and a position: after the node `a`, or another one."""
     engine = engine_of(as_workflow(graph, "tests:graph"))
     state = {"x": Value.of(1)}
     if position is not None:
@@ -607,10 +607,10 @@ ROOT = Root(CaseView("one", (), {}))
 
 
 def wrote(step: Any, engine: Any, state: Any, position: Position, task: NodeTask) -> tuple[str, Any]:
-    made = Task(task.node, "default", state, position, ROOT, number=task.number, key=task.key)
-    result = engine.run(made, step.surroundings)
-    assert result.failure is None, result.failure
-    return task.key, result.writes
+    attempt = Task(task.node, "default", state, position, ROOT, number=task.number, key=task.key)
+    node_result = engine.run(attempt, step.surroundings)
+    assert node_result.failure is None, node_result.failure
+    return task.key, node_result.writes
 
 
 def after(step: Any, engine: Any, state: Any, position: Position) -> Joined:
@@ -628,10 +628,10 @@ def test_a_task_reads_nothing_of_what_other_tasks_were_sent(within: bool, step: 
     engine, state, position = engine_at(graph)
     joined = after(step, engine, state, position)
     state = joined.after(state, joined.changed)
-    others = [key for key in state if key.startswith(("~send/", "b|")) and "/1" not in key and "|1" not in key]
-    assert others
+    other_keys = [key for key in state if key.startswith(("~send/", "b|")) and "/1" not in key and "|1" not in key]
+    assert other_keys
 
-    damaged = {**state, **dict.fromkeys(others, Value("", b"damaged"))}
+    damaged = {**state, **dict.fromkeys(other_keys, Value("", b"damaged"))}
     _, values = wrote(step, engine, damaged, joined.position, joined.position.tasks[1])
 
     assert decode(values["words"].data) == [1]
@@ -648,11 +648,11 @@ def test_the_line_to_a_frame_is_walked_once() -> None:
     def frame(*branches: Branch) -> Frame:
         return Frame(None, "", "", {}, {}, {}, {}, 0, 9, Counted(branches))  # type: ignore[arg-type]
 
-    found = root = frame()
+    leaf = root = frame()
     for _ in range(8):
         root = frame(Branch((), "other"), Branch((), "sub", inner=root))
 
-    assert len(path_to(root, found)) == 8
+    assert len(path_to(root, leaf)) == 8
     assert Counted.times == 8
 
 
@@ -675,8 +675,8 @@ def test_a_graph_may_start_at_any_of_its_nodes_and_at_one_that_is_deferred(node:
 
 @pytest.mark.parametrize("form", [list, dict, lambda update: list(update.items())])
 def test_messages_of_a_command_for_an_outer_graph_have_one_id_whoever_joins_them(form: Any, step: Step) -> None:
-    said = AIMessage("over to you")
-    update = {"messages": [said]} if form is list else form({"messages": said})
+    message = AIMessage("over to you")
+    update = {"messages": [message]} if form is list else form({"messages": message})
     leaves = lambda state: Command(graph=Command.PARENT, goto="end", update=update)  # noqa: E731
     inner = graph_of(MessagesState, {"leaves": leaves}, (START, "leaves")).compile()
     graph = graph_of(MessagesState, {"sub": inner, "end": says()}, (START, "sub"))
@@ -773,8 +773,8 @@ def test_a_node_that_only_a_command_without_annotation_leads_to_is_known_to_come
     workflow = as_workflow(graph, "tests:graph")
     done = step(workflow, {"x": 0})
     assert done.ran[-1] == "b"
-    assert "b" in reachable(successors(workflow), done.ran[-2:-1])
-    plan = estimate(workflow, [{}, {"b": "other"}])
+    assert "b" in reachable(successors(workflow.facts()), done.ran[-2:-1])
+    plan = estimate(workflow.facts(), [{}, {"b": "other"}])
     assert (plan.executed["z"].low, plan.executed["b"].low, plan.executed["b"].high) == (1, 0, None)
 
 
@@ -826,10 +826,10 @@ def test_a_function_that_makes_the_graph_makes_variants_of_it_by_its_parameters(
 def test_a_copy_of_a_node_remembers_no_code_of_the_variants_of_another() -> None:
     node = as_workflow(graph_of(State, {"a": says("a")}, (START, "a")), "tests:graph").nodes["a"]
     assert isinstance(node, GraphNode)
-    one, two = node.copy(), node.copy()
-    one.variant("other", says("b"))
-    two.variant("other", says("c"))
-    assert one.fingerprint("other") != two.fingerprint("other")
+    first, second = node.copy(), node.copy()
+    first.variant("other", says("b"))
+    second.variant("other", says("c"))
+    assert first.fingerprint("other") != second.fingerprint("other")
 
 
 def test_a_graph_that_a_node_calls_and_that_stops_in_the_middle_is_a_failure_that_says_so(step: Step) -> None:

@@ -1,4 +1,4 @@
-"""A thread that LangGraph kept, as a history: what ran, in which visits, and where going back leads."""
+"""A thread that LangGraph stored, as a history: its path, its visits, and the targets of a rollback."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class State(TypedDict, total=False):
 @pytest.fixture
 def graph() -> Any:
     """count -> look (once for each number so far) -> count again, until there were two."""
-    made = StateGraph(State)
-    made.add_node("count", lambda state: {"n": state.get("n", 0) + 1})
-    made.add_node("look", lambda sent: {"seen": [sent["at"]]})
-    made.add_node("judge", lambda state: None)
-    made.add_edge(START, "count")
-    made.add_conditional_edges(
+    builder = StateGraph(State)
+    builder.add_node("count", lambda state: {"n": state.get("n", 0) + 1})
+    builder.add_node("look", lambda sent: {"seen": [sent["at"]]})
+    builder.add_node("judge", lambda state: None)
+    builder.add_edge(START, "count")
+    builder.add_conditional_edges(
         "count", lambda state: [Send("look", {"at": str(n)}) for n in range(state["n"])], ["look"]
     )
-    made.add_edge("look", "judge")
-    made.add_conditional_edges("judge", lambda state: "count" if state["n"] < 2 else END)
-    return made.compile(checkpointer=InMemorySaver())
+    builder.add_edge("look", "judge")
+    builder.add_conditional_edges("judge", lambda state: "count" if state["n"] < 2 else END)
+    return builder.compile(checkpointer=InMemorySaver())
 
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -40,17 +40,19 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 def test_the_path_and_the_visits_are_those_of_the_thread(graph: Any) -> None:
     graph.invoke({}, THREAD)
 
-    found = history(graph, THREAD)
+    thread_history = history(graph, THREAD)
 
-    assert found.path == ("count", "look", "judge", "count", "look", "look", "judge")
-    visits = [(boundary.node, boundary.visit) for boundary in found.boundaries]
+    assert thread_history.path == ("count", "look", "judge", "count", "look", "look", "judge")
+    visits = [(boundary.node, boundary.visit) for boundary in thread_history.boundaries]
     assert visits == [("count", 0), ("look", 0), ("judge", 0), ("count", 1), ("look", 1), ("judge", 1)]
-    assert found.latest is not None
-    assert found.latest.position.next == ()
-    assert [dict(one.position.fan_out) for one in found.checkpoints if one.position.fan_out] == [{"look": 2}]
+    assert thread_history.latest is not None
+    assert thread_history.latest.position.next == ()
+    assert [
+        dict(checkpoint.position.fan_out) for checkpoint in thread_history.checkpoints if checkpoint.position.fan_out
+    ] == [{"look": 2}]
 
 
-def test_a_target_is_a_checkpoint_that_langgraph_goes_on_from(graph: Any) -> None:
+def test_a_target_is_a_checkpoint_that_langgraph_continues_from(graph: Any) -> None:
     graph.invoke({}, THREAD)
     target = history(graph, THREAD).rollback_targets()["look"]
 
@@ -65,8 +67,8 @@ def test_of_a_fork_there_is_the_line_that_leads_to_it(graph: Any) -> None:
     back = {"configurable": {"thread_id": "1", "checkpoint_id": first.entry, "checkpoint_ns": ""}}
     graph.update_state(back, {"n": 5})
 
-    found = history(graph, THREAD)
+    thread_history = history(graph, THREAD)
 
-    assert found.path == ("count", "look")
-    assert found.latest is not None
-    assert found.latest.state["n"] != found.checkpoints[-2].state["n"]
+    assert thread_history.path == ("count", "look")
+    assert thread_history.latest is not None
+    assert thread_history.latest.state["n"] != thread_history.checkpoints[-2].state["n"]

@@ -1,4 +1,4 @@
-"""Whatever the LangGraph graph: WTB gives each cell what `invoke` gives, and runs nothing twice.
+"""For any LangGraph graph, WTB gives each cell the result of `invoke`, and runs nothing twice.
 
 Cells are compared with plain LangGraph, which runs the same graph with the cell's variants in it, and with
 `share: false`.
@@ -21,7 +21,7 @@ from tests.integrations.langgraph.graph_sketches import GraphSketch, graph_sketc
 from tests.integrations.langgraph.sketched_graphs import graph_of, variant_of
 from tests.support.amounts import examples
 from wtb.authoring.code.calling import Caller
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.workflow import Workflow
 from wtb.core.failures import Failure
@@ -30,7 +30,7 @@ from wtb.core.tree.checkpoints import NodeTask, Position
 from wtb.core.values import Value
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Engine, Joined, Root, Task, begin, engine_of, join
-from wtb.integrations.langgraph.authoring.adapt import variants
+from wtb.integrations.langgraph.adapt import variants
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
 
@@ -77,7 +77,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundi
 
 
 class Drive:
-    """A cell by the engine alone, a new one at every call, as in other processes; positions go through JSON."""
+    """Runs a cell by engines alone, a new one at every call, as in other processes; positions go through JSON."""
 
     def __init__(self, workflow: Workflow, choice: Mapping[str, str], x: int, surroundings: Surroundings) -> None:
         self.workflow, self.choice, self.surroundings = workflow, choice, surroundings
@@ -89,7 +89,7 @@ class Drive:
         self.failures: list[Failure] = []
 
     def to_end(self, shuffled: random.Random) -> None:
-        """Run the tasks of each step in any order, and all of them where one fails, as the runner does."""
+        """Run the tasks of each step in any order, and all of them even if one fails, as the runner does."""
         self.take(begin(self.engine, self.state, self.root))
         while self.position.next and not self.failures:
             tasks = list(self.position.tasks)
@@ -113,7 +113,7 @@ class Drive:
         self.position = Position.read(json.loads(json.dumps(joined.position.document())))
 
     def run(self, of: NodeTask) -> Mapping[str, Value]:
-        """What a task wrote; nothing where it failed at every attempt."""
+        """Run a task and return its writes, or nothing if every attempt failed."""
         rules = self.workflow[of.node].rules
         variant = self.choice.get(of.node, "default")
         for attempt in range(1, rules.retries + 2):
@@ -121,13 +121,13 @@ class Drive:
                 of.node, variant, self.state, self.position, self.root,
                 number=of.number, key=of.key, attempt=attempt,
             )  # fmt: skip
-            result = self.engine.run(task, self.surroundings)
-            if result.writes is not None:
-                return result.writes
-            if result.failure is not None and result.failure.final:
+            node_result = self.engine.run(task, self.surroundings)
+            if node_result.writes is not None:
+                return node_result.writes
+            if node_result.failure is not None and node_result.failure.final:
                 break
-        assert result.failure is not None
-        self.failures.append(result.failure)
+        assert node_result.failure is not None
+        self.failures.append(node_result.failure)
         return {}
 
 
@@ -143,17 +143,17 @@ def test_the_engine_takes_the_steps_that_langgraph_takes(
     surroundings: Surroundings, sketch: GraphSketch, x: int, shuffled: random.Random, data: st.DataObject
 ) -> None:
     ways = {node: data.draw(st.sampled_from(range(len(sketch.ways(node))))) for node in sketch.varied}
-    wanted = alone(sketch, ways, x)
+    expected = alone(sketch, ways, x)
 
-    chosen = {node: f"w{way}" if way else "default" for node, way in ways.items()}
-    made = Drive(workflow_of(sketch), chosen, x, surroundings)
-    made.to_end(shuffled)
+    variant_of = {node: f"w{way}" if way else "default" for node, way in ways.items()}
+    drive = Drive(workflow_of(sketch), variant_of, x, surroundings)
+    drive.to_end(shuffled)
 
-    assert made.path == list(wanted.path)
-    if wanted.error is None:
-        assert made.failures == []
-        assert comparable({key: decode(value.data) for key, value in made.state.items()}) == comparable(
-            wanted.state or {}
+    assert drive.path == list(expected.path)
+    if expected.error is None:
+        assert drive.failures == []
+        assert comparable({key: decode(value.data) for key, value in drive.state.items()}) == comparable(
+            expected.state or {}
         )
     else:
-        assert [str(failure) for failure in made.failures if str(failure).startswith(wanted.error)]
+        assert [str(failure) for failure in drive.failures if str(failure).startswith(expected.error)]

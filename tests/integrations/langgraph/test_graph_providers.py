@@ -1,8 +1,9 @@
-"""A node of a LangGraph graph whose provider fails is handled as a node of WTB is."""
+"""A failing provider is handled in a node of a LangGraph graph as in a node of WTB."""
 
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypedDict
 
@@ -14,8 +15,8 @@ from langgraph.types import RetryPolicy
 from tests.support.bench import Bench
 from tests.support.model_provider import Fault, ModelProvider, answer_to, limited, model_provider
 from wtb.analysis.matrix.build import build
-from wtb.authoring.code.resolve import as_workflow
-from wtb.core.providers import faults
+from wtb.authoring.code.import_paths import as_workflow
+from wtb.core import provider_faults
 
 Make = Callable[..., Bench]
 CASES = [
@@ -37,7 +38,7 @@ def provider() -> Iterator[ModelProvider]:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(provider_faults, "FIRST_WAIT_S", 0.01)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def wrapping(ask: Callable[[State], dict[str, Any]]) -> Callable[[State], dict[s
 
 
 def graph_of(*nodes: Any, **rules: Any) -> StateGraph[Any]:
-    """Nodes side by side."""
+    """Build a graph of nodes side by side."""
     builder: StateGraph[Any] = StateGraph(State)
     for number, node in enumerate(nodes):
         builder.add_node(f"n{number}", node, **rules).add_edge(START, f"n{number}").add_edge(f"n{number}", END)
@@ -75,9 +76,9 @@ def graph_of(*nodes: Any, **rules: Any) -> StateGraph[Any]:
 
 
 def run(bench: Make, builder: StateGraph[Any], cases: Any = CASES) -> Bench:
-    made = bench(as_workflow(builder.compile(), "providers"), cases, {"n0": "all"}, evaluate=EXACT)
-    made.run()
-    return made
+    sweep = bench(as_workflow(builder.compile(), "providers"), cases, {"n0": "all"}, evaluate=EXACT)
+    sweep.run()
+    return sweep
 
 
 @pytest.mark.parametrize("policy", [None, RetryPolicy(max_attempts=1), RetryPolicy(retry_on=KeyError)])
@@ -86,25 +87,38 @@ def test_a_rate_limit_is_waited_for_whatever_the_policy(
     provider: ModelProvider, bench: Make, asks: Any, wrap: Any, policy: RetryPolicy | None
 ) -> None:
     provider.fault = lambda number, text: limited("0.05") if number < 3 else None
-    made = run(bench, graph_of(wrap(asks), retry_policy=policy), CASES[:1])
-    assert made.counts == {"succeeded": 1}
-    assert build(made.database, made.row)["rows"][0]["metrics"]["exact_match"]["mean"] == 1.0
-    postponed = [event["data"] for event in made.events if event["kind"] == "attempt.postponed"]
-    assert [data["fault"]["reason"] for data in postponed] == ["rate_limit"] * 3
-    assert all(data["wait_s"] >= 0.05 for data in postponed)
+    sweep = run(bench, graph_of(wrap(asks), retry_policy=policy), CASES[:1])
+    assert sweep.counts == {"succeeded": 1}
+    assert build(sweep.database, sweep.row)["rows"][0]["metrics"]["exact_match"]["mean"] == 1.0
+    postponed = [event["data"] for event in sweep.events if event["kind"] == "attempt.postponed"]
+    assert [details["fault"]["reason"] for details in postponed] == ["rate_limit"] * 3
+    assert all(details["wait_s"] >= 0.05 for details in postponed)
 
 
 @pytest.mark.parametrize("wrap", [lambda ask: ask, wrapping])
 def test_a_request_that_is_never_served_is_lost_and_not_graded(
     provider: ModelProvider, bench: Make, asks: Any, wrap: Any
 ) -> None:
-    provider.fault = lambda number, text: Fault(503) if text == "question 0" else None
-    made = run(bench, graph_of(wrap(asks)))
-    assert made.counts == {"succeeded": 7, "failed": 1}
-    found = build(made.database, made.row)
-    assert (found["provider"]["lost"], found["rows"][0]["failed"]) == (1, 0)
-    assert (found["rows"][0]["metrics"]["exact_match"]["mean"], found["rows"][0]["n"]) == (1.0, 8)
-    (failure,) = [cell.failure for cell in made.cells() if cell.failure is not None]
+    waits = threading.Event()  # the lost request, and with it others have yet to be served
+
+    def fault(number: int, text: str) -> Fault | None:
+        if text != "question 0":
+            return None
+        if text in provider.requests[:-1]:
+            waits.set()
+        return Fault(503)
+
+    def answer(text: str) -> str:
+        assert waits.wait(60)
+        return answer_to(text)
+
+    provider.fault, provider.answer = fault, answer
+    sweep = run(bench, graph_of(wrap(asks)))
+    assert sweep.counts == {"succeeded": 7, "failed": 1}
+    report = build(sweep.database, sweep.row)
+    assert (report["provider"]["lost"], report["rows"][0]["failed"]) == (1, 0)
+    assert (report["rows"][0]["metrics"]["exact_match"]["mean"], report["rows"][0]["n"]) == (1.0, 8)
+    (failure,) = [cell.failure for cell in sweep.cells() if cell.failure is not None]
     assert failure["kind"] == "provider"
 
 
@@ -115,8 +129,8 @@ def test_parallel_branches_wait_each_for_itself(provider: ModelProvider, bench: 
         return {"a": ["noted"]}
 
     case = {**CASES[0], "expected": {"a": [answer_to("question 0"), answer_to("question 0"), "noted"]}}
-    made = run(bench, graph_of(asks, asks, notes), [case])
-    assert made.counts == {"succeeded": 1}
-    assert build(made.database, made.row)["rows"][0]["metrics"]["exact_match"]["mean"] == 1.0
+    sweep = run(bench, graph_of(asks, asks, notes), [case])
+    assert sweep.counts == {"succeeded": 1}
+    assert build(sweep.database, sweep.row)["rows"][0]["metrics"]["exact_match"]["mean"] == 1.0
     assert len(provider.requests) == 6
-    assert sum(event["kind"] == "attempt.postponed" for event in made.events) == 4
+    assert sum(event["kind"] == "attempt.postponed" for event in sweep.events) == 4

@@ -1,4 +1,4 @@
-"""What nodes of LangGraph graphs are given, and how they fail, are cached and keep a store: as in LangGraph."""
+"""Arguments, failures, caches and stores of nodes of LangGraph graphs: as in LangGraph."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tests.integrations.langgraph.graph_stepping import (
     with_branch,
 )
 from tests.support.prose import sentence
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.core.errors import InputError, WorkflowError, WTBError
+from wtb.handles.start import start
 from wtb.integrations.langgraph import variants
-from wtb.operations.execution import start
 
 Step = Callable[..., Stepped]
 
@@ -56,19 +56,19 @@ def test_a_node_is_given_what_it_asks_for_by_name(step: Step) -> None:
         writer({"k": runtime.context.k})
         store.put(("notes",), "n", {"text": "kept"})
         get_stream_writer()("by function")
-        found = get_store().get(("notes",), "n")
-        assert found is not None
+        note = get_store().get(("notes",), "n")
+        assert note is not None
         assert runtime.store is store
         assert get_config()["configurable"]["k"] == 7
-        said = config["configurable"]
-        return {"words": [found.value["text"], str(runtime.context.k), said["name"], said["thread_id"]]}
+        configurable = config["configurable"]
+        return {"words": [note.value["text"], str(runtime.context.k), configurable["name"], configurable["thread_id"]]}
 
     graph = graph_of(State, {"a": asks}, (START, "a"), context_schema=Settings).compile(store=InMemoryStore())
 
     done = step(graph, {"x": 0}, params={"k": 7, "name": "ann"}, case="c", repeat=2)
 
     assert done.state == {"x": 0, "words": ["kept", "7", "ann", "c/2"]}
-    assert [data for kind, data in done.events if kind == "node.stream"] == [
+    assert [details for kind, details in done.events if kind == "node.stream"] == [
         {"name": "stream", "data": {"k": 7}},
         {"name": "stream", "data": "by function"},
     ]
@@ -84,12 +84,12 @@ def test_a_context_has_its_defaults_where_no_parameters_are_given(step: Step) ->
 
 
 def test_what_a_graph_was_configured_with_reaches_its_nodes(step: Step) -> None:
-    def told(state: State, config: RunnableConfig) -> dict[str, Any]:
+    def read_config(state: State, config: RunnableConfig) -> dict[str, Any]:
         metadata = config["metadata"]
         node = metadata["langgraph_node"], str(metadata["langgraph_step"])
         return {"words": [*sorted(config["tags"]), metadata["team"], config["configurable"]["model"], *node]}
 
-    graph = graph_of(State, {"a": told, "b": told}, (START, "a"), ("a", "b")).compile()
+    graph = graph_of(State, {"a": read_config, "b": read_config}, (START, "a"), ("a", "b")).compile()
     configured = graph.with_config(tags=["night"], metadata={"team": "x"}, configurable={"model": "small"})
 
     assert plain(step(configured, {"x": 0}).state) == alone(configured, {"x": 0})
@@ -123,25 +123,25 @@ def test_a_node_is_tried_as_often_as_its_policies_say(
         return builder.add_node("a", node, retry_policy=policy).add_edge(START, "a")
 
     try:
-        wanted = alone(graph(Flaky(*errors)), {"x": 0})
+        expected = alone(graph(Flaky(*errors)), {"x": 0})
     except Exception as error:  # noqa: BLE001 - whatever LangGraph raises
-        wanted = type(error).__name__
+        expected = type(error).__name__
     done = step(graph(Flaky(*errors)), {"x": 0})
 
     assert len(done.ran) == attempts
-    assert (done.failure.type if done.failure else done.state) == wanted
+    assert (done.failure.type if done.failure else done.state) == expected
 
 
 def test_a_node_is_told_which_attempt_it_is(step: Step) -> None:
     def graph() -> StateGraph[Any]:
-        told: list[str] = []
+        attempts: list[str] = []
 
         def tells(state: State, runtime: Runtime) -> dict[str, Any]:
             assert runtime.execution_info is not None
-            told.append(str(runtime.execution_info.node_attempt))
-            if len(told) < 3:
+            attempts.append(str(runtime.execution_info.node_attempt))
+            if len(attempts) < 3:
                 raise ConnectionError
-            return {"words": told}
+            return {"words": attempts}
 
         builder: StateGraph[Any] = StateGraph(State)
         return builder.add_node("a", tells, retry_policy=RetryPolicy(**QUICK)).add_edge(START, "a")
@@ -232,8 +232,8 @@ def test_a_loop_that_does_not_end_is_a_clear_failure(step: Step) -> None:
 
 
 def endless(times: int = 1_000_000) -> StateGraph[Any]:
-    again = lambda state: END if len(state["words"]) >= times else "a"  # noqa: E731
-    return with_branch(graph_of(State, {"a": says("a")}, (START, "a")), "a", again)
+    route = lambda state: END if len(state["words"]) >= times else "a"  # noqa: E731
+    return with_branch(graph_of(State, {"a": says("a")}, (START, "a")), "a", route)
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(None, 4), (None, 6), (4, None), (4, 30), (6, 4), (6, None), (2, 1)])
@@ -243,13 +243,13 @@ def test_limits_of_steps_hold_as_in_langgraph(outer: int | None, inner: int | No
     graph = graph_of(State, nodes, (START, "sub"), ("sub", "c")).compile()
     graph = graph.with_config(recursion_limit=outer) if outer else graph
     try:
-        wanted = alone(graph, {"x": 0})
+        expected = alone(graph, {"x": 0})
     except GraphRecursionError:
-        wanted = "routing"
+        expected = "routing"
 
     done = step(graph, {"x": 0})
 
-    assert (done.failure.kind if done.failure else done.state) == wanted
+    assert (done.failure.kind if done.failure else done.state) == expected
 
 
 def test_each_variant_of_a_graph_has_its_own_limit_of_steps(step: Step) -> None:
@@ -310,7 +310,7 @@ def test_a_result_from_a_cache_brings_what_the_node_put_into_the_store(step: Ste
         return {"words": ["put"]}
 
     def reads(state: State, *, store: BaseStore) -> dict[str, Any]:
-        return {"words": [item.key for item in store.search(("n",))]}
+        return {"words": [note.key for note in store.search(("n",))]}
 
     store: InMemoryStore = InMemoryStore()
     store.put(("n",), "gone", {})
@@ -327,8 +327,8 @@ def test_messages_from_a_cache_have_the_ids_that_they_had(step: Step) -> None:
     builder.add_node("a", lambda state: {"messages": [AIMessage("hi")]}, cache_policy=CachePolicy())
     graph = builder.add_edge(START, "a").compile(cache=InMemoryCache())
 
-    one, two = (step(graph, {"messages": []}).state["messages"][0].id for _ in range(2))
-    assert one == two
+    first, second = (step(graph, {"messages": []}).state["messages"][0].id for _ in range(2))
+    assert first == second
 
 
 def remembers(state: State, *, store: BaseStore) -> dict[str, Any]:
@@ -341,8 +341,8 @@ def test_what_a_node_puts_into_the_store_is_seen_downstream_and_by_no_other_cell
     async def reads(state: State, *, store: BaseStore) -> dict[str, Any]:
         await store.aput(("seen",), "async", {"n": 10})
         await store.adelete(("seen",), "gone")
-        found = await store.asearch(("seen",))
-        return {"words": sorted(f"{item.key} {item.value['n']}" for item in found)}
+        notes = await store.asearch(("seen",))
+        return {"words": sorted(f"{note.key} {note.value['n']}" for note in notes)}
 
     def prefilled() -> Any:
         store = InMemoryStore()
@@ -356,7 +356,7 @@ def test_what_a_node_puts_into_the_store_is_seen_downstream_and_by_no_other_cell
 
     assert done[0].state == done[1].state == alone(prefilled(), {"x": 0})
     assert done[0].state["words"] == ["async 10", "n 7"] * 2
-    assert [item.value for item in graph.store.search(("seen",))] == [{"n": 5}, {"n": 0}]
+    assert [note.value for note in graph.store.search(("seen",))] == [{"n": 5}, {"n": 0}]
 
 
 def test_what_is_in_a_store_is_embedded_once(step: Step) -> None:
@@ -372,7 +372,7 @@ def test_what_is_in_a_store_is_embedded_once(step: Step) -> None:
         return {}
 
     def finds(state: State, *, store: BaseStore) -> dict[str, Any]:
-        return {"words": [item.key for item in store.search(("notes",), query="b", limit=2)]}
+        return {"words": [note.key for note in store.search(("notes",), query="b", limit=2)]}
 
     def prefilled() -> Any:
         store = InMemoryStore(index={"dims": 2, "embed": embed, "fields": ["text"]})
@@ -380,11 +380,11 @@ def test_what_is_in_a_store_is_embedded_once(step: Step) -> None:
         nodes = {"a": puts, "b": finds, "c": finds}
         return graph_of(State, nodes, (START, "a"), ("a", "b"), ("b", "c")).compile(store=store)
 
-    wanted = alone(prefilled(), {"x": 0})
+    expected = alone(prefilled(), {"x": 0})
     once = list(embedded)
     embedded.clear()
 
-    assert step(prefilled(), {"x": 0}).state == wanted
+    assert step(prefilled(), {"x": 0}).state == expected
     assert embedded == once
 
 
@@ -398,9 +398,9 @@ def test_a_store_outside_the_process_is_used_as_it_is(step: Step) -> None:
     for _ in range(2):
         assert step(graph, {"x": 0}).hidden == {}
 
-    found = store.get(("seen",), "n")
-    assert found is not None
-    assert found.value == {"n": 2}
+    note = store.get(("seen",), "n")
+    assert note is not None
+    assert note.value == {"n": 2}
 
 
 # Whole sweeps
@@ -408,7 +408,7 @@ def test_a_store_outside_the_process_is_used_as_it_is(step: Step) -> None:
 
 def sweep_of(make: Any, graph: Any, vary: dict[str, Any] | None = None, **more: Any) -> Any:
     workflow = as_workflow(graph, "tests:graph")
-    bench = make(workflow, [{"id": "one", "input": more.pop("given", {"x": 0})}], vary, **more)
+    bench = make(workflow, [{"id": "one", "input": more.pop("case_input", {"x": 0})}], vary, **more)
     bench.run()
     return bench
 
@@ -425,10 +425,10 @@ def test_retries_are_attempts_of_the_node_run(memory_bench: Any) -> None:
 
 
 def test_parameters_of_a_sweep_are_the_context_of_the_graph(memory_bench: Any) -> None:
-    def told(state: State, config: RunnableConfig, runtime: Runtime[Settings]) -> dict[str, Any]:
+    def configured(state: State, config: RunnableConfig, runtime: Runtime[Settings]) -> dict[str, Any]:
         return {"words": [f"{runtime.context.k} {config['configurable']['k']}"]}
 
-    graph = graph_of(State, {"a": told}, (START, "a"), context_schema=Settings)
+    graph = graph_of(State, {"a": configured}, (START, "a"), context_schema=Settings)
 
     assert sweep_of(memory_bench, graph, params={"k": 9}).cells()[0].state["words"] == ["9 9"]
     with pytest.raises(WTBError, match="context"):
@@ -444,19 +444,19 @@ def test_every_cell_has_a_store_and_messages_of_its_own_and_what_is_shared_once(
         return {"messages": [AIMessage("c")]}
 
     def reads(state: Any, *, store: BaseStore) -> dict[str, Any]:
-        found = store.get(("notes",), "b")
-        assert found is not None
-        return {"messages": [AIMessage(str(found.value["k"]), id="d")]}
+        note = store.get(("notes",), "b")
+        assert note is not None
+        return {"messages": [AIMessage(str(note.value["k"]), id="d")]}
 
     edges = [(START, "b"), (START, "c"), (["b", "c"], "d")]
     graph = graph_of(MessagesState, {"b": puts, "c": speaks, "d": reads}, *edges).compile(store=InMemoryStore())
     beside = variants(graph).add("b", "one", k=1).add("b", "two", k=2)
 
-    sweep = sweep_of(memory_bench, beside, {"b": ["default", "one", "two"]}, given={"messages": []})
+    sweep = sweep_of(memory_bench, beside, {"b": ["default", "one", "two"]}, case_input={"messages": []})
 
-    said = [cell.state["messages"] for cell in sweep.cells()]
-    assert [messages[-1].text for messages in said] == ["0", "1", "2"]
-    assert len({messages[0].id for messages in said}) == 1
+    histories = [cell.state["messages"] for cell in sweep.cells()]
+    assert [messages[-1].text for messages in histories] == ["0", "1", "2"]
+    assert len({messages[0].id for messages in histories}) == 1
     assert sweep.executed == 3 + 1 + 3
 
 
@@ -466,17 +466,17 @@ def test_a_sweep_may_begin_wherever_a_function_says(memory_bench: Any) -> None:
 
     graph = with_branch(graph_of(State, ABC, ("a", "b")), START, either)
 
-    assert sweep_of(memory_bench, graph, given={"x": 1}).cells()[0].state == alone(graph, {"x": 1})
-    ended = sweep_of(memory_bench, graph, given={"x": 0})
+    assert sweep_of(memory_bench, graph, case_input={"x": 1}).cells()[0].state == alone(graph, {"x": 1})
+    ended = sweep_of(memory_bench, graph, case_input={"x": 0})
     assert ended.counts == {"succeeded": 1}
     assert ended.cells()[0].state == alone(graph, {"x": 0})
 
 
 def test_the_thread_is_the_case_and_the_repeat(memory_bench: Any) -> None:
-    def told(state: State, config: RunnableConfig, *, k: int = 0) -> dict[str, Any]:
+    def configured(state: State, config: RunnableConfig, *, k: int = 0) -> dict[str, Any]:
         return {"y": config["configurable"]["thread_id"]}
 
-    beside = variants(graph_of(State, {"a": told}, (START, "a"))).add("a", "other", k=1)
+    beside = variants(graph_of(State, {"a": configured}, (START, "a"))).add("a", "other", k=1)
 
     sweep = sweep_of(memory_bench, beside, {"a": ["default", "other"]}, repeats=2)
 

@@ -1,4 +1,4 @@
-"""Which types of a graph's state are taken, and which are refused before anything runs."""
+"""Types of a graph's state: some are accepted, the others are rejected before anything runs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
 from tests.support.prose import sentence
-from wtb.authoring.code import resolve
-from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code import import_paths
+from wtb.authoring.code.import_paths import as_workflow
 from wtb.core.errors import InputError, WorkflowError
 
 T = TypeVar("T")
@@ -65,11 +65,11 @@ def checked(kind: Any, maker: Any = TypedDict) -> None:
 
 
 def words(kind: Any) -> str:
-    """A type for the name of a test, without what differs between processes."""
+    """Return the name of a type for a test id, without parts that differ between processes."""
     return str(kind).partition(" at 0x")[0][:60]
 
 
-TAKEN: list[Any] = [
+ACCEPTED: list[Any] = [
     Any, object, str, int | None, Optional[str], Union[int, str],  # noqa: UP007, UP045 - as older code has them
     int | float, list[Any], list[str] | None,
     dict[str, Any], dict[str, list[int | None]], tuple[int, ...] | None, bytes | None, list | dict, set[str],
@@ -86,7 +86,7 @@ REFUSED: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", TAKEN, ids=words)
+@pytest.mark.parametrize("kind", ACCEPTED, ids=words)
 def test_a_type_whose_values_can_be_stored_is_taken(kind: Any) -> None:
     checked(kind)
     checked(kind, typing_extensions.TypedDict)
@@ -101,6 +101,6 @@ def test_a_type_that_cannot_be_stored_is_refused_and_named(kind: Any) -> None:
 
 
 def test_a_graph_is_refused_in_one_line_where_wtb_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolve, "entry_points", lambda **asked: ())
+    monkeypatch.setattr(import_paths, "entry_points", lambda **options: ())
     with pytest.raises(InputError, match=sentence("{} is a LangGraph graph, and this WTB has no adapter", "'mine'")):
         as_workflow(StateGraph(dict), "mine")

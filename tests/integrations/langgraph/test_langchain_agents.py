@@ -20,8 +20,8 @@ from packaging.version import Version
 
 from tests.integrations.langgraph.graph_stepping import Stepped, alone, answer, plain
 from wtb.authoring.code.fingerprint import fingerprints
-from wtb.authoring.code.resolve import as_workflow
-from wtb.authoring.code.sources.source_file import SourceFile
+from wtb.authoring.code.import_paths import as_workflow
+from wtb.authoring.code.source_file import SourceFile
 from wtb.authoring.code.walk import Walk
 
 Step = Callable[..., Stepped]
@@ -35,7 +35,7 @@ def add(a: int, b: int) -> int:
 
 
 class Adding(BaseChatModel):
-    """A model that wants to add so many times, and then has done."""
+    """A model that calls the tool `add` several times, and then ends."""
 
     times: int = 2
     calls: list[dict[str, Any]] = [{"name": "add", "args": {"a": 1, "b": 2}}]
@@ -48,9 +48,11 @@ class Adding(BaseChatModel):
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **more: Any) -> ChatResult:
-        so_far = sum(isinstance(one, AIMessage) and bool(one.tool_calls) for one in messages)
-        wanted = self.calls if so_far < self.times else []
-        calls = [{**call, "id": f"call-{so_far}-{number}", "type": "tool_call"} for number, call in enumerate(wanted)]
+        so_far = sum(isinstance(message, AIMessage) and bool(message.tool_calls) for message in messages)
+        templates = self.calls if so_far < self.times else []
+        calls = [
+            {**call, "id": f"call-{so_far}-{number}", "type": "tool_call"} for number, call in enumerate(templates)
+        ]
         text = f"{so_far} done"
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text, tool_calls=calls, id=f"ai-{so_far}"))])
 
@@ -85,7 +87,7 @@ def asked_about(name: str) -> AgentMiddleware[Any, Any]:
     return middleware.HumanInTheLoopMiddleware(interrupt_on={name: True})
 
 
-MADE: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
+MIDDLEWARE: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
     "AgentMiddleware": lambda: type("Mine", (AgentMiddleware,), {"name": "mine"})(),
     "AutoModeMiddleware": lambda: middleware.AutoModeMiddleware(tools=["add"], classifier=Deciding()),
     "ContextEditingMiddleware": middleware.ContextEditingMiddleware,
@@ -117,41 +119,41 @@ def agent(*middlewares: AgentMiddleware[Any, Any], model: BaseChatModel | None =
 
 
 def test_every_middleware_of_langchain_is_tried() -> None:
-    """Of releases up to the newest that was looked at; what comes with a later one is named."""
-    known = {name: getattr(middleware, name) for name in middleware.__all__}
-    classes = {name for name, kind in known.items() if inspect.isclass(kind) and issubclass(kind, AgentMiddleware)}
+    """Covers releases up to NEWEST; middlewares of later ones are named."""
+    public = {name: getattr(middleware, name) for name in middleware.__all__}
+    classes = {name for name, kind in public.items() if inspect.isclass(kind) and issubclass(kind, AgentMiddleware)}
 
-    if Version(version("langchain")) > Version(NEWEST) and classes > MADE.keys():
-        pytest.skip(f"there is more than LangChain {NEWEST} had: {sorted(classes - MADE.keys())}")
-    assert classes == MADE.keys()
+    if Version(version("langchain")) > Version(NEWEST) and classes > MIDDLEWARE.keys():
+        pytest.skip(f"there is more than LangChain {NEWEST} had: {sorted(classes - MIDDLEWARE.keys())}")
+    assert classes == MIDDLEWARE.keys()
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", MIDDLEWARE)
 def test_to_prepare_an_agent_reads_no_file_of_langchain_and_each_of_the_users_once(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described: list[Any] = []
     parsed: list[str] = []
     describe, parse = Walk.describe, SourceFile.parse
-    monkeypatch.setattr(Walk, "describe", lambda walk, thing: described.append(thing) or describe(walk, thing))
+    monkeypatch.setattr(Walk, "describe", lambda walk, subject: described.append(subject) or describe(walk, subject))
     monkeypatch.setattr(SourceFile, "parse", lambda lines: parsed.append("".join(lines)) or parse(lines))
 
-    workflow = as_workflow(agent(MADE[name]()), "tests:agent")
+    workflow = as_workflow(agent(MIDDLEWARE[name]()), "tests:agent")
     workflow.validate()
-    found = fingerprints(workflow.nodes.values(), {})
+    code_fingerprints = fingerprints(workflow.nodes.values(), {})
 
-    assert found.keys() == workflow.nodes.keys()
+    assert code_fingerprints.keys() == workflow.nodes.keys()
     assert len(described) < 100
     assert [source[:300] for source in parsed if "def test_every_middleware_of_langchain_is_tried" not in source] == []
     assert len(parsed) <= 1
 
 
 @pytest.mark.filterwarnings(*LEAVES_PIPES_OPEN)
-@pytest.mark.parametrize("name", [name for name in MADE if name not in NOT_FOR_ANY_MODEL])
+@pytest.mark.parametrize("name", [name for name in MIDDLEWARE if name not in NOT_FOR_ANY_MODEL])
 def test_an_agent_does_what_it_does_in_langchain(name: str, step: Step) -> None:
-    expected = alone(agent(MADE[name]()), HELLO)
+    expected = alone(agent(MIDDLEWARE[name]()), HELLO)
 
-    stepped = step(agent(MADE[name]()), HELLO)
+    stepped = step(agent(MIDDLEWARE[name]()), HELLO)
 
     assert stepped.failure is None
     assert plain(stepped.state["messages"]) == plain(expected["messages"])
@@ -164,7 +166,7 @@ def test_an_agent_asks_a_person_before_it_calls_a_tool(step: Step) -> None:
 
     assert stepped.failure is None
     assert [question.text for question in stepped.questions] == ["add?"]
-    assert [one.text for one in stepped.state["messages"]] == ["hello", "0 done", "3", "1 done"]
+    assert [message.text for message in stepped.state["messages"]] == ["hello", "0 done", "3", "1 done"]
 
 
 def test_an_agent_keeps_a_list_of_what_is_to_be_done(step: Step) -> None:
@@ -187,7 +189,11 @@ def test_the_calls_of_models_and_tools_are_limited_over_all_steps(step: Step) ->
 
     assert stepped.failure is None
     assert stepped.ran.count("model") == 3
-    done = [one for one in stepped.state["messages"] if isinstance(one, ToolMessage) and one.status == "success"]
+    done = [
+        message
+        for message in stepped.state["messages"]
+        if isinstance(message, ToolMessage) and message.status == "success"
+    ]
     assert len(done) == 2
 
 
@@ -199,4 +205,6 @@ def test_an_agent_has_a_shell_in_each_step(step: Step) -> None:
     stepped = step(agent(shell, model=model), HELLO)
 
     assert stepped.failure is None
-    assert [one.text for one in stepped.state["messages"] if isinstance(one, ToolMessage)] == ["good-day\n"] * 2
+    assert [message.text for message in stepped.state["messages"] if isinstance(message, ToolMessage)] == [
+        "good-day\n"
+    ] * 2

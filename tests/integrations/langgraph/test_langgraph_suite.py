@@ -17,28 +17,28 @@ from xml.etree import ElementTree
 import pytest
 
 SUITE = Path(__file__).parent / "langgraph_suite"
-KNOWN: dict[str, dict[str, str]] = tomllib.loads((SUITE / "known_failures.toml").read_text())
+KNOWN_FAILURES: dict[str, dict[str, str]] = tomllib.loads((SUITE / "known_failures.toml").read_text())
 TRIES = 3  # some expect an order that 10 ms of sleep make, which a busy machine does not keep
 FIXTURES = ("sync_checkpointer", "async_checkpointer")
 
 
 @pytest.fixture(scope="module")
 def release(request: pytest.FixtureRequest) -> Path:
-    """LangGraph's source as it was released, its tests included; kept for the next time."""
+    """LangGraph's released source with its tests; it stays on disk for the next run."""
     name = f"langgraph-{version('langgraph')}"
-    kept: Path = request.config.rootpath / "build" / name
-    if not kept.exists():
-        kept.parent.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as made:
-            unpacked = downloaded(name.replace("-", "=="), Path(made)) / name
-            if not kept.exists():  # another process was quicker
-                unpacked.rename(kept)
-    shutil.copy(SUITE / "suite_conftest.py", kept / "tests" / "conftest.py")
-    return kept
+    sources: Path = request.config.rootpath / "build" / name
+    if not sources.exists():
+        sources.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=sources.parent) as download_folder:
+            unpacked = downloaded(name.replace("-", "=="), Path(download_folder)) / name
+            if not sources.exists():  # another process was quicker
+                unpacked.rename(sources)
+    shutil.copy(SUITE / "suite_conftest.py", sources / "tests" / "conftest.py")
+    return sources
 
 
 def downloaded(requirement: str, folder: Path) -> Path:
-    """A folder with the source of a release in it. Skips where no registry can be reached, but not in CI."""
+    """Return a folder with the source of a release. Skip if no registry can be reached, except in CI."""
     options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder)]
     command = [sys.executable, "-m", "pip", "download", *options, requirement]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -55,20 +55,20 @@ def downloaded(requirement: str, folder: Path) -> Path:
 
 
 def run(release: Path, report: Path, tests: Collection[str], database_url: str | None) -> dict[str, str | None]:
-    """What became of tests of the release, by name: None where they passed, else the end of the error."""
-    outside = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "WTB_", "LANG"))}
-    given = {"WTB_SUITE_DATABASE": database_url} if database_url else {}
+    """Run tests of the release. Return their outcome by name: None if they passed, else the end of the error."""
+    outside = {key: setting for key, setting in os.environ.items() if not key.startswith(("PYTEST_", "WTB_", "LANG"))}
+    suite_environment = {"WTB_SUITE_DATABASE": database_url} if database_url else {}
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:wtb", "-o", "addopts=", "--tb=short"]
     command = [sys.executable, "-m", "pytest", *options, f"--rootdir={release}", f"--junitxml={report}", *tests]
     done = subprocess.run(
-        command, cwd=release, env=outside | given, capture_output=True, text=True, timeout=1800, check=False
+        command, cwd=release, env=outside | suite_environment, capture_output=True, text=True, timeout=1800, check=False
     )
     assert done.returncode in (0, 1), done.stdout[-5000:] + done.stderr[-5000:]
     return dict(outcome(case) for case in ElementTree.parse(report).iter("testcase"))
 
 
 def outcome(case: ElementTree.Element) -> tuple[str, str | None]:
-    bad = next((found for kind in ("failure", "error") if (found := case.find(kind)) is not None), None)
+    bad = next((problem for kind in ("failure", "error") if (problem := case.find(kind)) is not None), None)
     file = case.attrib["classname"].rpartition(".")[2] + ".py"
     return f"{file}::{case.attrib['name']}", None if bad is None else (bad.text or "")[-1000:]
 
@@ -87,23 +87,23 @@ def test_langgraphs_own_tests_of_checkpointers_pass(release: Path, tmp_path: Pat
 
     outcomes = run(release, tmp_path / "report.xml", files, database_url)
 
-    known = {**KNOWN["saver"], **KNOWN["both"]}
+    known_failures = {**KNOWN_FAILURES["saver"], **KNOWN_FAILURES["both"]}
     bad = failed(outcomes)
-    unknown = {name: error for name, error in bad.items() if name not in known}
+    unknown = {name: error for name, error in bad.items() if name not in known_failures}
     for number in range(TRIES if len(unknown) < 5 else 0):
         if unknown:
-            again = run(release, tmp_path / f"again-{number}.xml", [f"tests/{name}" for name in unknown], database_url)
-            unknown = failed(again)
+            rerun = run(release, tmp_path / f"again-{number}.xml", [f"tests/{name}" for name in unknown], database_url)
+            unknown = failed(rerun)
     assert unknown == {}
-    assert sorted(known.keys() - bad.keys()) == [], "listed as failing, and passed: take them off the list"
+    assert sorted(known_failures.keys() - bad.keys()) == [], "listed as failing, and passed: take them off the list"
     assert len(outcomes) > 600
-    assert len(KNOWN["saver"]) <= 2
+    assert len(KNOWN_FAILURES["saver"]) <= 2
 
 
 @pytest.mark.slow
 def test_what_is_listed_as_failing_with_any_checkpointer_fails_with_langgraphs_own(
     release: Path, tmp_path: Path
 ) -> None:
-    outcomes = run(release, tmp_path / "report.xml", [f"tests/{name}" for name in KNOWN["both"]], None)
+    outcomes = run(release, tmp_path / "report.xml", [f"tests/{name}" for name in KNOWN_FAILURES["both"]], None)
 
-    assert failed(outcomes).keys() == KNOWN["both"].keys()
+    assert failed(outcomes).keys() == KNOWN_FAILURES["both"].keys()

@@ -1,4 +1,4 @@
-"""The `Saver` for LangGraph keeps what that gives it, in both databases, whatever is killed or deleted meanwhile."""
+"""The `Saver` for LangGraph loses nothing, in both databases, whatever is killed or deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
 
 from tests.support.forkserver import Script
 from tests.support.prose import sentence
-from wtb.config.keeping.retention_policy import Policy
+from wtb.config.retention_policy import Policy
 from wtb.core.errors import DamagedError, InputError, StateError, StoreError
 from wtb.core.serialization.codec import digest, encode
 from wtb.integrations.langgraph import Saver
-from wtb.integrations.langgraph.saver import write_buffer
+from wtb.integrations.langgraph.saver import validation
 from wtb.integrations.langgraph.saver.serde import Serializer
-from wtb.operations.housekeeping.garbage_collection import apply_policy
+from wtb.operations.garbage_collection import apply_policy
+from wtb.store import threads as threads
+from wtb.store.access import sessions
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion
-from wtb.store.limits import sessions
 from wtb.store.read import queries as reading
 from wtb.store.tables.schema import thread_checkpoints, thread_writes, values
-from wtb.store.threads import queries as threads
-from wtb.store.threads.queries import Threads
-from wtb.store.threads.rows import remove_checkpoints
+from wtb.store.thread_rows import remove_checkpoints
+from wtb.store.threads import Threads
 
 LONG = "a text that is longer than the digest of it, which stands in the table of values. " * 3
 CONFIG = {"configurable": {"thread_id": "one"}}
@@ -118,20 +118,22 @@ def digests(saver: Saver) -> set[str]:
 def put(saver: Saver, parent: Any = None, new: tuple[str, ...] | None = None, **channels: Any) -> Any:
     """Store a checkpoint by hand; `new` are the channels that have changed, by default all."""
     config = parent or {"configurable": {"thread_id": "one", "checkpoint_ns": ""}}
-    made = {**empty_checkpoint(), "channel_values": channels, "channel_versions": dict.fromkeys(channels, 1)}
+    checkpoint = {**empty_checkpoint(), "channel_values": channels, "channel_versions": dict.fromkeys(channels, 1)}
     changed = dict.fromkeys(channels if new is None else new, 1)
-    return saver.put(config, made, {"source": "update", "step": 0, "parents": {}}, changed)
+    return saver.put(config, checkpoint, {"source": "update", "step": 0, "parents": {}}, changed)
 
 
 def test_it_has_every_capability_that_the_conformance_suite_knows(saver: Saver) -> None:
     @checkpointer_test(name="wtb")
-    async def made() -> AsyncGenerator[BaseCheckpointSaver[int], None]:
+    async def open_saver() -> AsyncGenerator[BaseCheckpointSaver[int], None]:
         yield saver
 
-    report = asyncio.run(validate(made))
+    report = asyncio.run(validate(open_saver))
 
-    found = {name: (result.detected, result.passed, result.failures) for name, result in report.results.items()}
-    assert found == {capability.value: (True, True, []) for capability in Capability}
+    capabilities = {
+        name: (outcome.detected, outcome.passed, outcome.failures) for name, outcome in report.results.items()
+    }
+    assert capabilities == {capability.value: (True, True, []) for capability in Capability}
 
 
 def test_a_graph_finds_its_state_again(saver: Saver) -> None:
@@ -182,10 +184,10 @@ def test_an_interrupted_graph_is_resumed(saver: Saver) -> None:
     graph = StateGraph(Numbers).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
 
     graph.invoke(start(), CONFIG, durability="sync")
-    (asked,) = graph.get_state(CONFIG).interrupts
+    (pending_interrupt,) = graph.get_state(CONFIG).interrupts
     ended = graph.invoke(Command(resume=7), CONFIG, durability="sync")
 
-    assert asked.value == {"question": LONG, "x": 0}
+    assert pending_interrupt.value == {"question": LONG, "x": 0}
     assert ended["x"] == graph.get_state(CONFIG).values["x"] == 7
 
 
@@ -212,12 +214,12 @@ def test_what_a_failed_step_had_done_is_not_done_again(saver: Saver, monkeypatch
 
     graph = StateGraph(Numbers).add_node("good", node("good")).add_node("bad", node("bad", ValueError))
     graph.add_edge(START, "good").add_edge(START, "bad")
-    made = graph.compile(checkpointer=saver)
+    compiled = graph.compile(checkpointer=saver)
 
     with pytest.raises(ValueError, match=sentence("longer than {}", "the digest")):
-        made.invoke(start(), CONFIG, durability="sync")
-    failed = {task.name: task.error for task in made.get_state(CONFIG).tasks}
-    made.invoke(None, CONFIG, durability="sync")
+        compiled.invoke(start(), CONFIG, durability="sync")
+    failed = {task.name: task.error for task in compiled.get_state(CONFIG).tasks}
+    compiled.invoke(None, CONFIG, durability="sync")
 
     assert failed["bad"] == repr(ValueError(LONG))
     assert sorted(ran) == ["bad", "bad", "good"]
@@ -242,13 +244,13 @@ def test_none_in_a_config_is_none_in_particular(saver: Saver, of_none: dict[str,
     line(saver).invoke(start(), CONFIG, durability="sync")
     config = {"configurable": {**CONFIG["configurable"], **of_none}}
 
-    found = list(saver.list(config))
+    listed = list(saver.list(config))
     latest = saver.get_tuple(config)
 
-    assert [each.metadata["step"] for each in found] == [3, 2, 1, 0, -1]
+    assert [each.metadata["step"] for each in listed] == [3, 2, 1, 0, -1]
     assert latest is not None
-    assert latest.config == found[0].config
-    assert list(saver.list(None, before={"configurable": {"checkpoint_id": None}})) == found
+    assert latest.config == listed[0].config
+    assert list(saver.list(None, before={"configurable": {"checkpoint_id": None}})) == listed
 
 
 def test_a_config_without_a_thread_is_refused(saver: Saver) -> None:
@@ -278,7 +280,7 @@ def test_a_subgraph_with_a_memory_of_its_own_has_it_when_its_thread_is_replayed_
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_thread_that_began_with_langgraphs_own_saver_goes_on(saver: Saver, is_async: bool) -> None:
+def test_a_thread_that_began_with_langgraphs_own_saver_continues(saver: Saver, is_async: bool) -> None:
     old, graph = InMemorySaver(), line(saver, interrupt_before=["c"])
     line(old, interrupt_before=["c"]).invoke(start(), CONFIG)
     for each in reversed(list(old.list(CONFIG))):
@@ -288,10 +290,10 @@ def test_a_thread_that_began_with_langgraphs_own_saver_goes_on(saver: Saver, is_
             saver.put_writes(moved, [(channel, value)], task_id)
 
     ended = asyncio.run(graph.ainvoke(None, CONFIG)) if is_async else graph.invoke(None, CONFIG)
-    again = graph.invoke(start(10), CONFIG)
+    continued = graph.invoke(start(10), CONFIG)
 
     assert ended == {"x": 3, "text": LONG, "seen": [0, 1, 2]}
-    assert again["x"] == 12
+    assert continued["x"] == 12
 
 
 def test_a_version_that_nobody_can_count_on_from_is_named(saver: Saver) -> None:
@@ -305,7 +307,7 @@ def test_a_version_that_nobody_can_count_on_from_is_named(saver: Saver) -> None:
         saver.get_next_version("first", None)
 
 
-def test_a_copied_thread_goes_on_by_itself_and_copies_no_value(saver: Saver) -> None:
+def test_a_copied_thread_continues_by_itself_and_copies_no_value(saver: Saver) -> None:
     graph = line(saver, interrupt_before=["c"])
     graph.invoke(start(), CONFIG, durability="sync")
     before, other = digests(saver), {"configurable": {"thread_id": "other"}}
@@ -337,7 +339,7 @@ def test_a_value_that_does_not_change_is_read_once_for_a_whole_history(
         config = put(saver, config, number=number, text=LONG)
         saver.put_writes(config, [("text", LONG)], "task")
     read: list[str] = []
-    monkeypatch.setattr(reading, "digest", lambda data: read.append(data) or digest(data))
+    monkeypatch.setattr(reading, "digest", lambda content: read.append(content) or digest(content))
 
     history = list(saver.list(CONFIG))
 
@@ -390,12 +392,12 @@ def test_values_come_back_equal_and_of_the_same_type(sqlite_url: str, value: Any
     with Saver(sqlite_url, types=[Plain, Pair]) as saver:
         config = put(saver, channel=value)
         saver.put_writes(config, [("channel", value), (INTERRUPT, [value])], "task")
-        found = saver.get_tuple(config)
+        stored = saver.get_tuple(config)
 
-    assert found is not None
-    assert found.pending_writes is not None
-    (first, second) = found.pending_writes
-    for back in (found.checkpoint["channel_values"]["channel"], second[2], first[2][0]):
+    assert stored is not None
+    assert stored.pending_writes is not None
+    (first, second) = stored.pending_writes
+    for back in (stored.checkpoint["channel_values"]["channel"], second[2], first[2][0]):
         assert type(back) is type(value)
         assert back == value
     assert first[1] == INTERRUPT  # special ones have their places before the others
@@ -411,11 +413,11 @@ def test_an_unknown_type_is_refused_by_channel_and_name(sqlite_url: str, unknown
         ):
             with pytest.raises(StateError, match=r"channel 'bad': .* cannot be stored: found \w+"):
                 store()
-        found = saver.get_tuple({"configurable": {"thread_id": "one"}})
+        stored = saver.get_tuple({"configurable": {"thread_id": "one"}})
 
-    assert found is not None
-    assert found.checkpoint["channel_values"] == {"good": 1}
-    assert found.pending_writes == []
+    assert stored is not None
+    assert stored.checkpoint["channel_values"] == {"good": 1}
+    assert stored.pending_writes == []
 
 
 def test_what_to_do_about_an_unknown_type_is_said(sqlite_url: str) -> None:
@@ -453,10 +455,10 @@ def test_a_named_tuple_comes_back_by_the_names_of_its_fields(sqlite_url: str, mo
     turned = renamed("Pair", NamedTuple("Pair", [("right", str), ("left", int)]))
     monkeypatch.setattr(sys.modules[__name__], "Pair", turned)
     with Saver(sqlite_url, types=[turned]) as saver:
-        found = saver.get_tuple(config)
+        stored = saver.get_tuple(config)
 
-    assert found is not None
-    assert found.checkpoint["channel_values"]["channel"]._asdict() == {"left": 1, "right": "b"}
+    assert stored is not None
+    assert stored.checkpoint["channel_values"]["channel"]._asdict() == {"left": 1, "right": "b"}
 
 
 class Noted(Pair):
@@ -553,9 +555,9 @@ def test_a_damaged_value_is_found_by_its_hash(saver: Saver) -> None:
 
 
 def collected(saver: Saver, folder: Path) -> int:
-    """How many values a collection of garbage removes."""
-    found = apply_policy(saver.database, FileStore(folder / "files"), Policy())
-    return found.removed["values"].count
+    """Collect garbage and return the number of removed values."""
+    collection = apply_policy(saver.database, FileStore(folder / "files"), Policy())
+    return collection.removed["values"].count
 
 
 def test_a_collection_spares_what_threads_name_and_removes_what_a_deleted_one_named(
@@ -571,9 +573,9 @@ def test_a_collection_spares_what_threads_name_and_removes_what_a_deleted_one_na
     would = apply_policy(saver.database, FileStore(tmp_path / "files"), Policy(), dry_run=True)
     assert would.removed["values"].count == 2
     assert collected(saver, tmp_path) == 2
-    found = saver.get_tuple(other)
-    assert found is not None
-    assert found.pending_writes == [("task", "text", LONG.title())]
+    stored = saver.get_tuple(other)
+    assert stored is not None
+    assert stored.pending_writes == [("task", "text", LONG.title())]
 
 
 def test_a_value_that_was_collected_meanwhile_is_stored_again(saver: Saver, tmp_path: Path) -> None:
@@ -583,17 +585,17 @@ def test_a_value_that_was_collected_meanwhile_is_stored_again(saver: Saver, tmp_
 
     config = put(saver, parent, new=(), text=LONG)
 
-    found = saver.get_tuple(config)
-    assert found is not None
-    assert found.checkpoint["channel_values"] == {"text": LONG}
+    stored = saver.get_tuple(config)
+    assert stored is not None
+    assert stored.checkpoint["channel_values"] == {"text": LONG}
 
 
 def test_values_survive_collections_that_run_all_the_time(saver: Saver, tmp_path: Path) -> None:
-    over = threading.Event()
+    stop = threading.Event()
 
     def collect_all_the_time() -> int:
         removed = 0
-        while not over.is_set():
+        while not stop.is_set():
             removed += collected(saver, tmp_path)
         return removed
 
@@ -605,38 +607,40 @@ def test_values_survive_collections_that_run_all_the_time(saver: Saver, tmp_path
                 saver.delete_thread("one")
                 child = put(saver, parent, new=(), text=LONG)
                 saver.put_writes(child, [("text", LONG + str(number))], "task")
-                found = saver.get_tuple(child)
-                assert found is not None
-                assert found.checkpoint["channel_values"] == {"text": LONG}
-                assert found.pending_writes == [("task", "text", LONG + str(number))]
+                stored = saver.get_tuple(child)
+                assert stored is not None
+                assert stored.checkpoint["channel_values"] == {"text": LONG}
+                assert stored.pending_writes == [("task", "text", LONG + str(number))]
         finally:
-            over.set()
+            stop.set()
     assert collecting.result() > 0
 
 
 def test_pruning_keeps_what_the_latest_state_is_rebuilt_from(saver: Saver) -> None:
     class State(TypedDict):
-        items: Annotated[list[Any], DeltaChannel(lambda state, writes: [*state, *(w for one in writes for w in one)])]
+        items: Annotated[
+            list[Any], DeltaChannel(lambda state, writes: [*state, *(w for batch in writes for w in batch)])
+        ]
 
     graph = StateGraph(State).add_node("add", lambda state: {"items": [len(state["items"])]})
-    made = graph.add_edge(START, "add").compile(checkpointer=saver)
+    compiled = graph.add_edge(START, "add").compile(checkpointer=saver)
     for _ in range(4):
-        made.invoke({"items": ["more"]}, CONFIG, durability="sync")
+        compiled.invoke({"items": ["more"]}, CONFIG, durability="sync")
     line(saver).invoke(start(), {"configurable": {"thread_id": "two"}}, durability="sync")
     expected = ["more", 1, "more", 3, "more", 5, "more", 7]
-    assert made.get_state(CONFIG).values == {"items": expected}
+    assert compiled.get_state(CONFIG).values == {"items": expected}
 
     saver.prune(["one", "two"])
 
-    assert made.get_state(CONFIG).values == {"items": expected}
-    assert asyncio.run(made.aget_state(CONFIG)).values == {"items": expected}
-    (left,) = saver.list({"configurable": {"thread_id": "two"}})
-    assert left.parent_config is None
-    assert left.checkpoint["channel_values"]["x"] == 3
+    assert compiled.get_state(CONFIG).values == {"items": expected}
+    assert asyncio.run(compiled.aget_state(CONFIG)).values == {"items": expected}
+    (latest,) = saver.list({"configurable": {"thread_id": "two"}})
+    assert latest.parent_config is None
+    assert latest.checkpoint["channel_values"]["x"] == 3
 
 
 def test_a_step_is_one_transaction(saver: Saver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_buffer, "PATIENCE_S", 60.0)  # however busy this machine is
+    monkeypatch.setattr(validation, "PATIENCE_S", 60.0)  # however busy this machine is
     stored: list[tuple[bool, bool]] = []
     store, put_one = Threads.put, Saver.put
     writing, came = threading.Event(), threading.Event()
@@ -673,7 +677,7 @@ def test_pruning_refuses_what_it_cannot_do(sqlite_url: str) -> None:
 
 
 def test_sessions_do_not_see_each_others_threads_and_take_them_along_when_deleted(saver: Saver) -> None:
-    made = sessions.create(saver.database, "team")
+    team = sessions.create(saver.database, "team")
     with Saver(saver.database, session="team") as theirs:
         config = put(theirs, text=LONG)
         theirs.put_writes(config, [("text", LONG)], "task")
@@ -683,7 +687,7 @@ def test_sessions_do_not_see_each_others_threads_and_take_them_along_when_delete
             {"text": LONG},
         ]
 
-        deletion.delete_session(saver.database, made.id, may_live=lambda owner, expired: True)
+        deletion.delete_session(saver.database, team.id, may_live=lambda owner, expired: True)
 
         assert (count(saver, thread_checkpoints), count(saver, thread_writes)) == (1, 0)
         with pytest.raises(InputError, match=sentence("the session was deleted")):
@@ -695,7 +699,7 @@ def test_a_session_that_is_not_there_is_named() -> None:
         Saver("sqlite://", session="team")
 
 
-def test_it_goes_on_after_the_server_has_ended_its_connections(fresh_postgres_url: str) -> None:
+def test_it_continues_after_the_server_has_ended_its_connections(fresh_postgres_url: str) -> None:
     with Saver(fresh_postgres_url) as saver:
         config = put(saver, x=1)
         with Database(fresh_postgres_url).write() as other:
@@ -706,10 +710,10 @@ def test_it_goes_on_after_the_server_has_ended_its_connections(fresh_postgres_ur
                 )
             )
 
-        found = saver.get_tuple(put(saver, config, x=2))
+        stored = saver.get_tuple(put(saver, config, x=2))
 
-    assert found is not None
-    assert found.checkpoint["channel_values"] == {"x": 2}
+    assert stored is not None
+    assert stored.checkpoint["channel_values"] == {"x": 2}
 
 
 KILLED = """
@@ -732,22 +736,22 @@ for name in "abc":
     before = graph.add_node(name, node(name)).add_edge(before, name) and name
 saver = Saver(sys.argv[1])
 config = {"configurable": {"thread_id": "one"}}
-made = graph.compile(checkpointer=saver)
+compiled = graph.compile(checkpointer=saver)
 if sys.argv[2] == "put":  # between a checkpoint and its writes, told of what was stored
-    made.invoke({"x": 0}, config, durability="sync")
-    found = saver.get_tuple(config)
-    saver.put_writes(found.config, [("__root__", {"y": 1})], "task")
-    print(found.config["configurable"]["checkpoint_id"], flush=True)
+    compiled.invoke({"x": 0}, config, durability="sync")
+    stored = saver.get_tuple(config)
+    saver.put_writes(stored.config, [("__root__", {"y": 1})], "task")
+    print(stored.config["configurable"]["checkpoint_id"], flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-made.invoke(None if sys.argv[2] == "resumed" else {"x": 0}, config, durability="sync")
+compiled.invoke(None if sys.argv[2] == "resumed" else {"x": 0}, config, durability="sync")
 """
 
 
 def run_apart(url: str, how: str) -> tuple[int, list[str]]:
-    """Its exit code, and what it says, on stderr too."""
+    """Run a process. Return its exit code and the words that it prints, including stderr."""
     with Script(KILLED, url, how, kind="langgraph") as process:
-        said = process.communicate(60)
-        return process.wait(), said.split()
+        printed = process.communicate(60)
+        return process.wait(), printed.split()
 
 
 def test_another_process_resumes_where_one_was_killed(database_url: str) -> None:
@@ -759,15 +763,15 @@ def test_another_process_resumes_where_one_was_killed(database_url: str) -> None
 
 
 def test_what_was_said_to_be_stored_outlives_its_process(database_url: str) -> None:
-    code, said = run_apart(database_url, "put")
+    code, printed = run_apart(database_url, "put")
 
     with Saver(database_url) as saver:
-        found = saver.get_tuple(CONFIG)
+        stored = saver.get_tuple(CONFIG)
 
     assert code == -signal.SIGKILL
-    assert found is not None
-    assert found.checkpoint["id"] == said[-1]
-    assert found.pending_writes == [("task", "__root__", {"y": 1})]
+    assert stored is not None
+    assert stored.checkpoint["id"] == printed[-1]
+    assert stored.pending_writes == [("task", "__root__", {"y": 1})]
 
 
 def test_threads_of_python_share_no_more_connections_than_there_may_be(
@@ -789,12 +793,12 @@ def test_threads_of_python_share_no_more_connections_than_there_may_be(
         other.autocommit = False
         other.execute('LOCK TABLE "values" IN EXCLUSIVE MODE')  # whoever has a connection keeps it
 
-        def one(number: int) -> None:
+        def save(number: int) -> None:
             config = {"configurable": {"thread_id": str(number), "checkpoint_id": "1"}}
             all_sent.wait(60)
             saver.put_writes(config, [("x", LONG)], "task")
 
-        running = [pool.submit(one, number) for number in range(8)]
+        running = [pool.submit(save, number) for number in range(8)]
         is_more = third.wait(1)  # none comes, however long this waits
         other.close()
         for each in running:
@@ -811,16 +815,16 @@ def test_what_is_written_to_a_delta_channel_is_read_without_other_channels(saver
     with saver.database.write() as connection:
         connection.execute(values.update().where(values.c.data == encode(LONG).decode()).values(data='"damaged"'))
 
-    found = saver.get_delta_channel_history(config=second, channels=["items"])
+    channel_history = saver.get_delta_channel_history(config=second, channels=["items"])
 
-    assert found == {"items": {"writes": [("task", "items", [1])], "seed": LONG.upper()}}
+    assert channel_history == {"items": {"writes": [("task", "items", [1])], "seed": LONG.upper()}}
 
 
 def test_writes_into_a_deleted_session_are_refused(saver: Saver) -> None:
-    made = sessions.create(saver.database, "team")
+    team = sessions.create(saver.database, "team")
     with Saver(saver.database, session="team") as theirs:
         config = put(theirs, text=LONG)
-        deletion.delete_session(saver.database, made.id, may_live=lambda owner, expired: True)
+        deletion.delete_session(saver.database, team.id, may_live=lambda owner, expired: True)
 
         with pytest.raises(InputError, match=sentence("the session was deleted")):
             theirs.put_writes(config, [("text", LONG)], "task")
@@ -909,8 +913,8 @@ def test_children_of_deleted_runs_have_no_parent(saver: Saver) -> None:
 
     saver.delete_for_runs(["gone"])
 
-    (left,) = saver.list(CONFIG)
-    assert (left.config, left.parent_config) == (child, None)
+    (child_checkpoint,) = saver.list(CONFIG)
+    assert (child_checkpoint.config, child_checkpoint.parent_config) == (child, None)
     assert count(saver, thread_writes) == 0
 
 
@@ -944,8 +948,8 @@ def test_a_closed_saver_says_so(database_url: str) -> None:
 @pytest.mark.parametrize("channel", ["$set", "$tuple", "$"])
 def test_a_channel_that_is_called_like_a_tag_is_stored(sqlite_url: str, channel: str) -> None:
     with Saver(sqlite_url) as saver:
-        found = saver.get_tuple(put(saver, **{channel: 1}))
+        stored = saver.get_tuple(put(saver, **{channel: 1}))
 
-    assert found is not None
-    assert found.checkpoint["channel_values"] == {channel: 1}
-    assert found.checkpoint["channel_versions"] == {channel: 1}
+    assert stored is not None
+    assert stored.checkpoint["channel_values"] == {channel: 1}
+    assert stored.checkpoint["channel_versions"] == {channel: 1}

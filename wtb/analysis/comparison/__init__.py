@@ -1,1 +1,1 @@
-"""Two sweeps compared: whether the later one is worse, and why."""
+"""Comparisons of two sweeps or of a series: the verdict on the later one, and its reasons."""

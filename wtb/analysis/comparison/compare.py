@@ -1,7 +1,7 @@
-"""Two sweeps side by side: what was changed, and which results got worse or better, paired by case.
+"""Comparison of two sweeps: what was changed, and which results got worse or better, paired by case.
 
-Cells are paired by combination and case. Repeats are averaged within the case; cases that were changed or that only
-one of the sweeps has are left out, and said to be.
+Cells are paired by combination and case. Repeats are averaged within the case. Cases that were changed or that only one
+of the sweeps has are left out, and listed as such.
 """
 
 from __future__ import annotations
@@ -12,30 +12,33 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
-from wtb.analysis.comparison import changed_files, changes
-from wtb.analysis.comparison.first_difference import partings
-from wtb.analysis.comparison.paired_results import Outcomes, Scores, failing, read_outcomes, read_scores
-from wtb.analysis.comparison.pairing import Pairs, match
-from wtb.analysis.comparison.pools import Pool, pools
+from wtb.analysis.comparison import changes
+from wtb.analysis.comparison.pairing import (
+    Outcomes,
+    Pairs,
+    Scores,
+    failing,
+    match,
+    partings,
+    read_outcomes,
+    read_scores,
+)
 from wtb.analysis.comparison.reasons import Facts, chance, sentences
-from wtb.analysis.comparison.regressions import Answer, Finding, Question, answer, of_sweep
+from wtb.analysis.comparison.regressions import Answer, Finding, Pool, Question, answer, of_sweep, pools
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, UNCLEAR, WORSE, overall
 from wtb.analysis.interim import why_stopped
-from wtb.analysis.judges.models import models_of_judges
+from wtb.analysis.judge_check import models_of_judges
 from wtb.analysis.statistics import Floats, margins
-from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter, pooled
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.missing.unseen_losses import span_of
-from wtb.analysis.statistics.missing.worst_case import Pairs as TableOfPairs
-from wtb.analysis.statistics.units import Units
+from wtb.analysis.statistics.claims import SIGNIFICANT, MissingCells, span_of
+from wtb.analysis.statistics.claims import Pairs as TableOfPairs
+from wtb.analysis.statistics.intervals import Units
+from wtb.analysis.statistics.margins import BeforeAndAfter, pooled
 from wtb.authoring.evaluation.evaluators import beyond_scale
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
-from wtb.core.providers.faults import is_waiting
-from wtb.core.scoring.failure_scores import MOST_LOST
+from wtb.core.frozen import frozen
+from wtb.core.provider_faults import is_waiting
+from wtb.core.scoring.failure_scores import MOST_LOST, hangs_on, unseen
 from wtb.core.scoring.measure import Measure
-from wtb.core.scoring.missing_words import hangs_on, unseen
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, baselines, queries
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import StoredSpec
 
 VERSION: Final = 2
+# Each of these reads two lines of checkpoints, so only the worst cells are looked into.
 LOOKED_INTO = 20  # cells of which the first node that differs is looked for
 CELLS = ""  # the question whether cells fail, beside those by metrics, all of which have names
 
@@ -72,7 +76,7 @@ def compare_sweeps(
     looked_into: int = LOOKED_INTO,
     level: float = SIGNIFICANT,
 ) -> ComparisonDocument:
-    """What is different between two sweeps.
+    """Compare two sweeps.
 
     Args:
         database: Where both are.
@@ -85,15 +89,17 @@ def compare_sweeps(
     Raises:
         InputError: A case is of two clusters.
     """
-    given = dict(margin or {})
-    own = {name: most for name, most in (after.spec.get("margin") or {}).items() if name not in given}
+    requested = dict(margin or {})
+    own = {name: loss for name, loss in (after.spec.get("margin") or {}).items() if name not in requested}
     pairs = match(database, before, after)
     metrics = _metrics(database, before, after)
     failed, changed = read_outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
     scored = read_scores(database, before, after, pairs, metrics.common, failed.lost)
     floor = baselines.noise_floor(database, before.id)
     primary = primary_of(after.spec, metrics.common)
-    sides = _Sides(failed, scored, {**own, **given}, primary, floor, pools(pairs.choices, changed["code"]), pairs.units)
+    sides = _Sides(
+        failed, scored, {**own, **requested}, primary, floor, pools(pairs.choices, changed["code"]), pairs.units
+    )
     answers = sides.answers(int(after.spec.get("seed", 0)), pairs, level)
     rows = [_row(sides, answers, number, choice) for number, choice in enumerate(pairs.choices)]
     pooled = [_pool(sides, answers, number, pairs) for number in range(len(sides.pools))]
@@ -110,7 +116,7 @@ def compare_sweeps(
         cells=failed.compared,
         later=sizes["after"],
         unpaired=failed.unpaired,
-        unscored=sum(int(one.lost.sum()) for one in scored),
+        unscored=sum(int(scores.lost.sum()) for scores in scored),
         missing=failed.missing,
         lost_shares=failed.lost_shares,
         changed=changed,
@@ -119,7 +125,7 @@ def compare_sweeps(
             for side, sweep in (("the earlier one", before), ("the later one", after))
             if not is_waiting(sweep.reason) and (why := why_stopped(sweep))
         ],
-        unknown=[name for name in {**own, **given} if name not in metrics.common],
+        unknown=[name for name in {**own, **requested} if name not in metrics.common],
     )
     return {
         "version": VERSION,
@@ -133,7 +139,7 @@ def compare_sweeps(
             "of": sizes,
         },
         "primary": primary,
-        "margin": {"given": given, "of_later": own},
+        "margin": {"given": requested, "of_later": own},
         "noise_floor": floor,
         "failing": {"still": failed.still_failing, "unpaired": failed.unpaired},
         "rows": rows,
@@ -145,21 +151,25 @@ def compare_sweeps(
 
 
 def check_margin(database: Database, before: SweepRow, after: SweepRow, margin: Mapping[str, float]) -> None:
-    """Raises InputError for margins of metrics that neither sweep has, and of more than the scale of one."""
-    known = queries.measures(database, before.id) | queries.measures(database, after.id)
+    """Reject margins for unknown metrics and margins beyond the scale of a metric.
+
+    Raises:
+        InputError: Neither sweep has such a metric, or the margin exceeds its scale.
+    """
+    measures = queries.measures(database, before.id) | queries.measures(database, after.id)
     problems = []
     for metric, loss in margin.items():
-        if metric not in known:
-            scored = did_you_mean(metric, known) or f"; scored are {', '.join(known) or 'no metrics'}"
+        if metric not in measures:
+            scored = did_you_mean(metric, measures) or f"; scored are {', '.join(measures) or 'no metrics'}"
             problems.append(f"margin: neither sweep is scored by {metric!r}{scored}")
-        elif wrong := beyond_scale(metric, loss, known[metric]):
+        elif wrong := beyond_scale(metric, loss, measures[metric]):
             problems.append(f"margin: {wrong}")
     if problems:
         raise InputError(*problems)
 
 
 def _sizes(pairs: Pairs) -> ComparedSizes:
-    """How many cells each sweep has, repeats taken together."""
+    """Return how many cells each sweep has, not counting repeats."""
     combinations, cases = pairs.combinations, pairs.cases
     return {
         "before": (combinations["common"] + combinations["removed"]) * (cases["common"] + len(cases["removed"])),
@@ -169,27 +179,28 @@ def _sizes(pairs: Pairs) -> ComparedSizes:
 
 def _changed(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs, metrics: _Metrics) -> ChangesDocument:
     graphs = [queries.workflow_graph(database, sweep.workflow_id) for sweep in (before, after)]
-    renamed = changed_files.renamed_variants(before.spec, after.spec)
-    was = changed_files.with_names(before.fingerprints, renamed)
-    codes = changed_files.code_with_names(before.spec.get("code"), renamed), after.spec.get("code")
+    renamed = changes.renamed_variants(before.spec, after.spec)
+    old_fingerprints = changes.with_names(before.fingerprints, renamed)
+    codes = changes.code_with_names(before.spec.get("code"), renamed), after.spec.get("code")
     is_text = {(node, name) for node, names in renamed.items() for name in names.values()}
     changed: ChangesDocument = {
         "code": [
             change
-            for change in changes.code_changes(was, after.fingerprints, codes)
+            for change in changes.code_changes(old_fingerprints, after.fingerprints, codes)
+            # A variant that changed only because a file's text did is reported with the file.
             if (change["node"], change["variant"]) not in is_text or change.get("causes") != [changes.PARAMETERS]
         ],
-        "variants": changes.variant_changes(was, after.fingerprints),
+        "variants": changes.variant_changes(old_fingerprints, after.fingerprints),
         "combinations": pairs.combinations,
         "cases": pairs.cases,
         "metrics": {"common": len(metrics.common), "added": metrics.added, "removed": metrics.removed},
         "settings": changes.setting_changes(
-            changed_files.without_texts(_spec(database, before), renamed),
-            changed_files.without_texts(_spec(database, after)),
+            changes.without_texts(_spec(database, before), renamed),
+            changes.without_texts(_spec(database, after)),
         ),
         "graph": changes.graph_changed(*graphs),
     }
-    if files := changed_files.file_changes(before.spec, after.spec):
+    if files := changes.file_changes(before.spec, after.spec):
         changed["files"] = files
     return changed
 
@@ -200,7 +211,7 @@ def _spec(database: Database, sweep: SweepRow) -> StoredSpec:
 
 
 class _Metrics(NamedTuple):
-    """Metric -> how it is read, of what both are scored by, and the names of those that only one is."""
+    """Metrics of two sweeps: those of both with how they are read, and the names of those that only one has."""
 
     common: Mapping[str, Measure]
     added: list[str]
@@ -208,17 +219,17 @@ class _Metrics(NamedTuple):
 
 
 def _metrics(database: Database, before: SweepRow, after: SweepRow) -> _Metrics:
-    was, now = (queries.measures(database, sweep.id) for sweep in (before, after))
+    old, new = (queries.measures(database, sweep.id) for sweep in (before, after))
     return _Metrics(
-        {name: measure for name, measure in now.items() if name in was},
-        [name for name in now if name not in was],
-        [name for name in was if name not in now],
+        {name: measure for name, measure in new.items() if name in old},
+        [name for name in new if name not in old],
+        [name for name in old if name not in new],
     )
 
 
 @frozen
 class _Sides:
-    """The results of two sweeps, and what compares them."""
+    """Results of two sweeps, and the settings that compare them."""
 
     failed: Outcomes
     scored: Sequence[Scores]
@@ -230,37 +241,38 @@ class _Sides:
 
     @cached_property
     def questions(self) -> dict[str, Question]:
-        """By metric; CELLS asks whether cells fail."""
+        """Questions by metric; CELLS is the question whether cells fail."""
         before, after = failing(self.failed, self.scored)
         gains = np.asarray(before - after)
         rates = bool(np.isin(gains[np.isfinite(gains)], (-1, 0, 1)).all())
-        counted = any(one.metric == self.primary and one.counts_failures for one in self.scored)
+        counted = any(scores.metric == self.primary and scores.counts_failures for scores in self.scored)
         both = np.vstack([-before, -after])
+        # Only cells lost to a provider are missing for this question: failing is the outcome here.
         sides = BeforeAndAfter(TableOfPairs(both, MissingCells.of(both, "provider"), (-1.0, 0.0), units=self.units))
         questions_by_metric = {
             CELLS: Question(gains, rates, repeatable=self._is_repeatable(CELLS), only_worse=counted, sides=sides)
         }
-        for one in self.scored:
-            questions_by_metric[one.metric] = Question(
-                one.gains,
-                one.are_rates,
-                one.measure.compare,
-                self.margin.get(one.metric),
-                decides=one.metric == self.primary or one.metric in self.margin,
-                repeatable=self._is_repeatable(one.metric),
-                were=one.were,
-                figures=one.figures and one.figures.times(1 if one.measure.better == "higher" else -1),
-                sides=one.sides,
-                span=span_of(one.measure.scale),
+        for scores in self.scored:
+            questions_by_metric[scores.metric] = Question(
+                scores.gains,
+                scores.are_rates,
+                scores.measure.compare,
+                self.margin.get(scores.metric),
+                decides=scores.metric == self.primary or scores.metric in self.margin,
+                repeatable=self._is_repeatable(scores.metric),
+                were=scores.were,
+                figures=scores.figures and scores.figures.times(1 if scores.measure.better == "higher" else -1),
+                sides=scores.sides,
+                span=span_of(scores.measure.scale),
             )
         return questions_by_metric
 
     def _is_repeatable(self, metric: str) -> bool:
-        """Return whether repeats of the earlier sweep came to the same in every case."""
+        """Return whether repeats of the earlier sweep had the same results in every case."""
         if self.floor is None:
             return False
-        found = self.floor["cells"] if metric == CELLS else self.floor["metrics"].get(metric)
-        return found is not None and found["deterministic"]
+        floor = self.floor["cells"] if metric == CELLS else self.floor["metrics"].get(metric)
+        return floor is not None and floor["deterministic"]
 
     def answers(self, seed: int, pairs: Pairs, level: float) -> dict[str, Answer]:
         return answer(self.questions, [pool.rows for pool in self.pools], seed=seed, units=pairs.units, level=level)
@@ -268,8 +280,10 @@ class _Sides:
 
 def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> Verdict:
     verdict = of_sweep(answers, sides.questions)
+    # With many cells lost to a provider, those that remain may be the easy ones; a shown loss still counts.
     if max(facts.lost_shares) > MOST_LOST and verdict != WORSE:
         return UNCLEAR
+    # Tests assume a number of cases that no result decided; two equal sweeps need no test.
     if facts.stopped and verdict != SAME:
         return CANNOT_TELL
     lost = facts.changed["metrics"]["removed"] and not facts.metrics
@@ -282,33 +296,41 @@ def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> Verd
 
 def _row(sides: _Sides, answers: Mapping[str, Answer], number: int, choice: Mapping[str, str]) -> ComparedRow:
     metrics = {
-        one.metric: _figures(sides, one, answers[one.metric].rows[number], _Tables.of(one, [number]))
-        for one in sides.scored
+        scores.metric: _figures(sides, scores, answers[scores.metric].rows[number], _Tables.of(scores, [number]))
+        for scores in sides.scored
     }
     cells = _outcome_figures(sides, answers[CELLS].rows[number], [number])
-    gone = any(
-        metrics[one.metric]["decides"] and not metrics[one.metric]["n_pairs"] and one.were[number]
-        for one in sides.scored
+    is_lost = any(
+        metrics[scores.metric]["decides"] and not metrics[scores.metric]["n_pairs"] and scores.were[number]
+        for scores in sides.scored
     )
     return {
         "combination": dict(choice),
-        "verdict": _of_part(cells, metrics, gone=gone, succeeded=sides.failed.succeeded(number)),
+        "verdict": _of_part(cells, metrics, is_lost=is_lost, succeeded=sides.failed.succeeded(number)),
         "cells": cells,
         "metrics": metrics,
     }
 
 
-def _of_part(cells: OutcomeFigures, metrics: Mapping[str, ContrastFigures], *, gone: bool, succeeded: bool) -> Verdict:
-    """The verdict on one combination by what decides.
+def _of_part(
+    cells: OutcomeFigures, metrics: Mapping[str, ContrastFigures], *, is_lost: bool, succeeded: bool
+) -> Verdict:
+    """Return the verdict on one combination from its deciding metrics.
 
-    gone: whether a metric that decides can no longer be compared. succeeded: whether any cell did, in both sweeps.
+    Args:
+        cells: The figures on failing cells.
+        metrics: The figures of each metric.
+        is_lost: True if a deciding metric can no longer be compared.
+        succeeded: True if any cell succeeded in both sweeps.
     """
-    verdicts = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
+    verdicts = [
+        figures["verdict"] for figures in metrics.values() if figures["decides"] and figures["verdict"] != CANNOT_TELL
+    ]
     verdict = overall([cells["verdict"], *verdicts])
     if verdict == WORSE:
         return verdict
-    compared = any(one["verdict"] != CANNOT_TELL for one in metrics.values())
-    if gone or (not compared and not cells["fixed"] and (metrics or not succeeded)):
+    compared = any(figures["verdict"] != CANNOT_TELL for figures in metrics.values())
+    if is_lost or (not compared and not cells["fixed"] and (metrics or not succeeded)):
         return CANNOT_TELL
     return verdict
 
@@ -316,11 +338,13 @@ def _of_part(cells: OutcomeFigures, metrics: Mapping[str, ContrastFigures], *, g
 def _pool(sides: _Sides, answers: Mapping[str, Answer], number: int, pairs: Pairs) -> ComparedPool:
     pool = sides.pools[number]
     metrics = {
-        one.metric: _figures(sides, one, answers[one.metric].pools[number], _Tables.of(one, pool.rows))
-        for one in sides.scored
+        scores.metric: _figures(sides, scores, answers[scores.metric].pools[number], _Tables.of(scores, pool.rows))
+        for scores in sides.scored
     }
     cells = _outcome_figures(sides, answers[CELLS].pools[number], pool.rows)
-    verdicts = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
+    verdicts = [
+        figures["verdict"] for figures in metrics.values() if figures["decides"] and figures["verdict"] != CANNOT_TELL
+    ]
     return {
         "what": pool.what,
         "nodes": list(pool.nodes),
@@ -333,22 +357,23 @@ def _pool(sides: _Sides, answers: Mapping[str, Answer], number: int, pairs: Pair
 
 
 class _Tables(NamedTuple):
-    """The scores of one row or pool, case beside case, of the cases that both sweeps have."""
+    """Scores of a row or pool of both sweeps, aligned by case, for the cases that both have."""
 
     before: Floats
     after: Floats
 
     @classmethod
     def of(cls, scores: Scores, rows: Sequence[int]) -> _Tables:
+        # Means before and after must be over the same cases, or their difference would not be `delta`.
         both = np.isfinite(scores.differences)
-        was, now = (pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after))
-        return cls(was[np.isfinite(was)], now[np.isfinite(now)])
+        old, new = (pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after))
+        return cls(old[np.isfinite(old)], new[np.isfinite(new)])
 
 
 def _figures(sides: _Sides, scores: Scores, finding: Finding, tables: _Tables) -> ContrastFigures:
-    """What is said of a row, or a pool, by one metric.
+    """Return the figures of a row or pool for one metric.
 
-    Differences are later less earlier; `gain_low` is of the gain, which is positive where later is better.
+    Differences are later minus earlier; `gain_low` refers to the gain, which is positive if the later sweep is better.
     """
     contrast, sign = finding.contrast, 1.0 if scores.measure.better == "higher" else -1.0
     middle = np.median if scores.is_typical else np.mean
@@ -374,7 +399,7 @@ def _figures(sides: _Sides, scores: Scores, finding: Finding, tables: _Tables) -
 
 
 def _missing(finding: Finding) -> MissingPairs:
-    """How many cells are missing on either side, and on how many the verdict hangs; nothing where none are."""
+    """Return how many cells are missing on either side, and on how many the verdict depends; empty if none."""
     document: MissingPairs = {}
     if finding.contrast.missing:
         document["missing"] = finding.contrast.missing
@@ -388,16 +413,17 @@ def _missing(finding: Finding) -> MissingPairs:
 
 
 def _outcome_figures(sides: _Sides, finding: Finding, rows: Sequence[int]) -> OutcomeFigures:
-    """How many cells of these rows fail that did not, and the other way, and whether that could be chance."""
+    """Return how many cells of these rows newly fail or are fixed, and whether that could be chance."""
     failed = sides.failed
     part = list(rows)
     newly = int((failed.after[part] > failed.before[part]).sum())
     fixed = int((failed.after[part] < failed.before[part]).sum())
-    for one in sides.scored:
-        newly += int(one.lost[part].sum())
-        fixed += int(one.regained[part].sum())
+    for scores in sides.scored:
+        newly += int(scores.lost[part].sum())
+        fixed += int(scores.regained[part].sum())
     verdict: Verdict = SAME if finding.verdict == CANNOT_TELL else finding.verdict
     question = sides.questions[CELLS]
+    # The primary metric counts failures as scores already, so an unclear answer here would be the same doubt twice.
     if question.only_worse and verdict == UNCLEAR:
         verdict = SAME
     return {
@@ -411,7 +437,7 @@ def _outcome_figures(sides: _Sides, finding: Finding, rows: Sequence[int]) -> Ou
 
 
 def _because(finding: Finding, question: Question) -> str | None:
-    """What has to be said of a verdict, besides its figures."""
+    """Return the explanation of a verdict beyond its figures; None if it needs none."""
     contrast = finding.contrast
     if finding.verdict == NOT_WORSE:
         return f"within its margin of {question.margin:g}"
@@ -435,13 +461,13 @@ def _because(finding: Finding, question: Question) -> str | None:
     return "could be chance"
 
 
-def _defined(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _defined(number: float) -> float | None:
+    return None if np.isnan(number) else float(number)
 
 
 def _cells(pairs: Pairs, failed: Outcomes, scored: Sequence[Scores], rows: Sequence[ComparedRow]) -> list[ComparedCell]:
-    """Every cell that differs, the worst first: those that fail now, then by the verdicts of their rows."""
-    differing = sorted(_differing(failed, scored, rows), key=lambda one: one[0])
+    """Return every cell that differs, worst first: newly failing cells, then by the verdicts of their rows."""
+    differing = sorted(_differing(failed, scored, rows), key=lambda ranked: ranked[0])
     return [
         {
             "combination": dict(pairs.choices[int(row)]),
@@ -457,45 +483,45 @@ def _cells(pairs: Pairs, failed: Outcomes, scored: Sequence[Scores], rows: Seque
 def _differing(
     failed: Outcomes, scored: Sequence[Scores], rows: Sequence[ComparedRow]
 ) -> Iterator[tuple[tuple[float, ...], CellFigures]]:
-    """Cells that differ, each with what it is sorted by: rank, metric, size, row and column."""
+    """Yield differing cells with their sort key: rank, metric, size, row and column."""
     both = np.isfinite(failed.before) & np.isfinite(failed.after)
     ended_otherwise = both & (failed.before != failed.after)
     for row, column in np.argwhere(ended_otherwise).tolist():
-        was, now = failed.before[row, column], failed.after[row, column]
-        failed_now = bool(now > was)
+        earlier, later = failed.before[row, column], failed.after[row, column]
+        failed_now = bool(later > earlier)
         figures: CellFigures = {
             "metric": None,
-            "before": _outcome(was),
-            "after": _outcome(now),
+            "before": _outcome(earlier),
+            "after": _outcome(later),
             "delta": None,
             "what": "failed" if failed_now else "fixed",
         }
         yield (0 if failed_now else 3, -1, 0.0, row, column), figures
-    for number, one in enumerate(scored):
-        for row, column in np.argwhere(one.lost).tolist():
-            yield (0, number, 0.0, row, column), _cell(one, row, column, "failed")
-        for row, column in np.argwhere(one.regained).tolist():
-            yield (3, number, 0.0, row, column), _cell(one, row, column, "fixed")
-        changes = one.changes
+    for number, scores in enumerate(scored):
+        for row, column in np.argwhere(scores.lost).tolist():
+            yield (0, number, 0.0, row, column), _cell(scores, row, column, "failed")
+        for row, column in np.argwhere(scores.regained).tolist():
+            yield (3, number, 0.0, row, column), _cell(scores, row, column, "fixed")
+        changes = scores.changes
         differs = (np.nan_to_num(changes) != 0) & ~ended_otherwise  # which scores differ for, too
         for row, column in np.argwhere(differs).tolist():
-            fell = bool((changes[row, column] < 0) == (one.measure.better == "higher"))
-            by_chance = rows[row]["metrics"][one.metric]["verdict"] != WORSE
+            fell = bool((changes[row, column] < 0) == (scores.measure.better == "higher"))
+            by_chance = rows[row]["metrics"][scores.metric]["verdict"] != WORSE
             place = (1 + by_chance if fell else 4, number, -abs(float(changes[row, column])), row, column)
-            yield place, _cell(one, row, column, "worse" if fell else "better")
+            yield place, _cell(scores, row, column, "worse" if fell else "better")
 
 
-def _cell(one: Scores, row: int, column: int, what: Literal["failed", "fixed", "worse", "better"]) -> CellFigures:
-    """The scores of a cell and their difference, None where there is none."""
+def _cell(scores: Scores, row: int, column: int, what: Literal["failed", "fixed", "worse", "better"]) -> CellFigures:
+    """Return the scores of a cell and their difference; None for a missing score."""
     return {
-        "metric": one.metric,
-        "before": _defined(one.shown[0][row, column]),
-        "after": _defined(one.shown[1][row, column]),
-        "delta": _defined(one.shown[1][row, column] - one.shown[0][row, column]),
+        "metric": scores.metric,
+        "before": _defined(scores.listed[0][row, column]),
+        "after": _defined(scores.listed[1][row, column]),
+        "delta": _defined(scores.listed[1][row, column] - scores.listed[0][row, column]),
         "what": what,
     }
 
 
 def _outcome(share: float) -> str:
-    """How a cell's repeats ended, in a word."""
+    """Return one word for the outcome of a cell's repeats."""
     return {0.0: "succeeded", 1.0: "failed"}.get(float(share), f"{share:.0%} failed")

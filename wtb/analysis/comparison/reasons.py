@@ -1,4 +1,4 @@
-"""Why a comparison of two sweeps came to its verdict, in sentences. Pure."""
+"""Reasons for the verdict of a comparison, as sentences. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, UNCLEAR, WORSE
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
-from wtb.core.classes.frozen import frozen
-from wtb.core.scoring.missing_words import hangs_on
+from wtb.analysis.statistics.claims import SIGNIFICANT
+from wtb.core.frozen import frozen
+from wtb.core.scoring.failure_scores import hangs_on
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import in_words
 
@@ -31,14 +31,22 @@ CAUSES = 3  # changes of code that are named
 
 @frozen
 class Facts:
-    """What there is to say of two sweeps.
+    """The facts of a comparison that its sentences use.
 
-    rows, pools: entries of a comparison's document. metrics: name -> direction, of what both are scored by; primary:
-    which decides. unknown: others that have a margin. cells: how many are compared; later: how many the later sweep
-    has. missing: how many have no outcome in the earlier sweep, and in the later. unpaired: how many of the later one
-    fail and are compared with nothing. unscored: how many scores failed that did not before. stopped: of a sweep that
-    did not come to its end as planned, how it did. lost_shares: the greatest share of a combination's cells that was
-    lost to a provider, in the earlier sweep and in the later.
+    Attributes:
+        rows: Rows of the comparison's document.
+        pools: Pools of the comparison's document.
+        metrics: Metric -> direction, for the metrics of both sweeps.
+        primary: The deciding metric.
+        cells: How many cells are compared.
+        later: How many cells the later sweep has.
+        missing: How many cells have no outcome in the earlier sweep, and in the later.
+        unpaired: How many failed cells of the later sweep are compared with nothing.
+        unscored: How many scores failed that did not before.
+        changed: The changes between the sweeps.
+        unknown: Metrics with a margin that not both sweeps have.
+        stopped: For each sweep that did not end as planned, how it ended.
+        lost_shares: The largest share of a combination's cells lost to a provider, in the earlier and later sweep.
     """
 
     rows: Sequence[ComparedRow]
@@ -57,19 +65,19 @@ class Facts:
 
 
 def sentences(facts: Facts) -> list[str]:
-    """Why, the worst first; empty where nothing is different and nothing is left out."""
+    """Return the reasons, worst first; empty if nothing differs and nothing is left out."""
     deciding = [name for name in facts.metrics if _decides(facts, name)]
     exploratory = [name for name in facts.metrics if name not in deciding]
     return [
         *(
-            f"{sentence}: tests say nothing of a sweep that somebody may have stopped for what it showed"
+            f"{sentence}: tests are not valid for a sweep that may have been stopped because of its results"
             for sentence in facts.stopped
         ),
         *_lost_to_provider(facts),
         *_nothing_in_common(facts),
         *_failing(facts),
         *(sentence for name in deciding for sentence in _worse(facts, name)),
-        *_others(facts),
+        *_cells_without_verdict(facts),
         *(sentence for name in deciding for sentence in _not_worse(facts, name)),
         *(
             f"exploratory: {sentence}"
@@ -83,18 +91,18 @@ def sentences(facts: Facts) -> list[str]:
 def origins(document: ComparisonDocument) -> list[str]:
     """Return where a loss may come from: the node at which most cells first differ, and the code that changed."""
     worse = [cell for cell in document["cells"] if cell["what"] in ("failed", "worse") and cell["diverged"]]
-    found = []
+    reasons = []
     if worse:
         ((node, count),) = Counter(cell["diverged"] for cell in worse).most_common(1)
         share = "" if count == len(worse) else f" in {count} of {len(worse)} cells"
-        found.append(f"first differs at {node}{share}")
+        reasons.append(f"first differs at {node}{share}")
     code = document["changed"]["code"]
     causes = dict.fromkeys(cause for change in code for cause in change.get("causes", ()))
     changed = list(causes) or [f"code of {change['node']}={change['variant']} changed" for change in code]
     if changed:
         more = f" and {len(changed) - CAUSES} more" if len(changed) > CAUSES else ""
-        found.append(f"{', '.join(changed[:CAUSES])}{more}")
-    return found
+        reasons.append(f"{', '.join(changed[:CAUSES])}{more}")
+    return reasons
 
 
 def _lost_to_provider(facts: Facts) -> Iterator[str]:
@@ -125,10 +133,11 @@ def _nothing_in_common(facts: Facts) -> Iterator[str]:
 
 
 def _failing(facts: Facts) -> Iterator[str]:
-    """Cells and scores that fail now, and whether that could be chance."""
+    """Yield sentences on newly failing cells and scores, and whether that could be chance."""
     failed = sum(row["cells"]["newly_failed"] for row in facts.rows) - facts.unscored
+    # A loss may be shown by a pool of rows although no single row shows it.
     parts = [row["cells"] for row in (*facts.rows, *facts.pools)]
-    worse = [one for one in parts if one["verdict"] == WORSE]
+    worse = [part for part in parts if part["verdict"] == WORSE]
     why = _chance_of(worse) if worse else "could be chance"
     if failed:
         yield f"{plural(failed, 'cell')} that succeeded {'fails' if failed == 1 else 'fail'} now ({why})"
@@ -138,12 +147,12 @@ def _failing(facts: Facts) -> Iterator[str]:
 
 
 def _chance_of(worse: Sequence[OutcomeFigures]) -> str:
-    least = min(worse, key=lambda one: 1.0 if one["p_worse"] is None else one["p_worse"])
+    least = min(worse, key=lambda figures: 1.0 if figures["p_worse"] is None else figures["p_worse"])
     return least["because"] or chance(least["p_worse"])
 
 
 def _worse(facts: Facts, metric: str) -> Iterator[str]:
-    """Where a metric got worse: in which combinations, and over which of them together."""
+    """Yield sentences on where a metric got worse: in which combinations, and over which pools."""
     fell = direction(facts.metrics[metric], worse=True)
     fallen = [row for row in facts.rows if row["metrics"][metric]["verdict"] == WORSE]
     if fallen:
@@ -158,23 +167,23 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
             where = f"{len(fallen):,} of {plural(len(facts.rows), 'combination')}"
             yield f"{metric} {fell} in {where}, most in {in_words(row['combination'])}: {loss} ({why})"
     # Where any fall counts, that of a pool is one of its rows, of which all is said.
-    shown = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
-    shown = [pool for pool in shown if not pool["metrics"][metric]["because"]]
-    for pool in sorted(shown, key=lambda pool: pool["metrics"][metric]["p_worse"] or 0.0)[:POOLS]:
+    pools = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
+    pools = [pool for pool in pools if not pool["metrics"][metric]["because"]]
+    for pool in sorted(pools, key=lambda pool: pool["metrics"][metric]["p_worse"] or 0.0)[:POOLS]:
         figures = pool["metrics"][metric]
         why = _bound(figures, facts.metrics[metric]) + chance(figures["p_worse"])
         yield f"{metric} {fell} by {figure(abs(figures['delta'] or 0.0))} ({why}) over {pool['what']}"
 
 
-def _bound(one: ContrastFigures, better: str) -> str:
-    """How much may have been lost, 95 times of 100: a lower bound, or an upper one where lower is better."""
-    if one["gain_low"] is None:
+def _bound(figures: ContrastFigures, better: str) -> str:
+    """Return the 95% bound of the loss: a lower bound, or an upper one if lower is better."""
+    if figures["gain_low"] is None:
         return ""
-    side, end = ("lower", one["gain_low"]) if better == "higher" else ("upper", -one["gain_low"])
+    side, end = ("lower", figures["gain_low"]) if better == "higher" else ("upper", -figures["gain_low"])
     return f"95% {side} bound {figure(end)}, "
 
 
-def _others(facts: Facts) -> Iterator[str]:
+def _cells_without_verdict(facts: Facts) -> Iterator[str]:
     nothing = sum(row["verdict"] == CANNOT_TELL and not row["metrics"] for row in facts.rows)
     if nothing and facts.cells:
         yield f"in {plural(nothing, 'combination')} no cell succeeded in both sweeps"
@@ -186,7 +195,7 @@ def _others(facts: Facts) -> Iterator[str]:
 
 
 def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[str]:
-    """What one metric did where it is not worse: of each kind in how many combinations, and over pools of them."""
+    """Yield sentences on one metric where it is not worse: counts of combinations by verdict, and pools."""
     if not facts.cells:
         return
     figures = [row["metrics"][metric] for row in facts.rows]
@@ -196,34 +205,40 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
         (NOT_WORSE, "is not worse in"),
         (CANNOT_TELL, "cannot be compared in"),
     ):
-        kind = [one for one in figures if one["verdict"] == verdict]
+        kind = [row_figures for row_figures in figures if row_figures["verdict"] == verdict]
         if kind:
             more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""
             yield f"{metric} {phrase} {plural(len(kind), 'combination')}{more}"
     yield from _not_claimed(figures, metric, briefly=briefly)
-    unclear = [one for one in figures if one["verdict"] == UNCLEAR and not _is_explained(one)]
+    unclear = [
+        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and not _is_explained(row_figures)
+    ]
     if unclear:
         where = plural(len(unclear), "combination")
         yield f"{metric} differs in {where} by what could be chance{'' if briefly else _could_show(unclear)}"
     for pool in facts.pools if unclear else ():
-        one = pool["metrics"][metric]
-        if one["verdict"] == BETTER:
-            gain = figure(abs(one["delta"] or 0.0))
-            yield f"{metric} {rose} by {gain} ({chance(one['p_better'])}) over {pool['what']}"
-        elif one["verdict"] == NOT_WORSE:
-            yield f"{metric} lost less than its margin of {one['margin']:g} (5% error) over {pool['what']}"
+        of_pool = pool["metrics"][metric]
+        if of_pool["verdict"] == BETTER:
+            gain = figure(abs(of_pool["delta"] or 0.0))
+            yield f"{metric} {rose} by {gain} ({chance(of_pool['p_better'])}) over {pool['what']}"
+        elif of_pool["verdict"] == NOT_WORSE:
+            yield f"{metric} lost less than its margin of {of_pool['margin']:g} (5% error) over {pool['what']}"
 
 
 def _not_claimed(figures: Sequence[ContrastFigures], metric: str, *, briefly: bool) -> Iterator[str]:
-    """What keeps differences of one metric from being claimed, or makes them less sure."""
-    hanging = [one for one in figures if one["verdict"] == UNCLEAR and one.get("hangs_on")]
+    """Yield reasons why differences of one metric are not claimed, or are less certain."""
+    hanging = [
+        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and row_figures.get("hangs_on")
+    ]
     if hanging:
-        count = sum(one.get("hangs_on", 0) for one in hanging)
+        count = sum(row_figures.get("hangs_on", 0) for row_figures in hanging)
         yield f"{metric} in {plural(len(hanging), 'combination')} {hangs_on(count)}: run these again"
-    cancelled = [one for one in figures if one["verdict"] == UNCLEAR and one.get("unseen_one_in")]
+    cancelled = [
+        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and row_figures.get("unseen_one_in")
+    ]
     if cancelled:
         yield f"{metric} in {plural(len(cancelled), 'combination')}: {cancelled[0]['because']}"
-    uneven = sum(bool(one.get("uneven")) for one in figures)
+    uneven = sum(bool(row_figures.get("uneven")) for row_figures in figures)
     if uneven and not briefly:
         yield f"few cases make much of the difference of {metric} in {plural(uneven, 'combination')}: p is less sure"
 
@@ -233,14 +248,14 @@ def _is_explained(figures: ContrastFigures) -> bool:
 
 
 def _could_show(unclear: Sequence[ContrastFigures]) -> str:
-    """What so many cases could have shown, and how many would tell."""
-    cases = max(one["n_pairs"] for one in unclear)
-    widest = max((one["margin_shown"] for one in unclear if one["margin_shown"] is not None), default=None)
+    """Return the margin that so many cases could have shown, and how many would suffice."""
+    cases = max(figures["n_pairs"] for figures in unclear)
+    widest = max((figures["margin_shown"] for figures in unclear if figures["margin_shown"] is not None), default=None)
     if widest is None:
         return f": {plural(cases, 'case')} can show no more" if cases < 2 else ""
     margin = unclear[0]["margin"]
     text = f": {plural(cases, 'case')} can show that it lost less than {figure(widest)}"
-    needed = max((one["cases_needed"] or 0 for one in unclear), default=0)
+    needed = max((figures["cases_needed"] or 0 for figures in unclear), default=0)
     if margin and needed:
         return f"{text}; its margin of {margin:g} takes about {needed:,}, so {needed - cases:,} more"
     return f"{text}, and no less" if margin is None else text
@@ -269,25 +284,26 @@ def _left_out(facts: Facts) -> Iterator[str]:
 
 
 def direction(better: str, *, worse: bool) -> str:
-    """Which way a metric went: `rose` or `fell`."""
+    """Return the direction of a change: `rose` or `fell`."""
     return "fell" if (better == "higher") == worse else "rose"
 
 
 def chance(p: float | None) -> str:
-    """A p-value in words."""
+    """Return a p-value as text."""
     if p is None:
         return "untested"
     if p < 0.001:
         return "p < 0.001"
+    # Three digits below 5%, or 0.046 would be shown as if it were not significant.
     return f"p = {p:.3f}" if p < SIGNIFICANT else f"p = {p:.2f}"
 
 
-def figure(value: float, difference: float | None = None) -> str:
-    """To four significant figures, and to so many that a difference from it is seen."""
-    smallest = min(abs(value), abs(difference)) if difference else abs(value)
-    if not 1e-6 <= smallest <= abs(value) < 1e15:
-        return f"{value:.4g}"
-    digits = 3 - math.floor(math.log10(abs(value)))
+def figure(number: float, difference: float | None = None) -> str:
+    """Format a value with four significant figures, or with enough that a difference from it is visible."""
+    smallest = min(abs(number), abs(difference)) if difference else abs(number)
+    if not 1e-6 <= smallest <= abs(number) < 1e15:
+        return f"{number:.4g}"
+    digits = 3 - math.floor(math.log10(abs(number)))
     if difference:
         digits = max(digits, 1 - math.floor(math.log10(smallest)))
-    return f"{value:,.{max(0, digits)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{value:,.0f}"
+    return f"{number:,.{max(0, digits)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{number:,.0f}"

@@ -1,15 +1,15 @@
-"""The verdict on a later sweep against an earlier one: metric by metric over rows and pools of rows, then as a whole.
+"""The verdict on a later sweep compared with an earlier one: by metric over rows and pools, then as a whole.
 
-Pure: scores go in as tables, and what goes in may as well be simulated. A row is a combination; a pool is the mean,
-case by case, of rows that share what was changed. The metrics that decide share one error of 5% (Holm, each metric the
-same part of it, over its rows and pools), so a sweep in which nothing got worse is called worse in at most 5%, however
-many combinations and metrics it has. All other metrics are exploratory: corrected in a family of their own, and shown.
+Pure: scores are passed as tables, which may as well be simulated. A row is a combination; a pool is the mean, case by
+case, of rows that share a change. The deciding metrics share one error of 5% (Holm, each metric the same part of it,
+over its rows and pools), so at most 5% of sweeps in which nothing got worse are called worse, however many combinations
+and metrics they have. All other metrics are exploratory: they are corrected as a family of their own, and shown.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,37 +17,93 @@ from numpy.typing import NDArray
 
 from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SAME, UNCLEAR, WORSE, overall
 from wtb.analysis.statistics import margins
-from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
-from wtb.analysis.statistics.intervals import Floats
-from wtb.analysis.statistics.margins import Contrast, Sides
-from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter, pooled
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
-from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE, could_cancel, one_in, uneven
+from wtb.analysis.statistics.claims import RULE_OF_THREE, SIGNIFICANT, could_cancel, one_in, uneven
+from wtb.analysis.statistics.class_intervals import FigureDifferences
+from wtb.analysis.statistics.intervals import Floats, Units
+from wtb.analysis.statistics.margins import BeforeAndAfter, Contrast, Sides, pooled
 from wtb.analysis.statistics.paired import Compare
-from wtb.analysis.statistics.power.pairs import PAIRS
-from wtb.analysis.statistics.units import Units
-from wtb.core.classes.frozen import frozen
+from wtb.analysis.statistics.power import PAIRS
+from wtb.core.frozen import frozen
 
 if TYPE_CHECKING:
+    from wtb.core.documents.comparison import CodeChange
     from wtb.core.documents.matrix import Verdict
+
+FEWEST = 2  # combinations; one alone is no pool
+
+
+@frozen
+class Pool:
+    """Combinations, by number, that share changed nodes or the changed variant of one node.
+
+    Attributes:
+        rows: The numbers of the combinations.
+        what: Their description.
+        nodes: The changed nodes.
+        variant: The changed variant, if they share just one.
+    """
+
+    rows: tuple[int, ...]
+    what: str
+    nodes: tuple[str, ...] = ()
+    variant: str | None = None
+
+
+def pools(choices: Sequence[Mapping[str, str]], changed_code: Sequence[CodeChange]) -> list[Pool]:
+    """Return the pools of two sweeps, each set of combinations once: those with changed code, and all together.
+
+    Args:
+        choices: The combinations that both have.
+        changed_code: The changes of code in the later sweep.
+    """
+    distinct: dict[tuple[int, ...], Pool] = {}
+    # All rows together are always a pool, because WTB does not see every change, for example of a model behind a name.
+    for pool in (*_changed(choices, changed_code), _all(choices)):
+        if len(pool.rows) >= FEWEST:
+            distinct.setdefault(pool.rows, pool)
+    return list(distinct.values())
+
+
+def _changed(choices: Sequence[Mapping[str, str]], changed_code: Sequence[CodeChange]) -> Iterator[Pool]:
+    variants: dict[str, list[str]] = {}
+    for change in changed_code:
+        variants.setdefault(change["node"], []).append(change["variant"])
+    shared: dict[tuple[int, ...], list[str]] = {}
+    for node, names in variants.items():
+        # A node that is not varied is in no choice, and every combination goes through it.
+        rows = tuple(row for row, choice in enumerate(choices) if choice.get(node) in (None, *names))
+        shared.setdefault(rows, []).append(node)
+    for rows, nodes in shared.items():
+        named = f"{len(rows):,} combinations"
+        named = f"all {named}, which" if len(rows) == len(choices) else f"the {named} that"
+        changed = f"changed node{'' if len(nodes) == 1 else 's'} {', '.join(nodes)}"
+        yield Pool(rows, f"{named} share the {changed}", tuple(nodes))
+    for node, names in variants.items():
+        for name in names:
+            rows = tuple(row for row, choice in enumerate(choices) if choice.get(node) == name)
+            yield Pool(rows, f"the {len(rows):,} combinations with the changed {node}={name}", (node,), name)
+
+
+def _all(choices: Sequence[Mapping[str, str]]) -> Pool:
+    return Pool(tuple(range(len(choices))), f"all {len(choices):,} combinations")
 
 
 @frozen
 class Question:
-    """One metric of two sweeps.
+    """One metric of two sweeps, as a question for tests.
 
     Attributes:
-        gains: rows x cases, later less earlier, positive where later is better, NaN where one side is missing.
-        rates: whether all scores are 0 or 1.
-        compare: by the mean of the differences, or by their median.
-        margin: the loss that would matter, in the unit of the metric.
-        decides: whether the verdict on the sweep rests on it; else it is exploratory.
-        repeatable: whether repeats of the earlier sweep came to the same in every case, so that any fall counts.
-        only_worse: whether it can make a verdict worse, and where it is unclear does not keep one from being told.
-        were: which rows had scores before; None for all. Of others nothing can be told, and nothing is asked.
-        figures: of a figure over all cells of a row, what tests and intervals are of instead of the gains.
-        sides: the scores with the cells that are missing; None where none are.
-        span: how far two scores can be apart; None where nothing limits it.
+        gains: Rows x cases, later minus earlier, positive if the later sweep is better, NaN if one side is missing.
+        rates: True if all scores are 0 or 1.
+        compare: Compare by the mean of the differences, or by their median.
+        margin: The loss that would matter, in the unit of the metric.
+        decides: True if the verdict on the sweep depends on it; otherwise it is exploratory.
+        repeatable: True if repeats of the earlier sweep had equal results in every case, so that any fall counts.
+        only_worse: True if it can only make a verdict worse, and does not prevent one while it is unclear.
+        were: The rows that had scores before; None for all. Other rows are not tested.
+        figures: Differences of a figure over all cells of a row, which tests use instead of the gains.
+        sides: The scores with the missing cells; None if none are missing.
+        span: The largest possible difference of two scores; None without a limit.
     """
 
     gains: Floats
@@ -65,13 +121,17 @@ class Question:
 
 @frozen
 class Finding:
-    """What came of one row, or pool, by one metric.
+    """The result for one row or pool under one metric.
 
-    unseen: n where differences rarer than 1 in n cases cannot show, and could cancel what would be claimed. is_uneven:
-    whether few gains are far from the others. hangs_on: missing cells because of which nothing is claimed that would be
-    without them. low: from where on the true gain lies, 95 times of 100. cases_needed: how many cases in all show that
-    no row lost as much as the margin, 80 times of 100 where none lost any; None where there is no margin, or no number
-    of cases does.
+    Attributes:
+        contrast: The paired tests.
+        verdict: The verdict.
+        low: The lower 95% bound of the true gain.
+        cases_needed: How many cases show, with a power of 80% if no row lost anything, that no row lost as much as the
+            margin; None without a margin, or if no number of cases does.
+        hangs_on: Missing cells that prevent a claim which would be made without them.
+        unseen: n if differences rarer than 1 in n cases could cancel the claim unseen.
+        is_uneven: True if few gains are far from the others.
     """
 
     contrast: Contrast
@@ -85,14 +145,14 @@ class Finding:
 
 @frozen
 class Answer:
-    """What came of one metric, by rows and by pools."""
+    """The results for one metric, by row and by pool."""
 
     rows: Sequence[Finding]
     pools: Sequence[Finding]
 
     @property
     def verdicts(self) -> set[Verdict]:
-        return {one.verdict for one in (*self.rows, *self.pools)}
+        return {finding.verdict for finding in (*self.rows, *self.pools)}
 
 
 def answer(
@@ -103,27 +163,31 @@ def answer(
     units: Units = None,
     level: float = SIGNIFICANT,
 ) -> dict[str, Answer]:
-    """Hold rows, and pools of them, against what they were.
+    """Compare rows, and pools of them, with their earlier results.
 
     Args:
-        questions: by the name of the metric.
-        pools: the numbers of the rows of each.
-        seed: of the random signs.
-        units: the cluster of each case, None where each is one of its own.
-        level: below which corrected p a loss is worse; smaller where the sweep is one of many nights.
+        questions: Questions by the name of the metric.
+        pools: The numbers of the rows of each pool.
+        seed: The seed of the random signs.
+        units: The cluster of each case; None if each is its own.
+        level: A corrected p below this is a loss; smaller if the sweep is one of many nights.
     """
     answers: dict[str, Answer] = {}
+    # Two families: exploratory metrics must not make the deciding ones harder to show.
     for decides in (True, False):
-        family = {name: one for name, one in questions.items() if one.decides is decides}
-        sides = [Sides(one.gains, one.rates, one.compare, one.figures, one.sides) for one in family.values()]
-        for (name, one), (rows, of_pools) in zip(
+        family = {name: question for name, question in questions.items() if question.decides is decides}
+        sides = [
+            Sides(question.gains, question.rates, question.compare, question.figures, question.sides)
+            for question in family.values()
+        ]
+        for (name, question), (rows, of_pools) in zip(
             family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):
-            needed = _cases_needed(one, rows)
+            needed = _cases_needed(question, rows)
             answers[name] = Answer(
-                [_finding(one, contrast, one.gains[row], needed, level) for row, contrast in enumerate(rows)],
+                [_finding(question, contrast, question.gains[row], needed, level) for row, contrast in enumerate(rows)],
                 [
-                    _finding(one, contrast, pooled(one.gains, pool), needed, level)
+                    _finding(question, contrast, pooled(question.gains, pool), needed, level)
                     for pool, contrast in zip(pools, of_pools, strict=True)
                 ],
             )
@@ -131,13 +195,15 @@ def answer(
 
 
 def _cases_needed(question: Question, rows: Sequence[Contrast]) -> int | None:
-    """Return how many cases show the margin for all rows together, which the verdict on the sweep asks for."""
+    """Return how many cases show the margin for all rows together, which the verdict on the sweep requires."""
     varying = [(row, contrast) for row, contrast in enumerate(rows) if contrast.spread is not None]
     if not question.margin or not varying:
         return None
     gains = question.gains[[row for row, _ in varying]]
+    # Rows that share cases rise and fall together; taken as independent they would need too many cases.
     complete = gains[:, np.isfinite(gains).all(axis=0)]
     correlation = None
+    # A row without spread has no correlation, and numpy would return NaN for all of its pairs.
     if complete.shape[1] >= PAIRS and (complete.std(axis=1) > 0).all():
         correlation = np.atleast_2d(np.corrcoef(complete))
     spreads = np.array([contrast.spread for _, contrast in varying])
@@ -153,6 +219,7 @@ def _finding(question: Question, contrast: Contrast, gains: Floats, needed: int 
         was_within = question.margin is not None and (contrast.low_without or -math.inf) > -question.margin
         hangs_on = contrast.missing if was_within else contrast.hangs_on
     unseen = None
+    # A repeatable sweep has no chance differences, so a claim about it needs no such guard.
     if verdict in (WORSE, BETTER, NOT_WORSE) and not question.repeatable and _is_cancelled(question, gains, verdict):
         verdict, unseen = UNCLEAR, one_in(contrast.n)
     is_claimed = verdict in (WORSE, BETTER) and not question.repeatable
@@ -163,7 +230,7 @@ def _finding(question: Question, contrast: Contrast, gains: Floats, needed: int 
 
 
 def _is_cancelled(question: Question, gains: Floats, verdict: Verdict) -> bool:
-    """Return whether differences too rare to show in so many cases could make a verdict wrong."""
+    """Return whether differences too rare to occur in these cases could make a verdict wrong."""
     if question.compare == "median" or question.figures is not None:
         return False
     if verdict == NOT_WORSE:
@@ -173,9 +240,10 @@ def _is_cancelled(question: Question, gains: Floats, verdict: Verdict) -> bool:
 
 
 def _low(contrast: Contrast, question: Question) -> float | None:
-    """The lower bound of the gain; the gain itself where so many cases all gained as much."""
+    """Return the lower bound of the gain; the gain itself if enough cases all gained the same."""
     if contrast.low is None and contrast.n >= PAIRS and contrast.spread is None:
         return contrast.delta
+    # A rate cannot fall by more than 1, whatever the interval of a normal approximation is.
     return max(contrast.low, -1.0) if contrast.low is not None and question.rates else contrast.low
 
 
@@ -185,6 +253,7 @@ def _verdict(question: Question, contrast: Contrast, low: float | None, gains: F
     if not contrast.differ:
         return SAME
     rose = contrast.better is not None and contrast.better < SIGNIFICANT
+    # The margin comes first: a loss that is shown to be smaller than the margin is accepted even if it is significant.
     if question.margin is not None and low is not None and low > -question.margin:
         return BETTER if rose else NOT_WORSE
     if question.repeatable:
@@ -195,7 +264,7 @@ def _verdict(question: Question, contrast: Contrast, low: float | None, gains: F
 
 
 def of_sweep(answers: Mapping[str, Answer], questions: Mapping[str, Question]) -> Verdict:
-    """The verdict on a sweep by the metrics that decide: worse where a row or a pool is, else that on its rows."""
+    """Return the verdict on a sweep by its deciding metrics: worse if any row or pool is, else that on its rows."""
     deciding = {name: question for name, question in questions.items() if question.decides}
     if any(WORSE in answers[name].verdicts for name in deciding):
         return WORSE

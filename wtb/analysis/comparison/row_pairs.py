@@ -1,4 +1,4 @@
-"""Two rows of one sweep, case beside case: which wins where, by how much, and whether that may be chance."""
+"""Comparison of two rows of one sweep by case: which wins, by how much, and whether that may be chance."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from wtb.analysis import interim
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, Floats
-from wtb.analysis.statistics.figures.class_intervals import differences as differences_of
+from wtb.analysis.statistics.class_intervals import differences as differences_of
 from wtb.analysis.statistics.good_enough import standings
 from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
-from wtb.analysis.statistics.power.pairs import detectable, larger
+from wtb.analysis.statistics.power import detectable, larger
 from wtb.core.errors import InputError
 from wtb.planning.metric_names import margins_of
 from wtb.store.database import Database
-from wtb.store.read import outcomes, queries
+from wtb.store.read import evidence, queries
 from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ VERSION: Final = 1
 
 
 class _Paired(NamedTuple):
-    """The numbers of cases that both rows have, their scores (2 x cases), and by how much the first row is better."""
+    """The cases that both rows have.
+
+    Attributes:
+        cases: Their numbers.
+        scores: The scores of both rows, 2 x cases.
+        gains: By how much the first row is better.
+    """
 
     cases: NDArray[np.int64]
     scores: Floats
@@ -60,6 +66,7 @@ def compare_two_rows(
     both = np.isfinite(differences[0])
     why = interim.because(sweep, scores.cell_groups, scores.stopped)
     tested, rate = None, None
+    # While the sweep may still be stopped by its results, a test for a fixed number of cases is not valid.
     if why is None:
         rates = bool(design.rates(pair.scores[:, both]).all())
         figures = None if design.figure is None else differences_of(design.figure, 0, [1], design.units)
@@ -67,8 +74,8 @@ def compare_two_rows(
         (tested,) = paired_tests(
             differences, seed=design.seed, rates=rates, compare=design.by, units=design.units, figures=figures
         )
-    shown = pair.scores if measure.figure is None else _shown(scores, metric, (row, other), pair.cases)
-    gains = subtract(shown[:1], shown[1:])[0, both] * design.sign
+    case_scores = pair.scores if measure.figure is None else _case_scores(scores, metric, (row, other), pair.cases)
+    gains = subtract(case_scores[:1], case_scores[1:])[0, both] * design.sign
     middle = np.median if measure.compare == "median" else np.mean
     document: RowComparisonDocument = {
         "version": VERSION,
@@ -86,7 +93,7 @@ def compare_two_rows(
         "delta": float(middle(differences[0, both])) if both.any() else None,
         **_figures(tested, rate),
         "because": None if why is None else f"{why}; the test is made at the end",
-        "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], shown[:, both], gains), limit),
+        "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], case_scores[:, both], gains), limit),
         "more": max(0, int(both.sum()) - limit),
     }
     margin = margins_of(sweep.spec, scores.measures).get(metric)
@@ -98,25 +105,25 @@ def compare_two_rows(
 def _within(scores: Floats, design: Design, margin: float) -> WithinDocument:
     """Return whether the first of two rows is behind the second by no more than a margin."""
     both = [number for number, row in enumerate(scores) if np.isfinite(row).any()]
-    (standing, *_) = standings(scores, design, margin, could_be_best=[1], over=both)
-    found: WithinDocument = {**_unknown(margin), "shown": standing.within}
+    (standing, *_) = standings(scores, design, margin, could_be_best=[1], compared_rows=both)
+    document: WithinDocument = {**_unknown(margin), "shown": standing.within}
     if standing.behind is not None:
-        found["behind"] = list(standing.behind)
+        document["behind"] = list(standing.behind)
     if standing.hangs_on:
-        found["hangs_on"] = standing.hangs_on
-    return found
+        document["hangs_on"] = standing.hangs_on
+    return document
 
 
 def _unknown(margin: float) -> WithinDocument:
     return {"margin": margin, "shown": None, "behind": None}
 
 
-def _shown(scores: Scores, metric: str, rows: tuple[int, int], cases: NDArray[np.int64]) -> Floats:
-    """What cases show of a figure over all cells of a row."""
-    found = scores.shown(metric)
+def _case_scores(scores: Scores, metric: str, rows: tuple[int, int], cases: NDArray[np.int64]) -> Floats:
+    """Return the scores of single cases for a figure over all cells of a row."""
+    case_rows = scores.case_rows(metric)
     table = np.full((2, len(cases)), np.nan)
     for place, row in enumerate(rows):
-        mine = found[(found[:, 0] == row) & np.isin(found[:, 1], cases)]
+        mine = case_rows[(case_rows[:, 0] == row) & np.isin(case_rows[:, 1], cases)]
         table[place, np.searchsorted(cases, mine[:, 1])] = mine[:, 2]
     return table
 
@@ -130,17 +137,17 @@ def _check_rows(scores: Scores, row: int, other: int) -> None:
         raise InputError(f"row {row} cannot be compared with itself; expected two rows", argument="other")
 
 
-def _side(scores: Scores, number: int, found: Floats) -> PairedRow:
+def _side(scores: Scores, number: int, row_scores: Floats) -> PairedRow:
     return {
         "combination": number,
         "choices": dict(scores.choices[number]),
-        "mean": float(found.mean()) if found.size else None,
+        "mean": float(row_scores.mean()) if row_scores.size else None,
         "exploratory": number >= scores.planned,
     }
 
 
 def _figures(tested: Tested | None, rate: float | None) -> PairedTest:
-    """Return what the paired test found; nothing while the sweep runs. rate: of the other row, of pass rates."""
+    """Return the figures of the paired test; None values while the sweep runs. `rate` is the other row's pass rate."""
     if tested is None:
         return {"ci": None, "p": None, "effect": None, "detectable": None}
     return {
@@ -152,11 +159,11 @@ def _figures(tested: Tested | None, rate: float | None) -> PairedTest:
 
 
 def _cases(database: Database, sweep: SweepRow, rows: tuple[int, int], pairs: _Paired, limit: int) -> list[CasePair]:
-    """Return the cases that tell most: by how far apart the two are, then in their order."""
+    """Return the most informative cases: largest difference first, then in their order."""
     telling = np.argsort(-np.abs(pairs.gains), kind="stable")[:limit]
     numbers = [int(number) for number in pairs.cases[telling]]
     named = queries.case_rows(database, sweep.id, numbers)
-    executions = outcomes.executions_of(database, sweep.id, rows, numbers)
+    executions = evidence.first_executions(database, sweep.id, rows, numbers)
     return [
         {
             "case": named[number].id,

@@ -1,4 +1,4 @@
-"""The words in which two sweeps are compared, and what follows from them. Pure.
+"""The verdicts of comparisons and how they combine. Pure.
 
 - same: equal scores in every case.
 - worse, better: a fall, or a rise, that is not chance (p < 5%, corrected).
@@ -23,9 +23,10 @@ UNCLEAR: Final = "unclear"
 CANNOT_TELL: Final = "cannot tell"
 
 
-def overall(found: Iterable[Verdict]) -> Verdict:
-    """The verdict on a whole of which the parts have these: it is no better known than its parts."""
-    verdicts = set(found)
+def overall(parts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on a whole from those on its parts: it is never more certain than they are."""
+    verdicts = set(parts)
+    # The order is the rule: a loss in any part decides, then every doubt, and only then a gain.
     for verdict in (WORSE, CANNOT_TELL, UNCLEAR, BETTER, NOT_WORSE):
         if verdict in verdicts:
             return verdict
@@ -33,14 +34,14 @@ def overall(found: Iterable[Verdict]) -> Verdict:
 
 
 def is_unclear(gate: GateVerdict) -> bool:
-    """Return whether a gate asked for a comparison with a baseline, and that is unclear."""
+    """Return whether a gate compares with a baseline and the comparison is unclear."""
     return gate["holds"] is None and gate.get("verdict") == UNCLEAR
 
 
 def passes(gate: GateVerdict, *, strict: bool = False) -> bool:
-    """Return whether a gate lets a sweep pass: where it holds, and, unless strict, where the comparison is unclear.
+    """Return whether a gate lets a sweep pass: it holds or, unless strict, its comparison is unclear.
 
-    Where nothing got worse most comparisons are, so that a person is not stopped by each. One that cannot be told for
-    another reason lets nothing pass.
+    Most comparisons are unclear if nothing got worse, and people should not be stopped by each of them. A gate that
+    cannot be decided for any other reason does not pass.
     """
     return bool(gate["holds"]) or (is_unclear(gate) and not strict)

@@ -1,1 +1,1 @@
-"""The matrix of one sweep: its figures, its best, and where differences come from."""
+"""The matrix of one sweep: its figures, its best combination, and the causes of differences."""

@@ -1,8 +1,8 @@
-"""What missing results and many questions mean for a matrix, in words and in figures."""
+"""Consequences of missing results and many questions for a matrix, as text and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from wtb.analysis import interim
 from wtb.analysis.matrix.facts import SweepFacts
 from wtb.analysis.scores import Scores
+from wtb.analysis.statistics.anytime import limit_from
+from wtb.analysis.statistics.claims import corrected
 from wtb.analysis.statistics.comparing import Claimed, is_claimed
-from wtb.analysis.statistics.missing.claims import corrected
-from wtb.analysis.statistics.sequential.anytime import limit_from
-from wtb.analysis.statistics.units import FEW, FEWEST
+from wtb.analysis.statistics.intervals import FEW, FEWEST
 from wtb.core.documents.matrix import is_ranked
+from wtb.core.scoring.failure_scores import cure, hangs_on, unseen
 from wtb.core.scoring.measure import MEASURED_NAMES, without_expected
 from wtb.core.status import FINAL_CELLS
 from wtb.core.texts import listed_names, plural
@@ -23,8 +24,15 @@ from wtb.store.read import aggregates
 from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import Combination
-    from wtb.core.documents.matrix import MatrixDocument, MetricDocument, ProviderDocument, RowDocument
+    from wtb.core.documents.matrix import (
+        BestDocument,
+        ChoiceDocument,
+        MatrixDocument,
+        MetricDocument,
+        ProviderDocument,
+        RowDocument,
+    )
+    from wtb.core.documents.shared_types import Combination
     from wtb.core.tree.stored_spec import StoredSpec
 
 _COUNTED = ("without_expected", "rare_class", "no_scale")  # findings that a matrix has figures of
@@ -33,27 +41,28 @@ _COUNTED = ("without_expected", "rare_class", "no_scale")  # findings that a mat
 def correct_exploratory(
     rows: Sequence[RowDocument], shares: Mapping[str, float], claimed: Mapping[str, Claimed] | None = None
 ) -> None:
-    """Correct (Holm) the p of metrics that do not decide over all of these and all rows together.
+    """Correct the p-values (Holm) of exploratory metrics over all of these metrics and all rows together.
 
     Args:
         rows: The rows of the matrix, which are changed.
-        shares: Metric -> the part of 5% that is left, where other combinations were tried over these cases before.
+        shares: Metric -> the part of 5% that is left if other combinations were tried over these cases before.
         claimed: Metric -> the differences of these rows that were shown before, for which all of it is left.
     """
     estimates = [
-        (row["metrics"][metric], 1.0 if is_claimed(number, row["metrics"][metric]["delta"], again) else share)
+        (row["metrics"][metric], 1.0 if is_claimed(number, row["metrics"][metric]["delta"], earlier_claims) else share)
         for metric, share in shares.items()
-        for again in [(claimed or {}).get(metric, frozenset())]
+        for earlier_claims in [(claimed or {}).get(metric, frozenset())]
         for number, row in enumerate(rows)
     ]
-    p = np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates])
-    at_worst = np.array([one.get("p_at_worst", np.nan) / share for one, share in estimates])
+    # Dividing by the share leaves one family to correct, although metrics have different levels.
+    p = np.array([np.nan if estimate["p"] is None else estimate["p"] / share for estimate, share in estimates])
+    at_worst = np.array([estimate.get("p_at_worst", np.nan) / share for estimate, share in estimates])
     adjusted, hanging = corrected(p, at_worst)
-    for (one, _), value, is_hanging in zip(estimates, adjusted.tolist(), hanging.tolist(), strict=True):
-        one["p_adjusted"] = None if one["p"] is None else value
-        one.pop("hangs_on", None)
+    for (estimate, _), adjusted_p, is_hanging in zip(estimates, adjusted.tolist(), hanging.tolist(), strict=True):
+        estimate["p_adjusted"] = None if estimate["p"] is None else adjusted_p
+        estimate.pop("hangs_on", None)
         if is_hanging:
-            one["hangs_on"] = one["pairs_missing"]
+            estimate["hangs_on"] = estimate["pairs_missing"]
 
 
 def cases_without_expected(scored: Scores) -> list[str]:
@@ -66,15 +75,15 @@ def cases_without_expected(scored: Scores) -> list[str]:
 
 
 def data_found(spec: StoredSpec) -> list[str]:
-    """Return sentences about the cases of a sweep, as the check before it ran found them.
+    """Return sentences about the cases of a sweep from the check before it ran.
 
-    Those that a matrix counts by itself, of the cells that there are, are not among them.
+    Findings that a matrix counts itself, over the cells that it has, are left out.
     """
     return [finding["sentence"] for finding in spec.get("data", ()) if finding["kind"] not in _COUNTED]
 
 
 def failures_counted(scored: Scores) -> list[str]:
-    """Sentences: how many failed cells count as what by which metrics, and by which they are left out."""
+    """Return sentences on how failed cells count, or are left out, by metric."""
     if not scored.failed and not scored.missing:
         return []
     counted: dict[float | str | None, list[str]] = {}
@@ -92,18 +101,22 @@ def failures_counted(scored: Scores) -> list[str]:
     is_one = scored.failed == 1
     for what, names in counted.items() if scored.failed else ():
         how = (
-            f"{'is' if is_one else 'are'} left out by" if what is None else f"count{'s' * is_one} as {_shown(what)} by"
+            f"{'is' if is_one else 'are'} left out by"
+            if what is None
+            else f"count{'s' * is_one} as {_score_text(what)} by"
         )
         sentences.append(f"{many} {how} {listed_names(names)}")
     if undeclared and scored.failed:
-        why = "nothing says what a failure counts as (`on_failure`), or what the scale is (`scale`)"
+        why = "no score for failures (`on_failure`) and no scale (`scale`) is declared"
         sentences.append(f"{many} {'is' if is_one else 'are'} left out by {listed_names(undeclared)}: {why}")
     sentences += _lost_to_provider(scored)
-    told = ("cancelled", "skipped", "provider")  # by themselves
-    if missing := {kind: count for kind, count in scored.missing.items() if kind not in told}:
+    reported_elsewhere = ("cancelled", "skipped", "provider")  # by themselves
+    if missing := {kind: count for kind, count in scored.missing.items() if kind not in reported_elsewhere}:
         kinds = listed_names([f"{count:,} {kind}" for kind, count in sorted(missing.items())])
-        one = "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
-        sentences.append(f"{one} no result ({kinds}) and left out everywhere")
+        failed_cells = (
+            "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
+        )
+        sentences.append(f"{failed_cells} no result ({kinds}) and left out everywhere")
     return sentences
 
 
@@ -119,21 +132,22 @@ def _lost_to_provider(scored: Scores) -> list[str]:
     ]
 
 
-def _shown(score: float | str) -> str:
+def _score_text(score: float | str) -> str:
     return score if isinstance(score, str) else f"{score:g}"
 
 
 def bounds_that_matter(matrix: MatrixDocument) -> list[str]:
-    """Sentences: by which metrics another combination would be the best if missing scores were as they may be."""
+    """Return sentences on metrics by which missing scores could make another combination the best."""
     sentences = []
     for metric, best in matrix["best"].items():
         sign = -1.0 if matrix["metrics"][metric]["better"] == "lower" else 1.0
         leader = next((row for row in matrix["rows"] if row["combination"] == best["combination"]), None)
         if leader is None:
             continue
+        # The leader at its worst against each rival at its best: only then is no other assignment of scores worse.
         least = min(sign * end for end in _ends(leader, metric))
-        others = [row for row in matrix["rows"] if row is not leader and is_ranked(row) and _ends(row, metric)]
-        better = [row for row in others if max(sign * end for end in _ends(row, metric)) > least]
+        rivals = [row for row in matrix["rows"] if row is not leader and is_ranked(row) and _ends(row, metric)]
+        better = [row for row in rivals if max(sign * end for end in _ends(row, metric)) > least]
         if not better or not any(row["metrics"][metric]["bounds"] for row in (leader, *better)):
             continue
         first = max(better, key=lambda row: max(sign * end for end in _ends(row, metric)))
@@ -146,10 +160,10 @@ def bounds_that_matter(matrix: MatrixDocument) -> list[str]:
 
 
 def _ends(row: RowDocument, metric: str) -> list[float]:
-    """The least and the greatest mean that a row may have; its mean where nothing is missing."""
-    found = row["metrics"][metric]
-    mean = found["mean"]
-    return list(found["bounds"] or ([] if mean is None else [mean, mean]))
+    """Return the lowest and highest possible mean of a row; its mean if nothing is missing."""
+    estimate = row["metrics"][metric]
+    mean = estimate["mean"]
+    return list(estimate["bounds"] or ([] if mean is None else [mean, mean]))
 
 
 def _between(ends: Sequence[float]) -> str:
@@ -158,21 +172,21 @@ def _between(ends: Sequence[float]) -> str:
 
 def not_as_submitted(sweep: SweepRow, matrix: MatrixDocument) -> list[str]:
     """Warn of another baseline than the sweep's own, and of cells that a person edited and that are left out."""
-    found = []
+    warnings = []
     if matrix["baseline"] != sweep.spec.get("baseline_row"):
-        found.append(_chosen_baseline(sweep, matrix["baseline"] or {}))
+        warnings.append(_chosen_baseline(sweep, matrix["baseline"] or {}))
     if left_out := matrix["edited_left_out"]:
-        one = left_out == 1
-        kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
-        found.append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state")
-    return found
+        is_single = left_out == 1
+        kept_out = "1 edited cell is" if is_single else f"{left_out:,} edited cells are"
+        warnings.append(f"{kept_out} left out: a person changed {'its' if is_single else 'their'} state")
+    return warnings
 
 
-def _chosen_baseline(sweep: SweepRow, chosen: Combination) -> str:
+def _chosen_baseline(sweep: SweepRow, base: Combination) -> str:
     named = sweep.spec.get("baseline_row")
     own = "the sweep names none" if named is None else f"the sweep's own is {in_words(named)}"
     return (
-        f"differences are from {in_words(chosen)}, which whoever looks chose ({own}): p allows for the number of rows, "
+        f"differences are from {in_words(base)}, which whoever looks chose ({own}): p allows for the number of rows, "
         "and not for baselines that are tried one after the other"
     )
 
@@ -200,7 +214,7 @@ def lost_scores(failures: ProviderDocument, sweep_id: str) -> list[str]:
 
 
 def looked_at(seen: interim.View, metrics: Mapping[str, MetricDocument], rows: int) -> list[str]:
-    """What figures before the end rest on."""
+    """Return sentences on the basis of figures before the end."""
     as_of = seen.as_of
     sentences = [
         f"{seen.because}: figures are as of {as_of['cases']:,} of {as_of['of']:,} cases, the first in its random "
@@ -224,26 +238,27 @@ def few_clusters(units: int | None) -> list[str]:
 
 
 def uneven_cases(matrix: MatrixDocument) -> list[str]:
-    """Where means are not over the same cases, since some combinations failed in cases in which others did not."""
-    found: dict[tuple[int, int, int], list[str]] = {}  # so that what is the same for several metrics is said once
+    """Return warnings that means cover different cases, because some combinations failed where others did not."""
+    # By counts, so that metrics with the same counts share one sentence.
+    metrics_by_counts: dict[tuple[int, int, int], list[str]] = {}
     rows = [row for row in matrix["rows"] if is_ranked(row)]
     for metric in matrix["metrics"]:
         counts = [row["metrics"][metric]["n"] for row in rows]
         fewer = sum(0 < n < max(counts) for n in counts)
         if fewer:
-            found.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
+            metrics_by_counts.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
     sentences = []
-    for (fewer, least, most), metrics in found.items():
+    for (fewer, least, largest), metrics in metrics_by_counts.items():
         which = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
         sentences.append(
-            f"{which} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}), "
+            f"{which} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {largest:,}), "
             "so means cover different cases: use the Δ column, which is paired"
         )
     return sentences
 
 
 def _erased(erased: aggregates.Rows) -> str:
-    """A sentence about cases that are not missing, but were erased."""
+    """Return a sentence on erased cases, which are not missing."""
     who = sorted({str(by) for _, by, _ in erased})
     named = listed_names([str(case) for case, _, _ in erased[:5]]) + (", ..." if len(erased) > 5 else "")
     many = "1 case was" if len(erased) == 1 else f"{len(erased):,} cases were"
@@ -278,15 +293,85 @@ def about_sweep(facts: SweepFacts) -> list[str]:
 
 
 def mixed_code(counted: aggregates.Rows) -> list[str]:
-    """Warn of variants of which accepted runs come from more than one version of the code."""
+    """Warn of variants whose accepted runs come from more than one version of the code."""
     mixed = [f"{node}={variant}" for node, variant, *_, is_mixed in counted if is_mixed]
     return [f"mixed code: results of {', '.join(mixed)} come from more than one version of it"] if mixed else []
 
 
 def uneven_scores(metrics_by_cases: Mapping[int, Sequence[str]]) -> list[str]:
-    """Return sentences about intervals that rest on very uneven scores, given the metrics by the number of cases."""
+    """Return sentences on intervals of very uneven scores, given the metrics by the number of cases."""
     return [
         f"the intervals of {listed_names(names)} rest on {count:,} cases with very uneven scores: they cover the "
         "truth less often than 95 times of 100"
         for count, names in metrics_by_cases.items()
     ]
+
+
+_NAMED = 3  # rows that a sentence names
+
+
+def hanging_claims(scored: Scores, rows: Sequence[RowDocument], best: Mapping[str, BestDocument]) -> list[str]:
+    """Return a sentence for each metric by which a difference, or the best, depends on missing cells."""
+    sentences = []
+    for metric in scored.measures:
+        hanging = [(row, row["metrics"][metric].get("hangs_on")) for row in rows]
+        parts = [f"{in_words(row['combination'])} {hangs_on(count)}" for row, count in hanging if count]
+        claims = [f"the difference of {part}" for part in parts[:_NAMED]]
+        claims += [f"{len(parts) - _NAMED:,} more differences do"] if len(parts) > _NAMED else []
+        if metric in best and (count := best[metric].get("hangs_on")):
+            claims.append(f"the lead of {in_words(best[metric]['combination'] or {})} {hangs_on(count)}")
+        if claims:
+            sentences.append(f"by {metric}, {', '.join(claims)}, and is not claimed: {_cure(scored, metric)}")
+    return sentences
+
+
+def _cure(scored: Scores, metric: str) -> str:
+    missing, measure = scored.table(metric).missing, scored.measures[metric]
+    reasons = [] if missing is None else [reason for reason, counts in missing.reasons.items() if counts.any()]
+    return cure(scored.sweep_id, reasons, can_declare=measure.scale is None and not scored.leaves_out(measure))
+
+
+def hanging_choice(choice: ChoiceDocument | None) -> list[str]:
+    """Return a sentence if missing cells could change the combination that `best` chooses."""
+    count = None if choice is None else choice.get("hangs_on")
+    if choice is None or not count:
+        return []
+    return [
+        f"the choice of {in_words(choice['combination'] or {})} {hangs_on(count)}: others could be better with them"
+    ]
+
+
+def unseen_claims(rows: Sequence[RowDocument], metrics: Mapping[str, MetricDocument]) -> list[str]:
+    """Return sentences on differences that rare ones, which no case shows, could cancel."""
+    sentences = []
+    for metric, facts in metrics.items():
+        for row in rows:
+            estimate = row["metrics"][metric]
+            count, delta = estimate.get("unseen_one_in"), estimate["delta"]
+            if count and delta:
+                why = unseen(count, is_gain=(delta > 0) == (facts["better"] == "higher"))
+                sentences.append(f"the difference of {in_words(row['combination'])} by {metric} is not claimed: {why}")
+    return sentences[:_NAMED]
+
+
+def uneven_differences(
+    rows: Sequence[RowDocument], uneven: Mapping[str, Sequence[int]], warned: Iterable[Sequence[str]]
+) -> list[str]:
+    """Return a sentence for each metric by which few differences from the baseline are far from the others.
+
+    Args:
+        rows: The rows of the matrix.
+        uneven: Metric -> the numbers of the rows.
+        warned: Groups of metrics with uneven scores, for which there is a warning already.
+    """
+    sentences = []
+    warned_metrics = {metric for metrics in warned for metric in metrics}
+    for metric, numbers in uneven.items():
+        if numbers and metric not in warned_metrics:
+            first = in_words(rows[numbers[0]]["combination"])
+            more = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
+            sentences.append(
+                f"few cases make much of the difference of {first}{more} by {metric}: its interval and p are less sure "
+                "than they look; more cases make them sure"
+            )
+    return sentences

@@ -1,4 +1,4 @@
-"""Figures of statistics as the JSON contract of the matrix has them."""
+"""Figures of statistics as documents of the matrix's JSON contract."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from wtb.analysis.scores import ScoreTable
 from wtb.analysis.search_history import Tried
 from wtb.analysis.statistics import Comparison
+from wtb.analysis.statistics.claims import SIGNIFICANT
 from wtb.analysis.statistics.comparing import Estimate
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
-from wtb.analysis.statistics.sequential.running import Method
+from wtb.analysis.statistics.running import Method
 from wtb.core.scoring.measure import Measure
 
 if TYPE_CHECKING:
@@ -41,48 +41,54 @@ def metric_document(
     return document
 
 
-def estimate_document(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate:
+def estimate_document(estimate: Estimate, bounds: Sequence[float] | None) -> MetricEstimate:
     document: MetricEstimate = {
-        "n": found.n,
-        "n_pairs": found.n_pairs,
-        "mean": found.mean,
-        "ci": _listed(found.ci),
-        "delta": found.delta,
-        "delta_ci": _listed(found.delta_ci),
-        "p": found.p,
-        "p_adjusted": found.p_adjusted,
-        "effect": found.effect,
-        "detectable": found.detectable,
-        "detectable_fall": found.detectable_fall,
-        "detectable_rise": found.detectable_rise,
-        "ranks": _listed(found.ranks),
-        "common_mean": found.common_mean,
+        "n": estimate.n,
+        "n_pairs": estimate.n_pairs,
+        "mean": estimate.mean,
+        "ci": _listed(estimate.ci),
+        "delta": estimate.delta,
+        "delta_ci": _listed(estimate.delta_ci),
+        "p": estimate.p,
+        "p_adjusted": estimate.p_adjusted,
+        "effect": estimate.effect,
+        "detectable": estimate.detectable,
+        "detectable_fall": estimate.detectable_fall,
+        "detectable_rise": estimate.detectable_rise,
+        "ranks": _listed(estimate.ranks),
+        "common_mean": estimate.common_mean,
         "bounds": _listed(bounds),
     }
-    _add_missing(document, found)
+    _add_missing(document, estimate)
     return document
 
 
-def _add_missing(document: MetricEstimate, found: Estimate) -> None:
-    """Add what missing cells, and differences too rare to show, do to an estimate; nothing where there are none."""
-    if found.missing:
-        document["missing"] = found.missing
-    if found.mean_at_worst is not None:
-        document["mean_at_worst"] = [*found.mean_at_worst]
-    if found.delta_at_worst is not None:
-        document["delta_at_worst"] = [*found.delta_at_worst]
-    if found.p_at_worst is not None:
-        document["p_at_worst"] = found.p_at_worst
-    if found.pairs_missing:
-        document["pairs_missing"] = found.pairs_missing
-    if found.hangs_on is not None:
-        document["hangs_on"] = found.hangs_on
-    if found.unseen is not None:
-        document["unseen_one_in"] = found.unseen
+def _add_missing(document: MetricEstimate, estimate: Estimate) -> None:
+    """Add the effects of missing cells, and of differences too rare to show, to an estimate."""
+    if estimate.missing:
+        document["missing"] = estimate.missing
+    if estimate.mean_at_worst is not None:
+        document["mean_at_worst"] = [*estimate.mean_at_worst]
+    if estimate.delta_at_worst is not None:
+        document["delta_at_worst"] = [*estimate.delta_at_worst]
+    if estimate.p_at_worst is not None:
+        document["p_at_worst"] = estimate.p_at_worst
+    if estimate.pairs_missing:
+        document["pairs_missing"] = estimate.pairs_missing
+    if estimate.hangs_on is not None:
+        document["hangs_on"] = estimate.hangs_on
+    if estimate.unseen is not None:
+        document["unseen_one_in"] = estimate.unseen
 
 
-def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: Tried) -> BestDocument:
-    """An entry of `best` in the JSON contract. tried: what was, over these cases."""
+def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tries: Tried) -> BestDocument:
+    """Return an entry of `best` in the JSON contract.
+
+    Args:
+        compared: The comparison of the rows.
+        choices: The combinations, by number.
+        tries: The earlier tries over these cases.
+    """
     lead, winner = compared.lead, compared.winner
     step = lead.next_step
     document: BestDocument = {
@@ -102,9 +108,9 @@ def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: T
         "cases_needed": None if step is None or step.cases is None else [step.cases, step.cases_if_half],
         "differ_at_most": None if step is None else step.differ_at_most,
         "because": lead.because,
-        "tried": tried.n,
-        "looks": tried.looks,
-        "level": SIGNIFICANT * tried.share,
+        "tried": tries.n,
+        "looks": tries.looks,
+        "level": SIGNIFICANT * tries.share,
         "hangs_on": lead.hangs_on,
     }
     if lead.unseen is not None:
@@ -113,5 +119,5 @@ def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: T
 
 
 def _listed(figures: Sequence[T] | None) -> list[T] | None:
-    """Figures as JSON has them, where an interval is a list."""
+    """Return figures as JSON has them, with an interval as a list."""
     return None if figures is None else list(figures)

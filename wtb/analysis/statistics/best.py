@@ -1,25 +1,37 @@
-"""Which rows could be the best: a set that holds the true best, ranks, and the figures of a row chosen as the best.
+"""Best rows: a set that contains the true best, ranks, and the next step if no row is clearly the best.
 
-All of it rests on one set of random signs, one sign for each unit (case or cluster) and the same for all rows, since
-rows share their units and what one row's luck says of another's must not be lost (Westfall & Young 1993). A row could
-be the best unless another one beats it by more than the largest of that many differences does by chance: multiple
-comparisons with the best (Hsu 1981), by resampling, with a spread of its own for every pair.
+Everything uses one set of random signs, one sign for each unit (case or cluster) and the same for all rows, because
+rows share their units and their correlation must not be lost (Westfall & Young 1993). A row could be the best unless
+another one beats it by more than the largest of that many differences does by chance: multiple comparisons with the
+best (Hsu 1981), by resampling, with a separate spread for every pair.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.intervals import NORMAL, Floats, Z
-from wtb.analysis.statistics.paired import flips
-from wtb.core.classes.frozen import frozen
+from wtb.analysis.statistics.intervals import (
+    NORMAL,
+    Floats,
+    Units,
+    Z,
+    by_unit,
+    differences_by_unit,
+    intervals,
+    rate_difference,
+    tail_quantile,
+)
+from wtb.analysis.statistics.paired import Tested, flips
+from wtb.analysis.statistics.power import pairs_needed
+from wtb.core.frozen import frozen
 
 FLIPS = 1_999
 LEVEL = 0.975  # one-sided, so that of two rows one alone is left exactly where the paired test has p < 0.05
@@ -31,11 +43,11 @@ _SAME = 1e-9  # of the largest spread: rows that differ by less never differ
 
 @frozen(slots=True)
 class Ranking:
-    """What can be said of the order of rows.
+    """The possible order of rows.
 
     Attributes:
-        candidates: whether each row could be the best; holds the true best in at least 95% of sweeps.
-        ranks: rows x 2, the first and the last place (from 1) that a row could have, each right in at least 95%.
+        candidates: Whether each row could be the best; contains the true best in at least 95% of sweeps.
+        ranks: Rows x 2, the first and the last rank (from 1) that a row could have, each right in at least 95%.
     """
 
     candidates: NDArray[np.bool_]
@@ -43,11 +55,11 @@ class Ranking:
 
 
 def rank(scores: Floats, seed: int) -> Ranking:
-    """Hold every row against every other.
+    """Compare every row with every other.
 
     Args:
-        scores: rows x units, complete, higher is better; at least one row.
-        seed: of the random signs.
+        scores: Rows x units, complete, higher is better; at least one row.
+        seed: The seed of the random signs.
     """
     first, same, count = _distinct(scores)
     rows, units = len(first), scores.shape[1]
@@ -60,7 +72,7 @@ def rank(scores: Floats, seed: int) -> Ranking:
         spread += centred @ centred.T
         sums.add(columns, centred)
     _to_spread(spread)
-    limits = _limits(sums.found, spread) + _TIE
+    limits = _limits(sums.totals, spread) + _TIE
     beaten, ahead_of, behind = np.zeros(rows, dtype=np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for row in range(rows):
         ahead = (totals[row] - totals) / spread[row]
@@ -73,9 +85,9 @@ def rank(scores: Floats, seed: int) -> Ranking:
 
 
 def _distinct(scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return rows no two of which are alike, which of these each row is like, and how many rows each of them is.
+    """Return distinct rows, the distinct row that equals each row, and how many rows equal each of them.
 
-    Pass rates of many combinations are alike where few of their nodes matter; nothing tells such rows apart.
+    Pass rates of many combinations are equal if few of their nodes matter; nothing distinguishes such rows.
     """
     numbers: dict[bytes, int] = {}
     same = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in scores])
@@ -83,7 +95,7 @@ def _distinct(scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], NDA
 
 
 def _to_spread(gram: Floats) -> None:
-    """Make a matrix of inner products that of the spreads of differences, in place: it may be large."""
+    """Convert a matrix of inner products to the spreads of differences, in place because it may be large."""
     squares = np.diag(gram).copy()
     gram *= -2
     gram += squares[:, None]
@@ -94,18 +106,19 @@ def _to_spread(gram: Floats) -> None:
 
 
 def _limits(sums: Floats, spread: Floats) -> Floats:
-    """By how much, in spreads, each row falls behind another one by chance at most, in so many of the flips.
+    """Return by how many spreads each row falls behind any other by chance at most, at the given level.
 
-    Signs are symmetric: that is also what it gets ahead. It is most of the work where there are many rows, so that
-    each core does a part of it.
+    Signs are symmetric, so this is also by how much it gets ahead. With many rows it is most of the work, so each core
+    computes a part.
     """
+    # Threads suffice: numpy releases the interpreter's lock in these loops, and nothing is copied.
     parts = np.array_split(np.arange(len(spread)), os.cpu_count() or 1)
     with ThreadPoolExecutor(len(parts)) as pool:
         return np.concatenate(list(pool.map(partial(_limits_of, sums, spread), parts)))
 
 
 def _limits_of(sums: Floats, spread: Floats, some: NDArray[np.int64]) -> Floats:
-    """The limits of some rows."""
+    """Return the limits of some rows."""
     flipped, rows = sums.shape
     step = max(1, _CACHED // rows)
     buffer, largest, inverse = np.empty((step, rows)), np.empty((len(some), flipped)), 1 / spread[some]
@@ -120,19 +133,19 @@ def _limits_of(sums: Floats, spread: Floats, some: NDArray[np.int64]) -> Floats:
 
 
 class _FlippedSums:
-    """The sum of each row under each set of random signs, from a part of the units at a time.
+    """Sums of each row under each set of random signs, accumulated over parts of the units.
 
     Attributes:
-        found: flips x rows.
+        totals: Flips x rows.
     """
 
     def __init__(self, rows: int, units: int, rng: np.random.Generator) -> None:
-        self.found = np.zeros((FLIPS, rows))
+        self.totals = np.zeros((FLIPS, rows))
         self._signs = flips(units, FLIPS, rng, np.int8)
 
     def add(self, columns: slice, values: Floats) -> None:
-        """Add some of the units. values: rows x these."""
-        self.found += self._signs[:, columns].astype(np.float64) @ values.T
+        """Add some of the units. `values` is rows x these units."""
+        self.totals += self._signs[:, columns].astype(np.float64) @ values.T
 
 
 def _parts(units: int) -> Iterator[slice]:
@@ -140,36 +153,35 @@ def _parts(units: int) -> Iterator[slice]:
 
 
 def chosen_level(scores: Floats, seed: int) -> float:
-    """The normal quantile at which the lower end of the mean of a row, chosen as the best, covers in 97.5%.
+    """Return the normal quantile at which the lower bound of a row, chosen as the best, covers in 97.5%.
 
-    Of many rows the one with the highest mean was most likely lucky. The quantile is that of the luckiest of them all,
-    under the correlation that they have; 1.96 for one row, or for rows that always agree.
+    Of many rows, the one with the highest mean was most likely lucky. The quantile is that of the luckiest of all rows,
+    given their correlation; 1.96 for one row, or for rows that always agree.
 
     Args:
-        scores: rows x units, complete, higher is better.
-        seed: of the random signs.
+        scores: Rows x units, complete, higher is better.
+        seed: The seed of the random signs.
     """
     means = scores.mean(axis=1)
     sizes = np.array([np.linalg.norm(row - mean) for row, mean in zip(scores, means, strict=True)])
-    kept = sizes > _SAME * (float(sizes.max()) or 1.0)
-    if kept.sum() < 2:
+    varies = sizes > _SAME * (float(sizes.max()) or 1.0)
+    if varies.sum() < 2:
         return Z
-    sums = _FlippedSums(int(kept.sum()), scores.shape[1], np.random.default_rng([abs(seed), 4]))
+    sums = _FlippedSums(int(varies.sum()), scores.shape[1], np.random.default_rng([abs(seed), 4]))
     for columns in _parts(scores.shape[1]):
-        sums.add(columns, (scores[kept, columns] - means[kept, None]) / sizes[kept, None])
-    share = float((sums.found > np.quantile(sums.found.max(axis=1), LEVEL)).mean())
+        sums.add(columns, (scores[varies, columns] - means[varies, None]) / sizes[varies, None])
+    share = float((sums.totals > np.quantile(sums.totals.max(axis=1), LEVEL)).mean())
     return max(Z, NORMAL.inv_cdf(1 - max(share, 1e-9)))
 
 
 def shrunken(scores: Floats) -> Floats:
-    """The means of rows, drawn towards their middle by as much as they differ by chance.
+    """Return the means of rows, shrunken towards their centre by as much as they differ by chance.
 
-    Empirical Bayes (Efron & Morris 1973). A row that was chosen for its mean is overestimated by it; this is not. NaN
-    where a row cannot be told from noise
-    for want of units.
+    Empirical Bayes (Efron & Morris 1973). The mean of a row that was chosen for it is too high; this estimate is not.
+    NaN if there are too few units to separate a row from noise.
 
     Args:
-        scores: rows x units, complete.
+        scores: Rows x units, complete.
     """
     rows, units = scores.shape
     means = scores.mean(axis=1)
@@ -180,3 +192,116 @@ def shrunken(scores: Floats) -> Floats:
     between = max(0.0, float(means.var(ddof=1)) - float(noise.mean()))
     share = between / (between + noise) if between > 0 else np.zeros(rows)
     return np.asarray(means.mean() + share * (means - means.mean()))
+
+
+def front(costs: Floats) -> list[int]:
+    """Return the rows of `costs` (rows x objectives, less is better) that no other row dominates, in their order.
+
+    A row dominates another if it is nowhere worse and somewhere better. Rows with a NaN are left out.
+    """
+    numbers = np.flatnonzero(np.isfinite(costs).all(axis=1))
+    candidates = costs[numbers]
+    return [
+        int(number)
+        for number, row in zip(numbers, candidates, strict=True)
+        if not ((candidates <= row).all(axis=1) & (candidates < row).any(axis=1)).any()
+    ]
+
+
+_FAR = 50  # times the cases that there are: more than anybody will run
+
+
+@frozen(slots=True)
+class NextStep:
+    """The next step towards the best of the candidates.
+
+    Attributes:
+        cases: The approximate number of cases in all that settles it with 80% power if every lead of the best is as
+            large as observed; None if a lead is 0, or if that is beyond 50 times the cases.
+        cases_if_half: The same if the leads are half as large.
+        differ_at_most: The largest possible difference of two candidates, with 95% confidence in all of them; None if
+            unknown.
+    """
+
+    cases: int | None = None
+    cases_if_half: int | None = None
+    differ_at_most: float | None = None
+
+
+@frozen
+class Leads:
+    """Leads of the best over the other candidates.
+
+    Attributes:
+        table: Candidates x cases, complete.
+        tested: The test of each.
+        rates: Which of them are of scores that are 0 or 1.
+        units: The cluster of each case; None if each is its own.
+        are_means: True if they are compared by the mean of their scores.
+        width: The largest possible difference of two scores.
+    """
+
+    table: Floats
+    tested: Sequence[Tested]
+    rates: NDArray[np.bool_]
+    units: Units
+    are_means: bool
+    width: float = math.inf
+
+
+def next_step(leads: Leads, level: Callable[[int], float]) -> NextStep:
+    """Plan the next step.
+
+    Args:
+        leads: The leads of a sweep that settled nothing.
+        level: Returns the level of each test in a sweep of so many cases, which is a further look at these.
+    """
+    effects = np.array([test.delta or 0.0 for test in leads.tested])
+    spreads = np.array([math.nan if test.spread is None else test.spread for test in leads.tested])
+    cases = half = None
+    if (effects > 0).all() and np.isfinite(spreads).all():
+        cases, half = (_cases(leads, effects * part, spreads, level) for part in (1.0, 0.5))
+    return NextStep(cases, half, _differ_at_most(leads))
+
+
+def _cases(leads: Leads, effects: Floats, spreads: Floats, level: Callable[[int], float]) -> int | None:
+    each, cases = differences_by_unit(leads.table, leads.units), leads.table.shape[1]
+    correlation = np.atleast_2d(np.corrcoef(each))
+    rates = leads.rates if leads.units is None else None
+
+    def quantile(number: int) -> float:
+        return tail_quantile(level(number) / 2)
+
+    # The more cases are new, the less a look at the old ones costs: between its ends the root grows with the quantile.
+    ends = np.array([quantile(_FAR * cases), quantile(cases)])
+    roots = [pairs_needed(effects, spreads, z, correlation, rates=rates) ** 0.5 for z in ends.tolist()]
+
+    def lacks(number: int) -> bool:
+        return bool(number * each.shape[1] / cases < np.interp(quantile(number), ends, roots) ** 2)
+
+    if lacks(_FAR * cases):
+        return None
+    return bisect(range(_FAR * cases), x=False, lo=cases + 1, key=lambda number: not lacks(number))
+
+
+def _differ_at_most(leads: Leads) -> float | None:
+    """Bound the difference of any two candidates by simultaneous intervals of all leads (Bonferroni)."""
+    count = len(leads.table)
+    if leads.are_means:
+        z = tail_quantile(0.025 / count)
+        ends = intervals(by_unit(leads.table, leads.units), z)
+        if leads.units is None:
+            ends[leads.rates] = rate_difference(leads.table[leads.rates], z)
+        ends[(leads.table == 0).all(axis=1) & np.isnan(ends[:, 0])] = 0.0
+    else:  # their intervals have one level
+        ends = (
+            np.array([test.ci or (math.nan, math.nan) for test in leads.tested])
+            if count == 1
+            else np.full((1, 2), math.nan)
+        )
+    if np.isnan(ends).any():
+        return None
+    lows, highs = np.minimum(ends[:, 0], 0.0), np.maximum(ends[:, 1], 0.0)
+    of_others = [highs[place] - np.delete(lows, place).min() for place in range(count) if count > 1]
+    widest = float(max(highs.max(), -lows.min(), *of_others))
+    return min(widest, leads.width, 1.0 if leads.rates.all() else math.inf)

@@ -1,7 +1,7 @@
-"""All combinations under one metric: their means, their differences from the baseline, and which could be the best.
+"""Comparison of all combinations under one metric: means, differences from the baseline, and the possible best.
 
 A row of scores is a combination, a column a case. Rows are ranked over the cases that all of them have, so that none
-gets ahead by failing where it is hard; a row that lacks many cases is not ranked, and it is said so.
+gains by failing on hard cases; a row that lacks many cases is not ranked, with a warning.
 """
 
 from __future__ import annotations
@@ -15,24 +15,39 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.best import Ranking, chosen_level, rank, shrunken
-from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences, row_intervals
-from wtb.analysis.statistics.figures.row_figures import FigureRows
+from wtb.analysis.statistics.best import Leads, NextStep, Ranking, chosen_level, next_step, rank, shrunken
+from wtb.analysis.statistics.claims import (
+    SIGNIFICANT,
+    Claim,
+    MissingCells,
+    Pairs,
+    corrected,
+    could_cancel,
+    count_of,
+    one_in,
+    p_of_unseen,
+    ranges,
+    span_of,
+    test_columns,
+    uneven,
+    with_worst,
+)
+from wtb.analysis.statistics.class_intervals import FigureDifferences, differences, row_intervals
 from wtb.analysis.statistics.intervals import (
+    FEWEST,
     SKEWED,
     Floats,
     Interval,
+    Units,
     Z,
+    by_unit,
+    differences_by_unit,
     intervals,
     row_blocks,
     skewness,
     tail_quantile,
     wilson,
 )
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT, corrected, count_of, ranges, test_columns, with_worst
-from wtb.analysis.statistics.missing.missing_cells import MissingCells
-from wtb.analysis.statistics.missing.unseen_losses import could_cancel, one_in, p_of_unseen, span_of, uneven
-from wtb.analysis.statistics.missing.worst_case import Claim, Pairs
 from wtb.analysis.statistics.paired import (
     SMALLEST_P,
     Compare,
@@ -48,11 +63,10 @@ from wtb.analysis.statistics.paired import (
     times,
     unit_of,
 )
-from wtb.analysis.statistics.power.next_step import Leads, NextStep, next_step
-from wtb.analysis.statistics.power.pairs import PAIRS, Change, detectable, larger
-from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
-from wtb.core.classes.frozen import frozen
-from wtb.core.scoring.missing_words import hangs_on, unseen
+from wtb.analysis.statistics.power import PAIRS, Change, detectable, larger
+from wtb.analysis.statistics.row_figures import FigureRows
+from wtb.core.frozen import frozen
+from wtb.core.scoring.failure_scores import hangs_on, unseen
 
 T = TypeVar("T", bound=Any)
 Claimed = frozenset[tuple[int, int]]
@@ -62,25 +76,24 @@ ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
 
 @frozen
 class Design:
-    """How the rows of one metric are compared.
+    """The settings by which the rows of one metric are compared.
 
     Attributes:
-        baseline: the index of the row from which differences are taken.
-        better: which scores are.
-        by: the figure of the differences between rows that counts.
-        units: the cluster of each case, None where each is one of its own.
-        seed: of the random signs.
-        metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
-        share: the part of 5% that is left, where other rows were tried over these cases before.
-        share_of_next: the same for a sweep of these rows over so many cases in all; by default what is left now.
-        claimed: (row, sign of its difference) shown by an earlier look. To show it again is no new claim: if it was
+        baseline: The index of the row from which differences are taken.
+        better: Whether higher or lower scores are better.
+        by: The figure of the differences between rows that counts.
+        units: The cluster of each case; None if each case is its own.
+        seed: The seed of the random signs.
+        metrics: The number of metrics that share a correction for the best and the smallest detectable differences.
+        share: The part of 5% that is left if other rows were tried over these cases before.
+        share_of_next: The same for a sweep of these rows over the given number of cases; by default `share`.
+        claimed: (row, sign of its difference) shown by an earlier look. Showing it again is no new claim: if it was
             wrong, it is wrong once.
-        known_best: rows that an earlier look found better than all of these.
-        known_standings: (row, whether it is within the same margin of the best of all of these), shown by an earlier
-            look.
-        figure: the cells of the rows, where scores are contributions to a figure over all cells of a row.
-        ends: the lowest and the highest score that there can be, which no interval exceeds.
-        missing: the cells that should have a score and have none, which a claim has to survive at their worst.
+        known_best: Rows that an earlier look found better than all others.
+        known_standings: (row, whether it is within the same margin of the best of all rows), shown by an earlier look.
+        figure: The cells of the rows, if scores are contributions to a figure over all cells of a row.
+        ends: The lowest and the highest possible score, which no interval exceeds.
+        missing: The missing cells; a claim has to be significant even at their worst.
     """
 
     baseline: int | None = None
@@ -100,63 +113,63 @@ class Design:
 
     @property
     def sign(self) -> float:
-        """What turns scores so that higher is better."""
+        """Factor that makes higher scores better."""
         return 1.0 if self.better == "higher" else -1.0
 
     @property
     def level(self) -> float:
-        """How often what is claimed of any row may be wrong."""
+        """Probability that a claim about any row may be wrong."""
         return max(SIGNIFICANT * self.share / self.metrics, SMALLEST_P)
 
     def level_of_best(self, row: int | None) -> float:
-        """How often it may be wrong that a row is the best."""
+        """Return the probability that a claim of a best row may be wrong."""
         return SIGNIFICANT / self.metrics if row in self.known_best else self.level
 
     def level_of_next(self, cases: int) -> float:
-        """How often what a sweep of these rows over so many cases claims of any may be wrong."""
+        """Return the level for claims of a sweep of these rows over so many cases."""
         share = self.share if self.share_of_next is None else self.share_of_next(cases)
         return max(SIGNIFICANT * share / self.metrics, SMALLEST_P)
 
-    def of_cases(self, kept: NDArray[np.bool_] | Sequence[int]) -> Design:
-        """Return the same over some of the cases, with their clusters numbered from 0."""
+    def of_cases(self, selected: NDArray[np.bool_] | Sequence[int]) -> Design:
+        """Return the design over some of the cases, with their clusters numbered from 0."""
         if self.units is None:
             return self
-        return replace(self, units=np.unique(self.units[kept], return_inverse=True)[1])
+        return replace(self, units=np.unique(self.units[selected], return_inverse=True)[1])
 
     def pairs(self, scores: Floats) -> Pairs | None:
-        """Return a table for claims with missing cells at their worst; None where nothing is missing."""
+        """Return a table for claims with missing cells at their worst; None if nothing is missing."""
         if self.missing is None or not self.missing.total.any() or not np.isfinite(scores).any():
             return None
         return Pairs(scores, self.missing, self.ends, self.by, self.units, self.figure, self.seed)
 
     def within(self, interval: Interval | None) -> Interval | None:
-        """Return an interval of a mean without what lies beyond the ends."""
+        """Return an interval of a mean, clipped to the bounds of scores."""
         if interval is None or self.ends is None:
             return interval
         low, high = self.ends
         return min(max(interval[0], low), high), min(max(interval[1], low), high)
 
     def apart(self, interval: Interval | None) -> Interval | None:
-        """Return an interval of a difference without what is further than the ends are apart."""
+        """Return an interval of a difference, clipped to the largest possible difference."""
         return interval and (max(interval[0], -self.width), min(interval[1], self.width))
 
     @property
     def width(self) -> float:
-        """The largest difference of two scores."""
+        """Largest possible difference of two scores."""
         return math.inf if self.ends is None else self.ends[1] - self.ends[0]
 
     def rates(self, scores: Floats) -> NDArray[np.bool_]:
-        """Which rows are compared as pass rates."""
+        """Return which rows are compared as pass rates."""
         return passes(scores, self.better) & (self.by == "mean" and self.figure is None)
 
     def figures(self, rows: Sequence[int]) -> FigureDifferences | None:
-        """What is known of figures of rows less that of the baseline; None where it is their scores that differ."""
+        """Return differences of the rows' figures from the baseline's; None if it is scores that differ."""
         if self.figure is None or self.baseline is None:
             return None
         return differences(self.figure, self.baseline, rows, self.units).times(-1)
 
     def pairs_of_rates(self, rates: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which rows are pass rates as the baseline is."""
+        """Return which rows are pass rates like the baseline."""
         return rates & (self.baseline is not None and rates[self.baseline])
 
 
@@ -165,17 +178,30 @@ PLAIN = Design()
 
 @frozen(slots=True)
 class Estimate:
-    """One combination under one metric; field for field an entry of `metrics` in the JSON contract.
+    """One combination under one metric, with the fields of an entry of `metrics` in the JSON contract.
 
-    `p` is from the two-sided paired test against the baseline, `p_adjusted` the same after Holm's correction over all
-    combinations. The baseline itself has no pairs and no difference. `detectable_fall` and `detectable_rise` are the
-    smallest true ones found with 80% power after the correction, `detectable` is the larger of them. `ranks` are
-    the first and the last place that it could have, and `common_mean` its mean over the cases that all ranked rows
-    have; None where it is not ranked. `missing` are the missing cells of the row; `mean_at_worst` and `delta_at_worst`
-    are between what the mean and the difference would be with missing cells at either end. `pairs_missing` are the
-    missing cells of the row and of the baseline. `p_at_worst` is p with these at their worst, where p alone is below
-    5%; `p_adjusted` goes by it. `hangs_on` are these where the difference would be significant without them, else None.
-    `unseen` is n where a difference the other way that is rarer than 1 in n cases could cancel it, else None.
+    Attributes:
+        n: Cases with a score.
+        n_pairs: Cases with a score of the row and of the baseline; 0 for the baseline itself.
+        mean: The mean.
+        ci: Its 95% interval.
+        delta: The mean difference from the baseline.
+        delta_ci: Its 95% interval.
+        p: The p-value of the two-sided paired test against the baseline.
+        p_adjusted: The same after Holm's correction over all combinations, with missing cells at their worst.
+        effect: The standardized effect.
+        detectable: The larger of the two smallest detectable changes.
+        ranks: The first and the last rank that it could have; None if it is not ranked.
+        common_mean: The mean over the cases that all ranked rows have; None if it is not ranked.
+        detectable_fall: The smallest true fall that is found with 80% power after the correction.
+        detectable_rise: The smallest true rise that is found with 80% power after the correction.
+        missing: Missing cells of the row.
+        mean_at_worst: The range of the mean with missing cells at either end.
+        delta_at_worst: The range of the difference with missing cells at either end.
+        pairs_missing: Missing cells of the row and of the baseline.
+        p_at_worst: p with missing cells at their worst, if p is below 5%.
+        hangs_on: Missing cells without which the difference would be significant; None if it does not depend on any.
+        unseen: n if an opposite difference rarer than 1 in n cases could cancel this one; None if not.
     """
 
     n: int
@@ -203,12 +229,18 @@ class Estimate:
 
 @frozen(slots=True)
 class Lead:
-    """The best against its closest rival: the next where it is clear, else the one that it is least sure to beat.
+    """The best row compared with its closest rival: the next one if it is clear, else the one it is least sure to beat.
 
-    `lead` is positive where the best is better. `next_step` is None where it is settled, or nothing can be told. The
-    words in `because` say why it is not settled. `hangs_on` is how many missing cells would have to be known where the
-    best is ahead of every rival by the scores that there are. `unseen` is n where it is, and losses rarer than 1 in n
-    cases could cancel that.
+    Attributes:
+        rival: The row of the rival.
+        lead: By how much the best row is better.
+        ci: The interval of the lead.
+        p: The p-value of the lead.
+        n_pairs: Cases with a score of both.
+        next_step: The next step; None if the best is settled, or nothing can be computed.
+        because: The reason why it is not settled.
+        hangs_on: How many missing cells would have to be known if the best leads every rival by the measured scores.
+        unseen: n if it leads, and losses rarer than 1 in n cases could cancel that.
     """
 
     rival: int | None = None
@@ -224,10 +256,12 @@ class Lead:
 
 @frozen(slots=True)
 class Winner:
-    """The figures of the best, given that it was chosen for them.
+    """Figures of the best row, given that it was chosen for them.
 
-    `mean` is over the cases that all ranked rows have, `ci` covers whichever row turns out best, `shrunken` is what is
-    to be expected of it on new cases.
+    Attributes:
+        mean: Its mean over the cases that all ranked rows have.
+        ci: An interval that covers whichever row turns out to be the best.
+        shrunken: Its expected mean on new cases.
     """
 
     mean: float
@@ -240,13 +274,16 @@ class Comparison:
     """All combinations under one metric.
 
     Attributes:
-        rows: one estimate each.
-        best: the row with the best mean of those that are ranked; `clear` if it beats every other in the paired test.
-        candidates: the rows that could be the best, the best among them; it alone where it is clear.
-        unranked: rows that have a score, in too few of the cases.
-        cases: how many cases all ranked rows have; the ranking rests on these.
-        uneven: rows that differ significantly, in which few differences are far from the others, so that p may be off.
-        skewed: how many cases the intervals rest on where skewness makes most of them unreliable, else None.
+        rows: One estimate each.
+        best: The ranked row with the best mean.
+        clear: True if it beats every other row in the paired test.
+        candidates: The rows that could be the best, including it; only it if it is clear.
+        unranked: Rows with scores in too few of the cases.
+        cases: How many cases all ranked rows have; the ranking is over these.
+        lead: The best row compared with its closest rival.
+        winner: The figures of the best row.
+        skewed: How many cases the intervals depend on if skewness makes most of them unreliable, else None.
+        uneven: Rows with a significant difference that a few cases dominate, so that p may be off.
     """
 
     rows: tuple[Estimate, ...]
@@ -262,13 +299,14 @@ class Comparison:
 
 
 def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
-    """Estimates for every row, and which could be the best of them.
+    """Return estimates for every row, and which rows could be the best.
 
     Args:
-        scores: combinations x cases, repeats averaged; a score that is not finite, or beyond 1e100, counts as missing.
-            A case in which no combination has a score counts against all of them.
-        design: how they are compared.
+        scores: Combinations x cases, averaged over repeats; a score that is not finite, or beyond 1e100, counts as
+            missing. A case without any score counts against all combinations.
+        design: How they are compared.
     """
+    # Sums of squares of huge or tiny scores would overflow or vanish, so everything is computed near 1 and scaled back.
     if design.figure is None and (unit := unit_of(scores)) != 1.0:
         return _times(compare(scores / unit, replace(design, ends=interval_times(design.ends, 1 / unit))), unit)
     scores = cleaned(scores)
@@ -279,6 +317,7 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
     shares = [1.0 if is_claimed(i, row.delta, design.claimed) else design.share for i, row in enumerate(tested)]
     adjusted, hanging = corrected(tests.p, tests.at_worst, np.array(shares))
     cancelled = _unseen(scores, adjusted, deltas, design)
+    # A corrected p above 5% with an interval that excludes 0 would contradict itself.
     tested = [_corrected_interval(row, p) for row, p in zip(tested, adjusted.tolist(), strict=True)]
     estimates = means(scores)
     race = _Race(scores, rates, design, pairs)
@@ -334,9 +373,9 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
 
 
 def _corrected_interval(row: Tested, p: float) -> Tested:
-    """Return a test whose interval holds 0 where the difference is not claimed. p: after corrections.
+    """Return a test whose interval contains 0 if the difference is not claimed. `p` is the corrected one.
 
-    The interval is then as wide as the level of its test is small (Bonferroni at the step of Holm's correction).
+    The interval is widened to the level of its test (Bonferroni at the step of Holm's correction).
     """
     if row.ci is None or row.p is None or row.delta is None or not p >= SIGNIFICANT or row.ci[0] <= 0 <= row.ci[1]:
         return row
@@ -347,25 +386,25 @@ def _corrected_interval(row: Tested, p: float) -> Tested:
 
 
 def _unseen(scores: Floats, adjusted: Floats, deltas: Floats, design: Design) -> list[int | None]:
-    """Which significant differences a rare one that no case shows could cancel; their p becomes its chance.
+    """Return which significant differences a rare, unseen one could cancel; their p becomes its probability.
 
     Returns:
-        For each row n where differences rarer than 1 in n cases cannot show, or None.
+        For each row n if differences rarer than 1 in n cases cannot show, or None.
     """
-    found: list[int | None] = [None] * len(scores)
+    counts: list[int | None] = [None] * len(scores)
     span = span_of(design.ends)
     if design.by != "mean" or design.figure is not None or span is None or design.baseline is None:
-        return found
+        return counts
     for row in np.flatnonzero(adjusted < SIGNIFICANT).tolist():
         differences, side = subtract(scores[row], scores[design.baseline]), 1 if deltas[row] > 0 else -1
         if could_cancel(differences, span, side=side):
             adjusted[row] = max(adjusted[row], p_of_unseen(differences, span, side=side), SIGNIFICANT)
-            found[row] = one_in(int(np.isfinite(differences).sum()))
-    return found
+            counts[row] = one_in(int(np.isfinite(differences).sum()))
+    return counts
 
 
 def _uneven(scores: Floats, adjusted: Floats, rates: NDArray[np.bool_], design: Design) -> tuple[int, ...]:
-    """Rows that differ significantly from the baseline, in which few differences are far from the others."""
+    """Return rows that differ significantly from the baseline because of few cases."""
     if design.by != "mean" or design.figure is not None or design.baseline is None:
         return ()
     some = np.flatnonzero((adjusted < SIGNIFICANT) & ~rates).tolist()
@@ -373,32 +412,34 @@ def _uneven(scores: Floats, adjusted: Floats, rates: NDArray[np.bool_], design: 
     return tuple(some[place] for place in uneven(differences))
 
 
-def _times(found: Comparison, unit: float) -> Comparison:
+def _times(comparison: Comparison, unit: float) -> Comparison:
     """Return a comparison of scores that are `unit` times as large."""
 
-    def scaled(one: T, figures: Sequence[str], intervals: Sequence[str]) -> T:
-        changed = {name: times(getattr(one, name), unit) for name in figures}
-        changed_intervals = {name: interval_times(getattr(one, name), unit) for name in intervals}
-        return replace(one, **changed, **changed_intervals)
+    def scaled(record: T, figures: Sequence[str], intervals: Sequence[str]) -> T:
+        changed = {name: times(getattr(record, name), unit) for name in figures}
+        changed_intervals = {name: interval_times(getattr(record, name), unit) for name in intervals}
+        return replace(record, **changed, **changed_intervals)
 
-    step = found.lead.next_step
+    step = comparison.lead.next_step
     figures = ("mean", "delta", "detectable", "common_mean", "detectable_fall", "detectable_rise")
     ends = ("ci", "delta_ci", "mean_at_worst", "delta_at_worst")
     return replace(
-        found,
-        rows=tuple(scaled(row, figures, ends) for row in found.rows),
-        lead=scaled(replace(found.lead, next_step=step and scaled(step, ("differ_at_most",), ())), ("lead",), ("ci",)),
-        winner=found.winner and scaled(found.winner, ("mean", "shrunken"), ("ci",)),
+        comparison,
+        rows=tuple(scaled(row, figures, ends) for row in comparison.rows),
+        lead=scaled(
+            replace(comparison.lead, next_step=step and scaled(step, ("differ_at_most",), ())), ("lead",), ("ci",)
+        ),
+        winner=comparison.winner and scaled(comparison.winner, ("mean", "shrunken"), ("ci",)),
     )
 
 
 def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Design) -> list[Tested]:
-    """Test all rows against the baseline, a block of them at a time."""
+    """Test all rows against the baseline, one block of rows at a time."""
     blocks = list(row_blocks(scores.shape))
     both = design.pairs_of_rates(rates)
-    found: list[Tested] = []
+    tests: list[Tested] = []
     for rows in blocks:
-        found += paired_tests(
+        tests += paired_tests(
             from_baseline(scores, design.baseline, rows),
             seed=design.seed,
             rates=both[rows],
@@ -406,7 +447,7 @@ def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Des
             units=design.units,
             figures=design.figures(range(*rows.indices(len(scores)))),
         )
-    return found
+    return tests
 
 
 def _detectable(
@@ -416,25 +457,25 @@ def _detectable(
     family = max(1, sum(row.n >= 2 for row in tested) * design.metrics)
     tests = math.ceil(family / max(design.share, SMALLEST_P))
     both = design.pairs_of_rates(rates) & (design.units is None)
-    found: list[tuple[Change, Change]] = []
+    changes: list[tuple[Change, Change]] = []
     for row, is_rate, test in zip(scores, both.tolist(), tested, strict=True):
         rate = None
         if is_rate and test.n:
             before = scores[design.baseline or 0]
             rate = float(before[np.isfinite(row) & np.isfinite(before)].mean())
-        found.append(detectable(test.spread, test.units, tests, rate))
-    return found
+        changes.append(detectable(test.spread, test.units, tests, rate))
+    return changes
 
 
 def is_claimed(row: int, delta: float | None, claimed: Claimed) -> bool:
-    """Return whether the difference of a row is one that was shown before."""
+    """Return whether the difference of a row was shown before."""
     return bool(claimed) and delta is not None and (row, int(np.sign(delta))) in claimed
 
 
 def passes(scores: Floats, better: Better) -> NDArray[np.bool_]:
-    """Which rows are pass rates: all of their scores are 0 or 1.
+    """Return which rows are pass rates: all of their scores are 0 or 1.
 
-    Where lower is better, only if both occur in some row: a cost of 0, or 1 node run, in every case is a constant.
+    If lower is better, both must occur in some row: a cost of 0, or 1 node run, in every case is a constant.
     """
     if better == "lower" and not ((scores == 0).any() and (scores == 1).any()):
         return np.zeros(len(scores), dtype=np.bool_)
@@ -442,27 +483,27 @@ def passes(scores: Floats, better: Better) -> NDArray[np.bool_]:
 
 
 def _means_ci(scores: Floats, rates: NDArray[np.bool_], design: Design, z: float = Z) -> Floats:
-    """An interval for the mean of each row, by the method that fits that row."""
+    """Return an interval for the mean of each row, by the method that fits that row."""
     units = design.units
     if design.figure is not None:
         return row_intervals(design.figure, units, z)
-    found = intervals(by_unit(scores, units), z)
+    ends = intervals(by_unit(scores, units), z)
     for i in np.flatnonzero(rates).tolist() if units is None else ():
         row = scores[i][np.isfinite(scores[i])]
-        found[i] = wilson(float(row.sum()), row.size, z)
-    return found
+        ends[i] = wilson(float(row.sum()), row.size, z)
+    return ends
 
 
 def _skewed(values: Floats) -> int | None:
-    found = skewness(values)
-    is_known = np.isfinite(found)
-    if not is_known.any() or np.median(found[is_known]) <= SKEWED:
+    skews = skewness(values)
+    is_known = np.isfinite(skews)
+    if not is_known.any() or np.median(skews[is_known]) <= SKEWED:
         return None
     return int(np.median(np.isfinite(values).sum(axis=1)[is_known]))
 
 
 class _Race:
-    """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
+    """Ranked rows over the cases that all of them have, negated if lower is better."""
 
     def __init__(self, scores: Floats, rates: NDArray[np.bool_], design: Design, pairs: Pairs | None = None) -> None:
         self.width = design.width
@@ -491,22 +532,22 @@ class _Race:
         return None if self.first is None else int(self.rows[self.first])
 
     def _each(self) -> Floats:
-        """Scores by unit; sums of clusters, since what counts are differences."""
+        """Return scores by unit, summed within clusters, because only differences count."""
         return differences_by_unit(self.scores, self.units)
 
     @property
     def _is_of_means(self) -> bool:
-        """Whether differences of rows are those of their scores, so that one table tells of all pairs."""
+        """True if differences of rows are those of their scores, so that one table serves all pairs."""
         return self.by == "mean" and self.figure is None
 
-    def _figures(self, others: Sequence[int]) -> FigureDifferences | None:
-        """What is known of the figure of the best less those of others; None where it is their scores that differ."""
+    def _figures(self, rivals: Sequence[int]) -> FigureDifferences | None:
+        """Return the differences of the best row's figure from others; None if it is scores that differ."""
         if self.figure is None or self.first is None:
             return None
-        return differences(self.figure, self.first, others, self.units).times(self.sign)
+        return differences(self.figure, self.first, rivals, self.units).times(self.sign)
 
     def _p_of_leads(self) -> Floats:
-        """Of the best against each row; NaN or 1 against itself."""
+        """Return the p-values of the best row against each row; NaN or 1 against itself."""
         if self.figure is not None and self.first is not None:
             leads = self.figure.swaps(self.first, range(len(self.rows)))
         else:
@@ -518,26 +559,27 @@ class _Race:
         return rank(self._each(), self.seed)
 
     def ranks(self) -> list[tuple[int, int] | None]:
-        found: list[tuple[int, int] | None] = [None] * self.size
+        by_row: list[tuple[int, int] | None] = [None] * self.size
         each = self._each()
         if self.first is None or not self._is_of_means or each.shape[1] < PAIRS:
-            return found
+            return by_row
         for row, (low, high) in zip(self.rows.tolist(), self._ranking.ranks.tolist(), strict=True):
-            found[row] = (low, high)
-        return found
+            by_row[row] = (low, high)
+        return by_row
 
     def common_means(self) -> list[float | None]:
-        found: list[float | None] = [None] * self.size
+        by_row: list[float | None] = [None] * self.size
         for row, mean in zip(self.rows.tolist(), self.means.tolist(), strict=False):  # no means without common cases
-            found[row] = self.sign * mean
-        return found
+            by_row[row] = self.sign * mean
+        return by_row
 
     def candidates(self, clear: bool, lead: Lead) -> tuple[int, ...]:
-        """Rows that could be the best. Where it is not clear, the closest rival is always among them."""
+        """Return rows that could be the best. Unless it is clear, the closest rival is always included."""
         if self.first is None:
             return ()
         if clear:
             return (int(self.rows[self.first]),)
+        # With so few units no sign-flip test reaches 5%, so nothing rules out any row.
         each = self._each()
         if each.shape[1] < PAIRS:
             return tuple(self.rows.tolist())
@@ -553,7 +595,7 @@ class _Race:
         return tuple(self.rows[could].tolist())
 
     def winner(self) -> Winner | None:
-        """The figures of the best, given that it is the best; its interval at the level that the luckiest needs."""
+        """Return the figures of the best row, with an interval at the level that the luckiest of all rows needs."""
         if self.first is None:
             return None
         each = by_unit(self.scores, self.units)
@@ -570,12 +612,12 @@ class _Race:
         )
 
     def _levels(self, wide: float) -> tuple[float, float]:
-        """Of the lower and of the upper end: luck lifts the best, or lowers it where lower is better."""
+        """Return the quantiles of the lower and upper end: luck lifts the best, or lowers it if lower is better."""
         return (wide, Z) if self.sign > 0 else (Z, wide)
 
     @property
     def _nothing(self) -> str:
-        """Why no row is the best, where none is."""
+        """Reason why no row is the best."""
         if self.eligible.any():
             return "no case has a score of all of them"
         return "none has a score in 95% of the cases" if self.has_scores else "nothing is scored"
@@ -589,49 +631,52 @@ class _Race:
             return False, Lead(because="only one combination is ranked")
         both = self.rates[rivals] & self.rates[self.first]
         tested = self._leads_tested(rivals, both)
-        p = np.array([math.nan if one.p is None else one.p for one in tested])
-        ahead = np.array([one.delta or 0.0 for one in tested])
+        p = np.array([math.nan if test.p is None else test.p for test in tested])
+        ahead = np.array([test.delta or 0.0 for test in tested])
         clear = bool((ahead > 0).all() and (p < self.level).all())
         if clear and (hanging := self._hanging()):
             return False, hanging
         if clear and (unseen := self._unseen(rivals, tested)):
             return False, unseen
+        # A rival that is not behind comes first, then the largest p: the pair that would be settled last.
         least_sure = np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0]
         closest = int(np.argmin(ahead) if clear else least_sure)
-        found, (leads,) = tested[closest], self._leads(rivals[[closest]])
-        facts = (int(self.rows[rivals[closest]]), found.delta, found.ci, found.p, found.n)
+        closest_test, (leads,) = tested[closest], self._leads(rivals[[closest]])
+        facts = (int(self.rows[rivals[closest]]), closest_test.delta, closest_test.ci, closest_test.p, closest_test.n)
         if clear:
             return True, Lead(*facts)
         candidates = set(self.candidates(False, Lead(*facts)))
-        because = _because(found, leads, self.units, self.level)
+        because = _because(closest_test, leads, self.units, self.level)
         return False, Lead(*facts, self._next_step(rivals, tested, both, candidates), because)
 
     def _p_at_worst(self, rows: Sequence[int]) -> Floats:
-        """One-sided p of the best against other rows of the whole table, with missing cells at their worst."""
+        """Return one-sided p-values of the best row against others of the whole table, with missing cells at their
+        worst.
+        """
         if self.pairs is None or self.best is None:
             return np.zeros(len(rows))
         side: Literal[1, -1] = 1 if self.sign > 0 else -1
         return self.pairs.p_at_worst([Claim(self.best, row, side) for row in rows])
 
     def _with_missing(self, rows: Sequence[int]) -> list[int]:
-        """Return those rows of the whole table that lack cells beside the best, or it beside them."""
+        """Return the given rows that lack cells compared with the best row, or it compared with them."""
         if self.pairs is None or self.best is None:
             return []
         return [row for row in rows if self.pairs.count_missing(self.best, row)]
 
     def _could_be_best(self, excluded: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which ranked rows the best does not beat once missing cells are at their worst."""
+        """Return which ranked rows the best does not beat with missing cells at their worst."""
         could = np.zeros(len(self.rows), dtype=np.bool_)
         some = self._with_missing(self.rows[excluded].tolist())
         could[np.isin(self.rows, np.array(some)[self._p_at_worst(some) >= SIGNIFICANT])] = len(some) > 0
         return could
 
     def _hanging(self) -> Lead | None:
-        """What the best hangs on, where it is ahead of every rival but for missing cells, also of rows not ranked."""
+        """Return the lead if it depends on missing cells, including those of unranked rows; None if it does not."""
         if self.pairs is None or self.best is None:
             return None
-        others = [row for row in np.flatnonzero(self.has_score).tolist() if row != self.best]
-        some = self._with_missing(others)
+        scored_rows = [row for row in np.flatnonzero(self.has_score).tolist() if row != self.best]
+        some = self._with_missing(scored_rows)
         p = self._p_at_worst(some)
         failing = np.flatnonzero(~(p < self.level)).tolist()
         if not failing:
@@ -642,38 +687,38 @@ class _Race:
         figure = self.pairs.figure
         figures = None if figure is None else differences(figure, self.best, [rival], self.pairs.units).times(self.sign)
         rates = self.by == "mean" and bool(np.isin(leads[np.isfinite(leads)], (-1, 0, 1)).all())
-        (found,) = paired_tests(
+        (test,) = paired_tests(
             leads, seed=self.seed, rates=rates, compare=self.by, units=self.pairs.units, figures=figures
         )
-        return Lead(rival, found.delta, found.ci, found.p, found.n, None, f"that {hangs_on(count)}", count)
+        return Lead(rival, test.delta, test.ci, test.p, test.n, None, f"that {hangs_on(count)}", count)
 
     def _unseen(self, rivals: NDArray[np.int64], tested: Sequence[Tested]) -> Lead | None:
-        """The rival whose lead a rare loss could cancel that no case shows; None where there is none."""
+        """Return the rival whose deficit a rare, unseen loss could cancel; None if there is none."""
         if self.span is None or not self._is_of_means:
             return None
-        for place, found in zip(rivals.tolist(), tested, strict=True):
+        for place, test in zip(rivals.tolist(), tested, strict=True):
             leads = subtract(self.scores[self.first], self.scores[place])
             if could_cancel(leads, self.span, side=1):
-                count = one_in(found.n)
+                count = one_in(test.n)
                 because = unseen(count, is_gain=True)
-                facts = (int(self.rows[place]), found.delta, found.ci, found.p, found.n)
+                facts = (int(self.rows[place]), test.delta, test.ci, test.p, test.n)
                 return Lead(*facts, because=because, unseen=count)
         return None
 
     def _leads(self, rivals: NDArray[np.int64]) -> Floats:
-        """By how much the best is ahead of others, case by case."""
+        """Return by how much the best row is ahead of others, by case."""
         return subtract(self.scores[self.first], self.scores[rivals])
 
     def _leads_tested(self, rivals: NDArray[np.int64], rates: NDArray[np.bool_]) -> list[Tested]:
-        """Test the best against others, a block of them at a time."""
-        found: list[Tested] = []
+        """Test the best row against others, one block of rows at a time."""
+        tests: list[Tested] = []
         for rows in row_blocks((len(rivals), self.scores.shape[1])):
             leads = self._leads(rivals[rows])
             figures = self._figures(rivals[rows].tolist())
-            found += paired_tests(
+            tests += paired_tests(
                 leads, seed=self.seed, rates=rates[rows], compare=self.by, units=self.units, figures=figures
             )
-        return found
+        return tests
 
     def _next_step(
         self, rivals: NDArray[np.int64], tested: Sequence[Tested], rates: NDArray[np.bool_], candidates: set[int]
@@ -688,19 +733,19 @@ class _Race:
 
 
 def _because(tested: Tested, leads: Floats, units: Units, level: float) -> str:
-    """Why the best is not clearly ahead, in words."""
+    """Return the reason why the best is not clearly ahead."""
     differ = int((np.nan_to_num(leads) != 0).sum())
     if tested.n < 2:
         return "they have only one case in common"
     if units is not None and np.unique(units).size < FEWEST:
-        return f"{np.unique(units).size} clusters are too few to tell; expected {FEWEST} or more"
+        return f"{np.unique(units).size} clusters are too few; expected {FEWEST} or more"
     if differ == 0:
         return f"they score the same in all {tested.n:,} cases that both have"
     if tested.delta is not None and tested.delta <= 0:
         return "the runner-up is equally good on the shared cases"
     if differ < PAIRS:
         cases = "one case differs" if differ == 1 else f"{differ} cases differ"
-        return f"only {cases} between them, too few to tell"
+        return f"only {cases} between them, too few for a test"
     if tested.p is not None and level <= tested.p < SIGNIFICANT:
         return "that could be chance, given how many combinations were tried over these cases"
     return "that could be chance"

@@ -1,17 +1,17 @@
-"""Intervals of means, by the method that simulation shows to cover (docs/statistics.md has the figures).
+"""Intervals of means (docs/simulated.md has their coverage), and the units they are over: cases, or clusters of cases.
 
 - Pass rates: Wilson (1927); their paired differences: Bonett & Price (2012).
-- Everything else: the hull of Student's t interval and of Hall's (1992), which takes the skewness out of t. Student's
-  is right for heavy tails and ties, where corrections for skewness follow noise; Hall's for skewed scores, where t is
-  too short. Of what was simulated only the hull covers in both, and it needs no resampling. The BCa bootstrap covered
-  less than t under heavy tails and ties, and less than Hall's under skewness.
+- Everything else: the hull of Student's t interval and of Hall's (1992), which removes the skewness from t. Student's
+is right for heavy tails and ties, where corrections for skewness follow noise; Hall's for skewed scores, where t is too
+short. Of the simulated methods only the hull covers in both, and it needs no resampling. The BCa bootstrap covered less
+than t under heavy tails and ties, and less than Hall's under skewness.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -36,26 +36,25 @@ _CHUNK = 1 << 20  # entries of a resampling matrix held at once (8 MB)
 
 
 def intervals(values: Floats, z: float = Z) -> Floats:
-    """An interval (low, high) for the mean of each row.
+    """Return an interval (low, high) for the mean of each row.
 
     Args:
-        values: rows x cases, NaN where missing.
-        z: the normal quantile of the level; 1.96 gives 95%.
+        values: Rows x cases, NaN where missing.
+        z: The normal quantile of the level; 1.96 gives 95%.
 
     Returns:
-        rows x 2; NaN for fewer than two cases, and without variation: then nothing is known of how far the mean could
-        be off.
+        Rows x 2; NaN for fewer than two cases, and without variation, because the error is unknown then.
     """
-    found = np.full((len(values), 2), np.nan)
+    ends = np.full((len(values), 2), np.nan)
     for i, row in enumerate(values):
         row = row[np.isfinite(row)]
         if row.size >= 2 and not is_constant(row):
-            found[i] = _hull(row, z)
-    return found
+            ends[i] = _hull(row, z)
+    return ends
 
 
 def upper_ends(values: Floats, z: Floats) -> Floats:
-    """Return the upper end of the interval of each row of complete values, at a level of its own.
+    """Return the upper end of the interval of each row of complete values, at its own level.
 
     Args:
         values: rows x cases.
@@ -72,7 +71,7 @@ def upper_ends(values: Floats, z: Floats) -> Floats:
 
 
 def wilson(successes: float, n: float, z: float = Z) -> Interval:
-    """Wilson's score interval for a proportion (Wilson 1927); NaN for fewer than two trials."""
+    """Return Wilson's score interval for a proportion (Wilson 1927); NaN for fewer than two trials."""
     if n < 2:
         return math.nan, math.nan
     rate, spread = successes / n, z * z / n
@@ -82,7 +81,7 @@ def wilson(successes: float, n: float, z: float = Z) -> Interval:
 
 
 def rate_difference(differences: Floats, z: float = Z) -> Floats:
-    """An interval for the difference of two paired rates (Bonett & Price 2012), for each row of -1, 0 and 1."""
+    """Return an interval for the difference of two paired rates (Bonett & Price 2012), for each row of -1, 0 and 1."""
     n = np.isfinite(differences).sum(axis=1)
     better = ((differences > 0).sum(axis=1) + 1) / (n + 2)
     worse = ((differences < 0).sum(axis=1) + 1) / (n + 2)
@@ -94,7 +93,7 @@ def rate_difference(differences: Floats, z: float = Z) -> Floats:
 
 
 def tail_quantile(tail: float) -> float:
-    """Return what the normal distribution exceeds with a probability, however small: 1 - tail could be 1."""
+    """Return the normal quantile of an upper tail, however small: 1 - tail could round to 1."""
     return -NORMAL.inv_cdf(min(max(tail, sys.float_info.min), 1 - sys.float_info.epsilon))
 
 
@@ -104,17 +103,18 @@ def logistic(odds: float) -> float:
 
 
 def skewness(values: Floats, *, signed: bool = False) -> Floats:
-    """How far skewness spoils the interval of each row: its third standardised moment over the root of its cases.
+    """Return how much skewness spoils the interval of each row: its third standardised moment over the root of its
+    cases.
 
-    NaN for fewer than SKEWED_FROM cases, which say too little about it, and without variation. signed: negative if the
-    low values are the rare ones.
+    NaN for fewer than SKEWED_FROM cases, which are too few to estimate it, and without variation. If `signed`, it is
+    negative if the low values are the rare ones.
     """
-    found = np.full(len(values), np.nan)
+    skews = np.full(len(values), np.nan)
     for i, row in enumerate(values):
         row = row[np.isfinite(row)]
         if row.size >= SKEWED_FROM and not is_constant(row):
-            found[i] = _moments(row)[1] / math.sqrt(row.size)
-    return found if signed else np.abs(found)
+            skews[i] = _moments(row)[1] / math.sqrt(row.size)
+    return skews if signed else np.abs(skews)
 
 
 def is_constant(row: Floats) -> bool:
@@ -123,7 +123,7 @@ def is_constant(row: Floats) -> bool:
 
 
 def t_quantile(freedom: int, z: float = Z) -> float:
-    """Student's t where the normal distribution has z (Cornish-Fisher; Abramowitz & Stegun 1964, 26.7.5)."""
+    """Return Student's t quantile for a normal quantile z (Cornish-Fisher; Abramowitz & Stegun 1964, 26.7.5)."""
     if z == Z and freedom <= len(_T):
         return _T[freedom - 1]
     terms = (
@@ -136,28 +136,29 @@ def t_quantile(freedom: int, z: float = Z) -> float:
 
 
 def chunks(cases: int) -> Iterator[int]:
-    """How many of RESAMPLES draws of so many cases are held at once."""
+    """Yield how many of RESAMPLES draws are held in memory at once."""
     step = max(1, _CHUNK // cases)
     return (min(step, RESAMPLES - start) for start in range(0, RESAMPLES, step))
 
 
 def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """The rows of a table that are looked at together, so that what is made of them takes little beside the table."""
+    """Yield the rows of a table that are processed together, so that temporary arrays stay small beside the table."""
     step = max(1, _BLOCK // max(1, shape[1]))
     return (slice(start, start + step) for start in range(0, shape[0], step))
 
 
 def transformed_t(row: Floats) -> float:
-    """Student's t of a row against 0 with the skewness taken out (Hall 1992), in units of the root of its cases."""
+    """Return Student's t of a row against 0 with the skewness removed (Hall 1992), in units of sqrt(cases)."""
     spread, skew = _moments(row)
     t = float(row.mean()) / spread
     return t + skew * t**2 / 3 + skew**2 * t**3 / 27 + skew / (6 * row.size)
 
 
 def _moments(row: Floats) -> tuple[float, float]:
-    """Standard deviation (n - 1) and skewness (n) of a row that varies."""
+    """Return the standard deviation (n - 1) and skewness (n) of a row that varies."""
     centred = row - row.mean()
     scale = float(np.abs(centred).max())
+    # Scaling to 1 first keeps the third power from overflow and underflow.
     centred /= scale
     variance = float((centred**2).mean())
     skew = float((centred**3).mean()) / variance**1.5
@@ -165,7 +166,9 @@ def _moments(row: Floats) -> tuple[float, float]:
 
 
 def _hull(row: Floats, z: float) -> Interval:
-    """The hull of Student's interval and of Hall's, which turns his cubic transformation of t back at its quantiles."""
+    """Return the hull of Student's interval and of Hall's, which inverts his cubic transformation of t at its
+    quantiles.
+    """
     n, mean = row.size, float(row.mean())
     spread, skew = _moments(row)
     half = t_quantile(n - 1, z) / math.sqrt(n)
@@ -173,3 +176,61 @@ def _hull(row: Floats, z: float) -> Interval:
     if abs(skew) > _SYMMETRIC:
         ends += [3 / skew * (math.cbrt(1 + skew * (end - skew / (6 * n))) - 1) for end in (-half, half)]
     return mean - spread * max(ends), mean - spread * min(ends)
+
+
+Units = NDArray[np.int64] | None  # the unit of each case; None where every case is its own
+FEWEST = 6  # clusters: of fewer no test can give p < 0.05
+FEW = 15  # clusters: from here on intervals cover as they say
+
+
+def numbered(clusters: Sequence[str | None]) -> Units:
+    """Return the unit of each case: the same number for the cases of a cluster, its own for a case without one.
+
+    None if no case has a cluster, so that each is its own unit.
+    """
+    if not any(clusters):
+        return None
+    names = [f"cluster {name}" if name else f"case {number}" for number, name in enumerate(clusters)]
+    first = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([first[name] for name in names], dtype=np.int64)
+
+
+def by_unit(values: Floats, units: Units) -> Floats:
+    """Return the contribution of each unit to the mean of each row, so that intervals for independent values apply.
+
+    The mean over cases is unchanged: a unit stands for the sum of its cases, linearised around that mean (the ratio
+    estimator of cluster samples; Cochran 1977, section 9.3).
+
+    Args:
+        values: Rows x cases, NaN where missing.
+        units: The unit of each case; None if every case is its own.
+
+    Returns:
+        Rows x units, NaN if a row has no case of a unit.
+    """
+    if units is None:
+        return values
+    sums, counts, weight = _sums(values, units)
+    means = sums.sum(axis=1, keepdims=True) / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return np.where(counts > 0, means + (sums - means * counts) * weight, np.nan)
+
+
+def differences_by_unit(differences: Floats, units: Units) -> Floats:
+    """Return the same for tests of differences: sums of cases, whose signs are random if nothing differs.
+
+    Linearised around their mean they would not be, in few clusters of unequal sizes.
+    """
+    if units is None:
+        return differences
+    sums, counts, weight = _sums(differences, units)
+    return np.where(counts > 0, sums * weight, np.nan)
+
+
+def _sums(values: Floats, units: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+    """Return by row and unit the sum and the number of cases, and units over cases, which turns sums into means."""
+    present = np.isfinite(values)
+    sums, counts = (np.zeros((int(units.max(initial=-1)) + 1, len(values))) for _ in range(2))
+    np.add.at(sums, units, np.where(present, values, 0.0).T)
+    np.add.at(counts, units, present.astype(float).T)
+    weight = (counts > 0).sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+    return sums.T, counts.T, weight[:, None]

@@ -1,62 +1,171 @@
-"""Whether a later side is worse than an earlier one, or not worse by more than a margin that would matter.
+"""Margins: scores before and after a change, and whether a later side is worse, or not worse by more than matters.
 
-Both are one-sided at 5%. Of many rows some fall by chance, so `worse` is corrected (Holm) over all rows, and over pools
-of them: the mean, case by case, of the rows that share what was changed, in which a fall shows that no single row can
-show. Not being worse needs no correction: it is said of a whole only where it holds of every part (Berger 1982).
-
-A row in which fewer than five cases differ cannot give p < 5%, whichever way they differ; the test being conditional on
-how large the differences are, such rows can be left out of what is corrected for (Tarone 1990).
+Both tests are one-sided at 5%. Of many rows some fall by chance, so `worse` is corrected (Holm) over all rows, and over
+pools of them: the mean by case of rows that share a change, in which a fall may be significant that no single row
+shows. Not being worse needs no correction: a whole is not worse only if every part is not (Berger 1982). A row in which
+fewer than five cases differ cannot give p < 5%, whichever way they differ; the test is conditional on the sizes of the
+differences, so such rows can be left out of the correction (Tarone 1990).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
+from wtb.analysis.statistics.claims import SIGNIFICANT, Claim, Fill, Pairs, Side
+from wtb.analysis.statistics.class_intervals import FigureDifferences
 from wtb.analysis.statistics.intervals import (
     NORMAL,
     ONE_SIDED,
     Floats,
     Interval,
+    Units,
     Z,
+    by_unit,
+    differences_by_unit,
     intervals,
     rate_difference,
     t_quantile,
 )
-from wtb.analysis.statistics.missing.before_and_after import AtWorst, BeforeAndAfter, pooled
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
-from wtb.analysis.statistics.paired import Compare, Tested, cleaned, holm, paired_tests
-from wtb.analysis.statistics.power.pairs import PAIRS, POWER, pairs_needed
-from wtb.analysis.statistics.shift import shifts
-from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
-from wtb.core.classes.frozen import frozen
+from wtb.analysis.statistics.paired import Compare, Tested, chance, cleaned, holm, paired_tests, shifts
+from wtb.analysis.statistics.power import PAIRS, POWER, pairs_needed
+from wtb.core.frozen import frozen
+
+
+class AtWorst(NamedTuple):
+    """Tests of rows, then pools, with missing cells at the worst for each claim.
+
+    Attributes:
+        worse: The one-sided p of a loss.
+        better: The one-sided p of a gain.
+        lows: The lower 95% bounds of the true gains.
+        missing: How many cells are missing on either side.
+    """
+
+    worse: Floats
+    better: Floats
+    lows: Floats
+    missing: NDArray[np.int64]
+
+
+@frozen
+class BeforeAndAfter:
+    """Scores of rows before a change, followed by those of the same rows after it, in one table.
+
+    Attributes:
+        pairs: The table.
+        is_higher_better: True if higher scores are better.
+    """
+
+    pairs: Pairs
+    is_higher_better: bool = True
+
+    def at_worst(self, parts: Sequence[Sequence[int]], without: AtWorst, lower: Callable[[Floats], Floats]) -> AtWorst:
+        """Return the tests with missing cells at their worst.
+
+        Args:
+            parts: The rows of each pool; a row alone is a pool of one.
+            without: The tests without missing cells.
+            lower: Returns the lower bounds of gains.
+        """
+        missing = np.array([sum(self._count(row) for row in rows) for rows in parts], dtype=np.int64)
+        lows = without.lows.copy()
+        some = np.flatnonzero((missing > 0) & np.isfinite(lows)).tolist()
+        if some:
+            gains = np.stack([self._gains(parts[part], "gain", every=False).gains for part in some])
+            lows[some] = np.fmin(lows[some], lower(gains))
+        return AtWorst(
+            self._tested(parts, without.worse, missing, "loss"),
+            self._tested(parts, without.better, missing, "gain"),
+            lows,
+            missing,
+        )
+
+    @property
+    def _rows(self) -> int:
+        return len(self.pairs.scores) // 2
+
+    def _count(self, row: int) -> int:
+        return self.pairs.count_missing(self._rows + row, row)
+
+    def _tested(
+        self, parts: Sequence[Sequence[int]], p: Floats, missing: NDArray[np.int64], claim: Literal["loss", "gain"]
+    ) -> Floats:
+        """Return one-sided p-values, each the larger of those with and without missing cells at their worst."""
+        worst_p = p.copy()
+        tables, numbers = [], []
+        # Missing cells can only weaken a claim, so tests that claim nothing are left as they are.
+        for part in np.flatnonzero((p < SIGNIFICANT) & (missing > 0)).tolist():
+            worst_p[part] = 1.0
+            excess, every = (self._gains(parts[part], claim, every=every) for every in (False, True))
+            # Filled completely the difference may turn its sign; then no excess of missing cells makes it a claim.
+            if all((gains.mean > 0) == (claim == "gain") and gains.mean != 0 for gains in (excess, every)):
+                tables.append(excess.tested)
+                numbers.append(part)
+        if tables:
+            each = differences_by_unit(np.stack(tables), self.pairs.units)
+            two_sided = chance(each, self.pairs.seed, self.pairs.compare)
+            worst_p[numbers] = np.fmax(p[numbers], np.where(np.isnan(two_sided), 1.0, two_sided / 2))
+        return worst_p
+
+    def _gains(self, rows: Sequence[int], claim: Literal["loss", "gain"], *, every: bool) -> _Gains:
+        """Fill in all missing cells of a pool, or only their excess, at the worst for a claim."""
+        sign = 1.0 if self.is_higher_better else -1.0
+        side: Side = 1 if (claim == "gain") == self.is_higher_better else -1
+        fills: list[Fill] = []
+        for row in rows:
+            both = self.pairs.fills(Claim(self._rows + row, row, side))
+            fills.append(both[0] if every else both[1])
+        everyone = list(range(len(rows)))
+        gains = pooled(np.stack([fill.differences for fill in fills]), everyone)
+        tested = pooled(np.stack([fill.differences if fill.swaps is None else fill.swaps for fill in fills]), everyone)
+        return _Gains(sign * gains, sign * tested, sign * float(np.nanmean([fill.estimate for fill in fills])))
+
+
+class _Gains(NamedTuple):
+    """Gains of a pool by case, the values that tests use, and the mean (or typical) gain."""
+
+    gains: Floats
+    tested: Floats
+    mean: float
+
+
+def pooled(rows: Floats, which: Sequence[int]) -> Floats:
+    """Return the mean of these rows by case, over the rows that have it; NaN if none has."""
+    rows = rows[list(which)]
+    present = np.isfinite(rows)
+    count = present.sum(axis=0)
+    return np.where(count > 0, np.where(present, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+
 
 FEWEST_DIFFERENT = 5  # cases: 2 ** -5 is the first that is below 5%
 
 
 @frozen(slots=True)
 class Contrast:
-    """One row, or pool of rows, of a later side compared with an earlier one; all turned so that a gain is positive.
+    """One row, or pool of rows, of a later side compared with an earlier one, signed so that a gain is positive.
 
     Attributes:
-        n: cases that both sides have; `differ`: of these, those whose scores differ.
-        delta: mean gain, or median where that is compared; None without cases.
-        low: where the true gain lies above, 95 times of 100.
-        worse: the one-sided p of a loss, corrected over the family; `better` that of a gain.
-        margin: the smallest margin within which so many cases would show, 80 times of 100, that equal sides are equal;
-            of a row, that it and all other rows are.
-        spread: standard deviation of the differences.
-        units: of evidence: the cases, or the clusters that they come from.
-        ci: where the true gain lies, 95 times of 100.
-        hangs_on: missing cells because of which a loss or a gain that is more than chance without them is not claimed;
-            `worse`, `better` and `low` hold with these at their worst.
+        n: Cases that both sides have.
+        differ: Cases whose scores differ.
+        delta: The mean gain, or the median if that is compared; None without cases.
+        low: The lower 95% bound of the true gain.
+        worse: The one-sided p of a loss, corrected over the family.
+        better: The one-sided p of a gain, corrected over the family.
+        margin: The smallest margin within which so many cases would show, with a power of 80%, that equal sides are
+            equal; for a row, that it and all other rows are.
+        spread: The standard deviation of the differences.
+        units: Units of evidence: the cases, or their clusters.
+        ci: The 95% interval of the true gain.
+        hangs_on: Missing cells that prevent the claim of a loss or a gain that is significant without them; `worse`,
+            `better` and `low` are those with these cells at their worst.
         low_without: `low` without missing cells.
-        missing: how many cells are missing on either side.
+        missing: How many cells are missing on either side.
     """
 
     n: int
@@ -76,11 +185,14 @@ class Contrast:
 
 @frozen
 class Sides:
-    """The gains of rows by one metric: rows x cases, positive where later is better, NaN where one side is missing.
+    """Gains of rows by one metric: rows x cases, positive if the later side is better, NaN if either side is missing.
 
-    rates: of scores that are 0 or 1 on both sides. compare: by the mean of the differences, or by their median.
-    figures: of figures over all cells of a row, what tests and intervals are of. sides: the scores themselves with the
-    cells that are missing, None where none are.
+    Attributes:
+        gains: The gains.
+        rates: True if scores are 0 or 1 on both sides.
+        compare: Compare by the mean of the differences, or by their median.
+        figures: For figures over all cells of a row, the differences that tests and intervals use.
+        sides: The scores with the missing cells; None if none are missing.
     """
 
     gains: Floats
@@ -95,7 +207,7 @@ Parts = tuple[list[Contrast], list[Contrast]]  # of each row, and of each pool
 
 @frozen
 class _Tests:
-    """The rows of one table, pools after them, before what is said of them is corrected."""
+    """The tests of the rows of one table, and of its pools, before correction."""
 
     table: Floats
     tested: Sequence[Tested]
@@ -110,23 +222,26 @@ class _Tests:
 def hold(
     metrics: Sequence[Sides], pools: Sequence[Sequence[int]] = (), *, seed: int = 0, units: Units = None
 ) -> list[Parts]:
-    """Hold rows, and pools of them, against what they were, by metrics that share an error of 5%.
+    """Test rows, and pools of them, against their earlier results, by metrics that share an error of 5%.
 
     Args:
-        metrics: the gains by each; it gets as much of the error as each other, whatever rows it has.
-        pools: numbers of the rows of each.
-        seed: of the random signs.
-        units: the cluster of each case, None where each is one of its own.
+        metrics: The gains by each metric. Each gets the same part of the error, whatever rows it has.
+        pools: The numbers of the rows of each pool.
+        seed: The seed of the random signs.
+        units: The cluster of each case; None if each is its own.
 
     Returns:
-        By metric what was found of each row, and of each pool.
+        By metric the contrasts of each row, and of each pool.
     """
-    found = [_tests(one, pools, seed, units) for one in metrics]
-    plain = [_corrected(found, [getattr(one, side) for one in found]) for side in ("worse", "better")]
-    lasting = [_corrected(found, [getattr(one.at_worst, side) for one in found]) for side in ("worse", "better")]
+    tests = [_tests(sides, pools, seed, units) for sides in metrics]
+    plain = [_corrected(tests, [getattr(metric_tests, side) for metric_tests in tests]) for side in ("worse", "better")]
+    lasting = [
+        _corrected(tests, [getattr(metric_tests.at_worst, side) for metric_tests in tests])
+        for side in ("worse", "better")
+    ]
     return [
-        _contrasts(one, [side[place] for side in plain], [side[place] for side in lasting], len(sides.gains))
-        for place, (one, sides) in enumerate(zip(found, metrics, strict=True))
+        _contrasts(metric_tests, [side[place] for side in plain], [side[place] for side in lasting], len(sides.gains))
+        for place, (metric_tests, sides) in enumerate(zip(tests, metrics, strict=True))
     ]
 
 
@@ -136,8 +251,8 @@ def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units
     figures = None if sides.figures is None else _with_pooled(sides.figures, table, pools, units)
     is_rate = np.arange(len(table)) < (len(gains) if sides.rates else 0)  # pools have shares
     tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units, figures=figures)
-    p = np.array([math.nan if one.p is None else one.p for one in tested])
-    signs = np.array([one.delta or 0.0 for one in tested])
+    p = np.array([math.nan if test.p is None else test.p for test in tested])
+    signs = np.array([test.delta or 0.0 for test in tested])
     each = differences_by_unit(table, units)
     lows = figures.inner[:, 0] if figures else _lower(table, is_rate, sides.compare, units)
     worse, better = np.where(signs < 0, p / 2, 1 - p / 2), np.where(signs > 0, p / 2, 1 - p / 2)
@@ -160,14 +275,14 @@ def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units
 
 
 def _with_pools(rows: Floats, pools: Sequence[Sequence[int]]) -> Floats:
-    """Rows, and after them pools of these."""
+    """Return rows, followed by pools of them."""
     return np.vstack([rows, *(pooled(rows, pool) for pool in pools)]) if pools else rows
 
 
 def _with_pooled(
     figures: FigureDifferences, table: Floats, pools: Sequence[Sequence[int]], units: Units
 ) -> FigureDifferences:
-    """Figures of rows, and after them those of pools: of means over rows, which have intervals if all of these do."""
+    """Return figures of rows, followed by pools: means over rows, with intervals if all of these have one."""
     each = by_unit(table[len(figures.ends) :], units)
     has_none = np.array([bool(np.isnan(figures.ends[list(pool)]).any()) for pool in pools], dtype=np.bool_)
     ends, inner = (
@@ -177,14 +292,17 @@ def _with_pooled(
     return FigureDifferences(_with_pools(figures.swaps, pools), ends, inner)
 
 
-def _corrected(found: Sequence[_Tests], one_sided: Sequence[Floats]) -> list[Floats]:
-    """p of a loss, or of a gain, corrected over all that can show one; what cannot keeps its own."""
+def _corrected(tests: Sequence[_Tests], one_sided: Sequence[Floats]) -> list[Floats]:
+    """Return the p-values of a loss, or a gain, corrected over all tests that can show one; others are unchanged."""
     p = [each.copy() for each in one_sided]
-    shown = [one.can_show & np.isfinite(each) for one, each in zip(found, p, strict=True)]
-    weights = np.concatenate([np.full(rows.sum(), 1 / max(rows.sum(), 1)) for rows in shown] or [np.zeros(0)])
-    adjusted = holm(np.concatenate([each[rows] for each, rows in zip(p, shown, strict=True)] or [np.zeros(0)]), weights)
+    can_show = [metric_tests.can_show & np.isfinite(each) for metric_tests, each in zip(tests, p, strict=True)]
+    # These weights give each metric the same part of the error, however many rows it has.
+    weights = np.concatenate([np.full(rows.sum(), 1 / max(rows.sum(), 1)) for rows in can_show] or [np.zeros(0)])
+    adjusted = holm(
+        np.concatenate([each[rows] for each, rows in zip(p, can_show, strict=True)] or [np.zeros(0)]), weights
+    )
     start = 0
-    for each, rows in zip(p, shown, strict=True):
+    for each, rows in zip(p, can_show, strict=True):
         each[rows] = adjusted[start : start + rows.sum()]
         start += rows.sum()
     return p
@@ -196,7 +314,7 @@ def _contrasts(tests: _Tests, plain: Sequence[Floats], lasting: Sequence[Floats]
     for before, after in zip(plain, lasting, strict=True):
         is_hanging |= (before < SIGNIFICANT) & ~(after < SIGNIFICANT) & (missing > 0)
     together = sum(tested.spread is not None for tested in tests.tested[:rows])
-    found = [
+    contrasts = [
         Contrast(
             n=tested.n,
             differ=int(np.count_nonzero(np.nan_to_num(tests.table[i]))),
@@ -216,11 +334,11 @@ def _contrasts(tests: _Tests, plain: Sequence[Floats], lasting: Sequence[Floats]
         )
         for i, tested in enumerate(tests.tested)
     ]
-    return found[:rows], found[rows:]
+    return contrasts[:rows], contrasts[rows:]
 
 
 def cases_for(margin: float, spreads: Floats, correlation: Floats | None = None) -> int:
-    """Return how many cases, or clusters, show 80 times of 100 that no row lost as much as a margin, if none lost any.
+    """Return how many cases, or clusters, show with 80% power that no row lost as much as a margin, if none lost any.
 
     Args:
         margin: The loss that would matter, in the unit of the metric.
@@ -231,9 +349,9 @@ def cases_for(margin: float, spreads: Floats, correlation: Floats | None = None)
 
 
 def margin_of(cases: int, spread: float, rows: int = 1) -> float:
-    """Return the margin that so many cases can show, 80 times of 100, where the two sides are equal; NaN for too few.
+    """Return the margin that so many cases can show with 80% power if the two sides are equal; NaN for too few.
 
-    rows: How many have to show it, all of them together.
+    `rows` is the number of rows that have to show it, all of them together.
     """
     if cases < PAIRS:
         return math.nan
@@ -241,15 +359,15 @@ def margin_of(cases: int, spread: float, rows: int = 1) -> float:
     return (t_quantile(cases - 1, ONE_SIDED) + t_quantile(cases - 1, z_power)) * spread / math.sqrt(cases)
 
 
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+def _defined(number: float) -> float | None:
+    return None if math.isnan(number) else float(number)
 
 
 def _lower(gains: Floats, rates: NDArray[np.bool_] | bool, compare: Compare, units: Units) -> Floats:
-    """From where on the true gain of each row lies, 95 times of 100; NaN where nothing varies."""
+    """Return the lower 95% bound of the true gain of each row; NaN if nothing varies."""
     if compare == "median":
         return np.asarray(shifts(by_unit(gains, units))[1][:, 0])  # of an interval of 95%: at 97.5% rather than 95%
-    found = intervals(by_unit(gains, units), ONE_SIDED)[:, 0]
+    lows = intervals(by_unit(gains, units), ONE_SIDED)[:, 0]
     if units is None and np.any(rates):
-        found[rates] = rate_difference(gains[rates], ONE_SIDED)[:, 0]
-    return np.asarray(found)
+        lows[rates] = rate_difference(gains[rates], ONE_SIDED)[:, 0]
+    return np.asarray(lows)

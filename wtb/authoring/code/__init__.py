@@ -1,1 +1,1 @@
-"""Users' code: how it is found, called, and compared with what it was."""
+"""Users' code: importing, calling and describing it, and comparing it with its recorded state."""

@@ -1,27 +1,27 @@
-"""A workflow and evaluators as data: what planning needs to know of code, and no code."""
+"""Descriptions of workflows and evaluators as data: the facts that planning needs, without code."""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, get_args, get_origin
 
 import orjson
 from typing_extensions import TypedDict
 
 from wtb.authoring.code.fingerprint import fingerprint
-from wtb.authoring.code.import_paths import load, published_evaluators, registered
-from wtb.authoring.code.resolve import workflow_at
-from wtb.authoring.code.sources.state_keys import read_keys, written_keys
+from wtb.authoring.code.import_paths import load, published_evaluators, registered, workflow_at
 from wtb.authoring.evaluation.adapters import adapted
-from wtb.authoring.graph_snapshot import graph_snapshot, type_name
+from wtb.authoring.graph import graph_snapshot, type_name
 from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.state_schema import Schema
-from wtb.authoring.workflow import Workflow
-from wtb.core.arguments.approval import Approval, modes_of
-from wtb.core.documents.workflows.publications import (
+from wtb.authoring.workflow_facts import WorkflowFacts
+from wtb.core.documents.workflows import (
     EvaluatorDescription,
     PublicationKind,
     PublishedFunction,
@@ -33,16 +33,116 @@ from wtb.core.documents.workflows.publications import (
     WorkflowDescription,
 )
 from wtb.core.errors import InputError, StateError, WTBError
-from wtb.core.scoring.scales import returns_bool
+from wtb.core.questions import Approval, modes_of
+from wtb.core.scoring.scores import returns_bool
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable, storable
 from wtb.core.tree.checkpoints import is_hidden
-from wtb.core.values import Json
+from wtb.core.values import Json, Params
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def written_keys(fn: Callable[..., Any]) -> frozenset[str]:
+    """Return the keys of mappings that a function writes out and returns; none without its source."""
+    node = _parsed(fn)
+    if node is None:
+        return frozenset()
+    if isinstance(node, ast.Lambda):
+        return frozenset(_keys(node.body, {}))
+    own = list(_own_nodes(node))
+    assigned: dict[str, list[ast.expr]] = {}
+    keys: set[str] = set()
+    for inner in own:
+        if isinstance(inner, ast.Assign):
+            for target in inner.targets:
+                if isinstance(target, ast.Name):
+                    assigned.setdefault(target.id, []).append(inner.value)
+    returned = [inner.value for inner in own if isinstance(inner, ast.Return) and inner.value is not None]
+    for expression in returned:
+        keys.update(_keys(expression, assigned))
+    names = {expression.id for expression in returned if isinstance(expression, ast.Name)}
+    for inner in own:  # such as `update["answer"] = ...` of a mapping that is returned
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store) and _name(inner.value) in names:
+            keys.update(_texts(inner.slice))
+    return frozenset(keys)
+
+
+def read_keys(fn: Callable[..., Any]) -> frozenset[str]:
+    """Return the keys that a function requires, as `state["key"]` or `state.key`; none without its source."""
+    node = _parsed(fn)
+    arguments = [] if node is None else [*node.args.posonlyargs, *node.args.args]
+    if node is None or not arguments:
+        return frozenset()
+    state = arguments[0].arg
+    keys: set[str] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Load) and _name(inner.value) == state:
+            keys.update(_texts(inner.slice))
+        elif isinstance(inner, ast.Attribute) and _name(inner.value) == state:
+            keys.add(inner.attr)
+    return frozenset(keys)
+
+
+def _parsed(fn: Callable[..., Any]) -> _Function | None:
+    """Return the syntax of a function."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(fn))))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    name = getattr(fn, "__name__", "")
+    if name == "<lambda>":
+        functions: list[_Function] = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+    else:
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    # Lambdas on one line have the same source, and it cannot be determined which of them is meant.
+    return functions[0] if len(functions) == 1 else None
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function, without functions within it."""
+    for child in ast.iter_child_nodes(function):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _own_nodes(child)
+
+
+def _keys(expression: ast.expr | None, assigned: dict[str, list[ast.expr]]) -> Iterator[str]:
+    """Yield the keys of a mapping that an expression makes; also of `Command(update={...})`."""
+    match expression:
+        case ast.Dict():
+            for key, part in zip(expression.keys, expression.values, strict=True):
+                yield from _keys(part, assigned) if key is None else _texts(key)
+        case ast.IfExp():
+            yield from _keys(expression.body, assigned)
+            yield from _keys(expression.orelse, assigned)
+        case ast.BinOp():
+            yield from _keys(expression.left, assigned)
+            yield from _keys(expression.right, assigned)
+        case ast.Call(func=ast.Name(id="dict")):
+            yield from (keyword.arg for keyword in expression.keywords if keyword.arg is not None)
+        case ast.Call():
+            parts = [keyword.value for keyword in expression.keywords if keyword.arg == "update"]
+            yield from chain.from_iterable(_keys(part, assigned) for part in parts)
+        case ast.Name(id=name):
+            # Without this name: in `update = update | {"x": 1}` an expression leads back to itself.
+            others = {other: parts for other, parts in assigned.items() if other != name}
+            yield from chain.from_iterable(_keys(part, others) for part in assigned.get(name, ()))
+
+
+def _texts(expression: ast.expr) -> Iterator[str]:
+    if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
+        yield expression.value
+
+
+def _name(expression: ast.expr) -> str | None:
+    return expression.id if isinstance(expression, ast.Name) else None
+
 
 _PLAIN = frozenset({Any, str, int, float, bool, type(None), list, dict})
 
 
-_LONGEST_DEFAULT = 100_000  # bytes: pages fill it in
+_LONGEST_DEFAULT = 100_000  # bytes of a default that pages fill in
 
 
 class RegisteredName(TypedDict):
@@ -60,54 +160,53 @@ class DescribedName(RegisteredName):
     error: str | None
 
 
-def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDescription:
+def describe_workflow(workflow: WorkflowFacts, *, schemas: bool = True) -> WorkflowDescription:
     """Describe a workflow.
 
     Args:
-        workflow: It, valid.
-        schemas: Whether to describe types, which takes pydantic: it is needed to check values, not to run nodes.
+        workflow: The facts of a valid workflow.
+        schemas: Whether to describe types, for which pydantic is imported. Needed to check values, not to run nodes.
 
     Returns:
-        What `wtb.authoring.code.described` makes a workflow of that can be planned with, and not run.
+        The description, from which `wtb.authoring.code.described` makes a workflow for planning.
     """
-    graph = workflow.copy()
     params, _ = _params(workflow.params)
     described: WorkflowDescription = {
-        "graph": graph_snapshot(graph),
-        "state": _shape(graph.schema, schemas),
-        "input": None if graph.input is None else _shape(graph.input, schemas),
-        "state_key": graph.state_key,
-        "closed_input": graph.closed_input,
-        "nodes": {name: _node(node, schemas) for name, node in graph.nodes.items()},
-        "starts": list(graph.starts),
+        "graph": graph_snapshot(workflow),
+        "state": _shape(workflow.schema, schemas),
+        "input": None if workflow.input is None else _shape(workflow.input, schemas),
+        "state_key": workflow.state_key,
+        "closed_input": workflow.is_input_closed,
+        "nodes": {name: _node(node, schemas) for name, node in workflow.nodes.items()},
+        "starts": list(workflow.starts),
         "params": params,
-        "max_steps": graph.max_steps,
+        "max_steps": workflow.max_steps,
         "approval": _approval(workflow.approval),
-        "breakpoints": list(graph.breakpoints),
-        "sent_to": sorted(graph.sent_to),
-        "is_limited": graph.is_limited,
-        "is_open": graph.is_open,
-        "tools": sorted(graph.tools),
+        "breakpoints": list(workflow.breakpoints),
+        "sent_to": sorted(workflow.sent_to),
+        "is_limited": workflow.is_limited,
+        "is_open": workflow.is_open,
+        "tools": sorted(workflow.tools),
     }
     if schemas:
-        described["inputs"] = _inputs(graph)
+        described["inputs"] = _inputs(workflow)
     return described
 
 
-def _inputs(graph: Workflow) -> list[str]:
-    """Return the keys that a case is likely to need: of its input, else of the state that no node writes first."""
-    keys = [key for key in (graph.input or graph.schema).keys if not is_hidden(key)]
-    if graph.input is not None:
+def _inputs(workflow: WorkflowFacts) -> list[str]:
+    """Return the keys that a case probably needs: those of the input, else those that no node writes first."""
+    keys = [key for key in (workflow.input or workflow.schema).keys if not is_hidden(key)]
+    if workflow.input is not None:
         return keys
-    variants = [variant for node in graph.nodes.values() for variant in node.variants.values()]
+    variants = [variant for node in workflow.nodes.values() for variant in node.variants.values()]
     written = {key for variant in variants for key in written_keys(variant.fn)}
-    first = [graph.nodes[name] for name in graph.entries if name in graph.nodes]
+    first = [workflow.nodes[name] for name in workflow.entries if name in workflow.nodes]
     read = {key for node in first for key in read_keys(node[node.default].fn)}
     return [key for key in keys if key not in written or key in read] or keys
 
 
 def _approval(approval: Approval) -> str | dict[str, str] | list[str | dict[str, str]]:
-    """Return approval modes as plain values; a single mode as it is."""
+    """Return approval modes as plain values; a single mode without a list."""
     modes = [mode if isinstance(mode, str) else dict(mode) for mode in modes_of(approval)]
     return modes if not isinstance(approval, str | Mapping) else modes[0]
 
@@ -116,11 +215,11 @@ def describe_evaluator(function: Callable[..., Any], *, schemas: bool = True) ->
     """Describe an evaluator.
 
     Args:
-        function: It.
+        function: The function.
         schemas: Whether to describe the types of its options.
 
     Returns:
-        What `wtb.authoring.code.described` makes an evaluator of that scores nothing.
+        The description, from which `wtb.authoring.code.described` makes a stand-in.
     """
     return {
         "name": str(getattr(function, "wtb_name", None) or getattr(function, "__name__", type(function).__name__)),
@@ -135,29 +234,30 @@ def describe_evaluator(function: Callable[..., Any], *, schemas: bool = True) ->
 
 
 def registered_names() -> list[RegisteredName]:
-    """Return what is registered in this folder. Raises InputError if the file that registers it cannot be read."""
+    """Return the registered names of this folder. Raises InputError if the file with them cannot be read."""
     names: list[RegisteredName] = [{"kind": "workflow", "name": n, "path": path} for n, path in registered().items()]
     return names + [{"kind": "evaluator", "name": path, "path": path} for path in published_evaluators()]
 
 
 def described_names(names: Sequence[RegisteredName]) -> list[DescribedName]:
-    """Import and describe what is registered."""
+    """Import and describe registered code."""
     describe: Mapping[str, Callable[[RegisteredName], Any]] = {"workflow": _workflow_at, "evaluator": _evaluator_at}
     described: list[DescribedName] = []
-    for one in names:
+    for registration in names:
         try:
-            text = orjson.dumps(describe[one["kind"]](one)).decode()
-            described.append({**one, "description": text, "error": None})
+            text = orjson.dumps(describe[registration["kind"]](registration)).decode()
+            described.append({**registration, "description": text, "error": None})
         except WTBError as error:
-            described.append({**one, "description": None, "error": str(error)})
+            described.append({**registration, "description": None, "error": str(error)})
     return described
 
 
 def _workflow_at(registered: RegisteredName) -> WorkflowDescription:
+    # A copy, because two registered names may have the same path.
     workflow = workflow_at(registered["path"]).copy()
     workflow.name = registered["name"]
     workflow.validate()
-    return describe_workflow(workflow)
+    return describe_workflow(workflow.facts())
 
 
 def _evaluator_at(registered: RegisteredName) -> EvaluatorDescription:
@@ -168,11 +268,11 @@ def _evaluator_at(registered: RegisteredName) -> EvaluatorDescription:
     return describe_evaluator(function)
 
 
-def _listed(given: Any) -> Any:
-    """Return a scale, or those of several metrics, as JSON has them."""
-    if isinstance(given, Mapping):
-        return {key: _listed(value) for key, value in given.items()}
-    return list(given) if isinstance(given, tuple) else given
+def _listed(scale: Any) -> Any:
+    """Return a scale, or those of several metrics, as JSON."""
+    if isinstance(scale, Mapping):
+        return {key: _listed(bound) for key, bound in scale.items()}
+    return list(scale) if isinstance(scale, tuple) else scale
 
 
 def _shape(schema: Schema, schemas: bool) -> PublishedShape:
@@ -206,28 +306,28 @@ def _node(node: Node, schemas: bool) -> PublishedNode:
 
 
 def _variant(node: Node, variant: Variant, schemas: bool) -> PublishedVariant:
-    params, shown = _params(variant.params)
-    return {"function": _variant_function(variant, node.code(variant), schemas), "params": params, "shown": shown}
+    params, texts = _params(variant.params)
+    return {"function": _variant_function(variant, node.code(variant), schemas), "params": params, "shown": texts}
 
 
 def _variant_function(variant: Variant, code: Any, schemas: bool) -> PublishedFunction:
-    """Describe the function of a variant with what the kind of its node says are its parameters."""
+    """Describe the function of a variant, with the parameters that its kind of node defines."""
     try:
-        known, takes_any = variant.parameters
-    except (InputError, TypeError, ValueError):  # a runnable, or what is not written in Python
+        parameters, takes_any = variant.parameters
+    except (InputError, TypeError, ValueError):  # a runnable, or a function that is not written in Python
         return {"fingerprint": fingerprint(code), "parameters": {}, "any": False}
-    return _described(variant.fn, code, known.values(), takes_any, schemas)
+    return _described(variant.fn, code, parameters.values(), takes_any, schemas)
 
 
-def _params(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return values as typed JSON, and those that cannot be stored as Python shows them."""
-    params, shown = {}, {}
-    for name, value in given.items():
+def _params(variant_params: Params) -> tuple[dict[str, str], dict[str, str]]:
+    """Return values as typed JSON, and those that cannot be stored by their repr."""
+    params, texts = {}, {}
+    for name, argument in variant_params.items():
         try:
-            params[name] = encode(value).decode()
+            params[name] = encode(argument).decode()
         except StateError:
-            shown[name] = storable(repr(value))
-    return params, shown
+            texts[name] = storable(repr(argument))
+    return params, texts
 
 
 def _function(function: Callable[..., Any], code: Any, schemas: bool) -> PublishedFunction:
@@ -235,8 +335,10 @@ def _function(function: Callable[..., Any], code: Any, schemas: bool) -> Publish
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some that are not written in Python have none
         return {"fingerprint": fingerprint(code), "parameters": {}, "any": True}
-    named = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
-    return _described(function, code, named, any(one.kind is one.VAR_KEYWORD for one in parameters), schemas)
+    named = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    return _described(
+        function, code, named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters), schemas
+    )
 
 
 def _described(
@@ -249,8 +351,8 @@ def _described(
     return {
         "fingerprint": fingerprint(code),
         "parameters": {
-            one.name: _parameter(one, _type(hints.get(one.name, Any), schemas), has_default=schemas)
-            for one in parameters
+            parameter.name: _parameter(parameter, _type(hints.get(parameter.name, Any), schemas), has_default=schemas)
+            for parameter in parameters
         },
         "any": takes_any,
     }
@@ -276,7 +378,7 @@ def _type(annotation: Any, schemas: bool) -> PublishedType:
 
 
 def _json_schema(annotation: Any) -> dict[str, Json] | None:
-    import pydantic  # which takes its time to import
+    import pydantic  # slow to import
 
     try:
         return pydantic.TypeAdapter(annotation).json_schema()
@@ -285,14 +387,14 @@ def _json_schema(annotation: Any) -> dict[str, Json] | None:
 
 
 def _is_plain(annotation: Any) -> bool:
-    """Whether values of a type are JSON as it is: tuples, models and dates are made of it, and take code to make."""
+    """Return whether values of a type are plain JSON. Tuples, models and dates need code to make them from JSON."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (typing.Union, types.UnionType) or origin is list:
         return all(map(_is_plain, args))
     if origin is dict:
         return args[0] is str and _is_plain(args[1])
     if origin is Literal:
-        return all(isinstance(one, str | int | None) for one in args)
+        return all(isinstance(argument, str | int | None) for argument in args)
     try:
         return annotation in _PLAIN
     except TypeError:  # what cannot be hashed

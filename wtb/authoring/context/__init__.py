@@ -1,1 +1,1 @@
-"""What a node is given besides the state: `ctx`."""
+"""The context of a node, `ctx`: everything it is given besides the state."""

@@ -25,14 +25,14 @@ class Questioner:
         task: The key of the task that asks, so that tasks of one node that ask the same question each ask it.
         answers: Answers of people to what was asked at this checkpoint.
         nobody: No person is there, so that defaults apply at once.
-        asked: The question that is not answered yet. It ends the attempt even if the node swallows the exception.
+        pending: The question that is not answered yet. It ends the attempt even if the node swallows the exception.
         interrupts: What LangGraph's `interrupt` asked, in order: it finds its answers by order, not by words.
     """
 
     task: str
     answers: Answers = field(default_factory=dict)
     nobody: bool = False
-    asked: Question | None = None
+    pending: Question | None = None
     interrupts: list[Question] = field(default_factory=list)
     _number: int = 0
     _answered: set[str] = field(default_factory=set)
@@ -54,7 +54,7 @@ class Questioner:
         default: str | None = None,
         kind: Literal["ask", "action"] = "ask",
     ) -> Answer:
-        """The answer; see Context.ask. Raises Asked where there is none yet."""
+        """Return the answer; see Context.ask. Raises Asked if there is none yet."""
         with self._lock:
             question = self.question(text, options, context, timeout, default, kind)
             key, answer = self._find(question)
@@ -84,15 +84,16 @@ class Questioner:
         Raises:
             Asked: If there is none yet.
         """
-        answer = self.answers.get(question.key)  # not by its place: the words say what is approved
+        # Not by its place, as other questions are: the words say what is approved.
+        answer = self.answers.get(question.key)
         if answer is None and not self.nobody:
-            self.asked = self.asked or question
+            self.pending = self.pending or question
             on_asked()
             raise Asked(question)
         return answer
 
     def count(self, key: str) -> None:
-        """Count a question of this pass through the node's code. key: the one that its answer was found by."""
+        """Count a question of this pass through the node's code by the key that its answer was found by."""
         self._number += 1
         self._answered.add(key)
 
@@ -116,7 +117,8 @@ class Questioner:
         if answer is None and self.nobody:
             answer = Answer("expired") if question.default is None else Answer("approve", choice=question.default)
         if answer is None:
-            self.asked = self.asked or question
+            # The first question stays, even if the node swallows the exception and asks another one.
+            self.pending = self.pending or question
             raise Asked(question)
         if answer.action == "expired":
             when = "nobody is there to answer" if self.nobody else f"nobody answered within {question.timeout:g} s"
@@ -134,16 +136,16 @@ class Questioner:
         default: str | None = None,
         kind: Literal["ask", "action"] = "ask",
     ) -> Question:
-        """The next question of the attempt. Raises InputError or StateError where it cannot be asked so."""
+        """Return the next question of the attempt. Raises InputError or StateError if it cannot be asked like this."""
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"ctx.ask: the question is {text!r:.50}; expected text")
-        if isinstance(options, str) or not all(isinstance(one, str) and one.strip() for one in options):
+        if isinstance(options, str) or not all(isinstance(option, str) and option.strip() for option in options):
             raise InputError(f"ctx.ask: options is {options!r:.50}; expected a list of texts to choose from")
         if len(set(options)) != len(options):
             raise InputError(f"ctx.ask: options has a text twice ({', '.join(options)!r:.100}); expected each once")
-        if taken := [one for one in options if one in ACTIONS]:
+        if reserved := [option for option in options if option in ACTIONS]:
             raise InputError(
-                f"ctx.ask: option {taken[0]!r} is an answer of its own ({', '.join(ACTIONS)}); expected another word"
+                f"ctx.ask: option {reserved[0]!r} is an answer of its own ({', '.join(ACTIONS)}); expected another word"
             )
         if default is not None and (not isinstance(default, str) or (options and default not in options)):
             expected = "one of the options" if options else "text"
@@ -151,7 +153,7 @@ class Questioner:
         if timeout is not None and not (math.isfinite(timeout) and 0 < timeout <= LONGEST_S):
             raise InputError(f"ctx.ask: timeout is {timeout!r}; expected seconds, at most 366 days")
         try:
-            shown = None if context is None else encode(context)
+            encoded = None if context is None else encode(context)
         except StateError as error:
             raise StateError(f"ctx.ask: its context cannot be stored: {error}") from error
         return Question(
@@ -159,8 +161,8 @@ class Questioner:
             self.task,
             storable(text.strip(), TEXT),
             self._number,
-            tuple(storable(one, 200) for one in options),
-            shown,
+            tuple(storable(option, 200) for option in options),
+            encoded,
             None if timeout is None else float(timeout),
             None if default is None else storable(default, 200),
         )

@@ -1,8 +1,8 @@
-"""Network connections of node runs, so that calls which nobody records are not taken for free.
+"""Network connections of node runs, so that unrecorded calls do not count as free.
 
-An audit hook hears of each TCP connection before Python makes it. A client that keeps a connection open makes no new
-one for later node runs: the kernel's count of bytes that were sent on it tells those that use it (Linux; elsewhere
-every run is taken to use it). Connections that are made in C, such as those of gRPC, and those of child processes are
+An audit hook reports each TCP connection before Python makes it. A client that keeps a connection open makes no new
+one for later node runs: the kernel's count of sent bytes shows which of them use it (on Linux; elsewhere, every run
+counts as using it). Connections that are made in C, such as those of gRPC, and those of child processes are
 not seen. Files among the code that a node run writes are reported here, too: the same node runs are watched.
 """
 
@@ -20,16 +20,15 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from wtb.authoring.code.sources.written_files import note_written, report_writes, written_here
-from wtb.authoring.context.audit_hook import listen
+from wtb.authoring.context.audit_hook import listen, note_written, report_writes, written_here
 from wtb.authoring.context.node_context import Context
 from wtb.core.tree.stored_code import OUTSIDE
 
-_MOST: Final = 256  # connections that are followed, and names that are kept
+_MAX_CONNECTIONS: Final = 256  # connections that are followed, and names that are kept
 _BYTES_ACKED = struct.Struct("=120xQ")  # the beginning of Linux's `struct tcp_info`
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform.startswith("linux") else None
 _LOOK_S: Final = 0.25  # between two looks at all connections: each costs 5 us, and an attempt may share hundreds
-_UNKNOWN: Final = -1  # bytes, where the kernel does not tell
+_UNKNOWN: Final = -1  # bytes, if the kernel does not count them
 
 
 class _Followed:
@@ -52,7 +51,7 @@ class _Followed:
 
 
 class _Opened(NamedTuple):
-    """A connection that is made. family: of its addresses."""
+    """A connection that is being made, with the family of its addresses."""
 
     descriptor: int
     family: int
@@ -77,7 +76,7 @@ class _Run:
 
 
 class _Watch:
-    """What this process knows of its connections."""
+    """The connections of this process, and the node runs that are watched for them."""
 
     def __init__(self) -> None:
         self.runs: dict[int, _Run] = {}
@@ -112,7 +111,7 @@ class _Watch:
         for run in mine:
             run.opened.append(opened)
             run.context.record.report("connected", where)
-        if not mine and self.owns_process and len(self.outside) < _MOST:
+        if not mine and self.owns_process and len(self.outside) < _MAX_CONNECTIONS:
             self.outside.append(opened)
 
     def present_runs(self) -> list[_Run]:
@@ -136,6 +135,7 @@ class _Watch:
 
     def begin(self, context: Context) -> _Run:
         """Note that a node run begins."""
+        # Connections made outside of node runs, such as at import, may be used by any later node run.
         if self.outside:
             opened, self.outside = self.outside, []
             self._follow(opened)
@@ -149,6 +149,7 @@ class _Watch:
         """Report the connections that a node run used without a recorded call, and follow those that it leaves open."""
         self.runs.pop(id(run.context), None)
         record = run.context.record
+        # The attempt recorded the cost of its calls, so its connections leave no cost unknown.
         if record.counts_calls:
             return
         reported = {opened.where for opened in run.opened}
@@ -157,6 +158,7 @@ class _Watch:
             followed = self.followed.get(descriptor)
             if followed is None or (followed.where in reported and not looks_at_all):
                 continue
+            # A descriptor may have been closed and reused, so `_sent` compares its address before it trusts the count.
             sent = _sent(descriptor, followed)
             if sent is None:
                 self.followed.pop(descriptor, None)
@@ -182,7 +184,7 @@ class _Watch:
     def _follow(self, opened: list[_Opened]) -> None:
         for descriptor, family, where in opened:
             near = _near(descriptor, family)
-            if near is not None and len(self.followed) < _MOST:
+            if near is not None and len(self.followed) < _MAX_CONNECTIONS:
                 followed = _Followed(where, family, near, 0)
                 followed.sent = _sent(descriptor, followed) or 0
                 self.followed[descriptor] = followed
@@ -238,12 +240,12 @@ def _learn_names() -> None:
 
     @wraps(look_up)
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
-        found = look_up(host, *args, **kwargs)
+        addresses = look_up(host, *args, **kwargs)
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-        if isinstance(name, str) and len(_watch.names) < _MOST:
-            for *_, address in found:
+        if isinstance(name, str) and len(_watch.names) < _MAX_CONNECTIONS:
+            for *_, address in addresses:
                 _watch.names[str(address[0])] = name
-        return found
+        return addresses
 
     socket.getaddrinfo = getaddrinfo
 
@@ -276,6 +278,7 @@ def _sent(descriptor: int, followed: _Followed) -> int | None:
     if connection is None:
         return None
     try:
+        # User code closed the connection, and the descriptor is another connection by now.
         if connection.getsockname() != followed.near:
             return None
         if _TCP_INFO is None:

@@ -1,4 +1,4 @@
-"""What a node is given besides the state."""
+"""The context that a node is given besides the state."""
 
 from __future__ import annotations
 
@@ -15,26 +15,46 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from wtb.authoring.boundary import MOST_TOKENS, MOST_USD, check_key
-from wtb.authoring.context.allowance import Allowance
+from wtb.authoring.boundary import ANSWERED_AFTER_FAILURE, MOST_TOKENS, MOST_USD, check_key
 from wtb.authoring.context.ask import Questioner
-from wtb.authoring.context.attempt_record import CaseView, Previous, Record
-from wtb.authoring.context.checkpoints import CheckpointTaker
-from wtb.authoring.context.failed_calls import FailedCalls
-from wtb.authoring.context.prices import load_prices, price
-from wtb.authoring.context.usage import normalized_usage
+from wtb.authoring.context.attempt_record import Allowance, CaseView, Previous, Record
+from wtb.authoring.context.surroundings import CheckpointTaker
+from wtb.authoring.context.usage import load_prices, normalized_usage, price
 from wtb.authoring.tools import Gate, ServerTools, Tool, ToolReport, Tools
 from wtb.core.errors import BudgetReached, InputError, StateError
+from wtb.core.provider_faults import ProviderFault, describe
 from wtb.core.questions import Answer
 from wtb.core.scoring.unknown_costs import Cause
 from wtb.core.serialization.codec import decode, encode
 from wtb.core.serialization.plain_json import storable
-from wtb.core.values import Json
+from wtb.core.values import Arguments, Json, Params
+
+
+class FailedCalls:
+    """The failed calls of one attempt, by request."""
+
+    def __init__(self) -> None:
+        self._faults: dict[str, ProviderFault] = {}
+
+    def add(self, request: str, fault: ProviderFault) -> None:
+        """Note that a provider failed a request."""
+        self._faults[request] = fault
+
+    def remove(self, request: str) -> None:
+        """Note that a request was answered, which makes up for its failures."""
+        self._faults.pop(request, None)
+
+    def report(self, record: Record) -> None:
+        """Report them, if there are any, for a node that has answered without their replies."""
+        if self._faults:
+            message = describe(next(iter(self._faults.values())))
+            fields = {"level": "warning", "calls": len(self._faults), "message": message}
+            record.report("event", (ANSWERED_AFTER_FAILURE, time.time(), fields))
 
 
 @dataclass
 class Context:
-    """What a node knows of its surroundings, and what it can do besides returning writes: one attempt of a node run.
+    """The surroundings of a node during one attempt, and all that it can do besides returning writes.
 
     A node whose function has a second parameter gets it. Everything that a node reports is kept with its node run.
 
@@ -51,7 +71,7 @@ class Context:
         previous: What the failed attempt before this one left: `attempt`, `limit`, `error`, `output`, `suggestions`
             and `feedback`; None for the first.
         mode: `interactive` or `autonomous`, if the run says so.
-        interactive: Whether people answer in place of models.
+        interactive: Whether people answer instead of models.
 
     Example:
         >>> from wtb import Context, Workflow
@@ -75,7 +95,7 @@ class Context:
     draws: int | None = field(default=None, repr=False)
     seed: int = 0
     task: str | None = field(default=None, repr=False)
-    params: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    params: Params = field(default_factory=lambda: MappingProxyType({}))
     previous: Previous | None = None
     record: Record = field(default_factory=Record, repr=False)
     resources_of: Callable[[], Any] = field(default=lambda: None, repr=False)
@@ -113,13 +133,13 @@ class Context:
 
         They join those of WTB where the same collector gets both. None if the context was made without a run.
         """
-        from wtb.core.telemetry.trace_ids import traceparent_of  # which few nodes need
+        from wtb.core.ids import traceparent_of  # which few nodes need
 
         return traceparent_of(self.trace) if self.trace else None
 
     @property
     def resources(self) -> Any:
-        """What the workflow's `resources` factory returned; the factory is called once in each process."""
+        """Return what the workflow's `resources` factory made; the factory is called once in each process."""
         return self.resources_of()
 
     def ask(
@@ -187,7 +207,7 @@ class Context:
         return Tools(self.known_tools, self._called, self.done, self.tool_gate)
 
     def mcp(self, server: str) -> ServerTools:
-        """The tools of an MCP server that the workflow uses: `ctx.mcp("files").read(path="a.txt")`.
+        """Return the tools of an MCP server that the workflow uses: `ctx.mcp("files").read(path="a.txt")`.
 
         They are tools like others: each call is recorded, and replayed where those are.
 
@@ -209,11 +229,11 @@ class Context:
 
     @cached_property
     def saved(self) -> dict[str, Any]:
-        """What `checkpoint` saved last in this visit of the node, in an attempt before this one; {} at first."""
+        """Return what `checkpoint` saved last in this visit of the node, in an earlier attempt; {} at first."""
         return (
             {}
             if self.checkpoint_taker is None
-            else {name: decode(data) for name, data in self.checkpoint_taker.saved.items()}
+            else {name: decode(encoded) for name, encoded in self.checkpoint_taker.saved.items()}
         )
 
     def checkpoint(self, name: str, /, *, every: float | None = None, **saved: Any) -> bool:
@@ -254,6 +274,7 @@ class Context:
         Each task of a node that has several in one step draws its own.
         An attempt that starts again with an answer has those of the one that asked.
         """
+        # Without the variant, so that variants are compared on the same draws.
         words = (self.seed, self.case.id, self.repeat, self.task or self.node, self.visit, self.draws or self.attempt)
         return random.Random(hashlib.sha256(repr(words).encode()).digest())
 
@@ -288,7 +309,7 @@ class Context:
 
     def _count(self, usd: float | None, model: str | None, tokens_in: int, tokens_out: int) -> float:
         named = "ctx.cost" if model is None else storable(str(model), 200)
-        used = normalized_usage(tokens_in, tokens_out, most=MOST_TOKENS)
+        used = normalized_usage(tokens_in, tokens_out, limit=MOST_TOKENS)
         spent, problems, is_known = 0.0, list(used.problems), used.whole
         if usd is not None:
             amount = _amount(usd)
@@ -382,8 +403,9 @@ class Context:
             StateError: If prompt or response cannot be stored.
             BudgetReached: If the attempt has now spent more than it may.
         """
-        spent, used = 0.0, normalized_usage(tokens_in, tokens_out, cached, most=MOST_TOKENS)
-        if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
+        spent, used = 0.0, normalized_usage(tokens_in, tokens_out, cached, limit=MOST_TOKENS)
+        # Counted before anything can raise: the money is spent, whether or not the rest can be stored.
+        if usd is not None or tokens_in or tokens_out:
             spent = self._count(usd, model, tokens_in, tokens_out)
         call = {
             "model": None if model is None else str(model),
@@ -398,7 +420,8 @@ class Context:
             "cached": None if cached is None else used.cached,
         }
         self.record.report("call", call)
-        self._check_allowance(used_up=False)  # last: the call that went over it is kept, too
+        # Checked at the end, so that the call which went over it is kept, too.
+        self._check_allowance(used_up=False)
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Write a line to the event log.
@@ -451,8 +474,8 @@ class Context:
         if suggestion is not None:
             self.record.report("suggestion", storable(str(suggestion)))
 
-    def _event(self, kind: str, data: dict[str, Json]) -> None:
-        self.record.report("event", [kind, time.time(), data])
+    def _event(self, kind: str, fields: dict[str, Json]) -> None:
+        self.record.report("event", [kind, time.time(), fields])
 
 
 _present: ContextVar[Context | None] = ContextVar("wtb_context", default=None)
@@ -461,7 +484,7 @@ _running: dict[int, Context] = {}
 
 @contextmanager
 def surrounding(context: Context) -> Iterator[None]:
-    """While a node is called: what it calls finds its context with `current_context`."""
+    """Make a context the present one, which `current_context` finds in everything that the node calls."""
     token = _present.set(context)
     _running[id(context)] = context
     try:
@@ -493,6 +516,7 @@ def current_context() -> Context | None:
     """
     context = _present.get()
     if context is None:
+        # Of several attempts it cannot be told which one a thread belongs to, and a wrong one would be charged.
         running = list(_running.values())
         return running[0] if len(running) == 1 else None
     return context
@@ -516,9 +540,11 @@ def _duration(seconds: object) -> float | None:
     return duration if math.isfinite(duration) and duration >= 0 else None
 
 
-def _words(fields: Mapping[str, object]) -> dict[str, str | float | bool | None]:
+def _words(fields: Arguments) -> dict[str, str | float | bool | None]:
     plain = (int, float, bool, type(None))
     return {
-        name: value if isinstance(value, plain) else storable(value if isinstance(value, str) else repr(value))
-        for name, value in fields.items()
+        name: argument
+        if isinstance(argument, plain)
+        else storable(argument if isinstance(argument, str) else repr(argument))
+        for name, argument in fields.items()
     }

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 
-from wtb.core.classes.frozen import frozen
+from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 
 # Of one call. The largest context windows have some 10**7 tokens: a larger count is a fault of the server.
 MOST_OF_A_CALL: Final = 10**9
@@ -50,11 +55,11 @@ def normalized_usage(
     written: object = None,
     *,
     apart: bool = False,
-    most: int = MOST_OF_A_CALL,
+    limit: int = MOST_OF_A_CALL,
 ) -> Usage:
     """Return usage that can be counted and priced, whatever a server reports.
 
-    A count that is no whole number from 0 to `most` is dropped and counts as 0. More cached tokens than prompt tokens
+    A count that is no whole number from 0 to `limit` is dropped and counts as 0. More cached tokens than prompt tokens
     are clamped.
 
     Args:
@@ -63,7 +68,7 @@ def normalized_usage(
         cached: Tokens that were read from the provider's cache.
         written: Tokens that were written to it.
         apart: `tokens_in` does not include `cached` and `written`, as Anthropic counts.
-        most: The largest count that is plausible.
+        limit: The largest count that is plausible.
 
     Example:
         >>> normalized_usage(100, 10, cached=500).cached
@@ -73,10 +78,10 @@ def normalized_usage(
     """
     problems: list[str] = []
     counts: list[int | None] = []
-    for name, value in (("in", tokens_in), ("out", tokens_out), ("cached", cached), ("written", written)):
-        count = _count(value, most)
-        if count is None and value is not None:
-            problems.append(f"tokens {name}: {_shown(value)} is no count")
+    for name, reported_count in (("in", tokens_in), ("out", tokens_out), ("cached", cached), ("written", written)):
+        count = _count(reported_count, limit)
+        if count is None and reported_count is not None:
+            problems.append(f"tokens {name}: {_short_text(reported_count)} is no count")
         counts.append(count)
     whole = not problems and counts[0] is not None and counts[1] is not None
     went_in, went_out, read, wrote = (count or 0 for count in counts)
@@ -112,17 +117,88 @@ def _of_openai(reported: Mapping[Any, Any], name_in: str, name_out: str) -> Usag
     )
 
 
-def _count(value: object, most: int) -> int | None:
+def _count(number: object, limit: int) -> int | None:
     """Return a count as a whole number; None for anything else, bools included."""
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+    if type(number) is float and number.is_integer():
+        number = int(number)
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= limit:
         return None
-    return int(value)
+    return int(number)
 
 
-def _shown(value: object) -> str:
+def _short_text(number: object) -> str:
     try:
-        return f"{value!r:.40}"
+        return f"{number!r:.40}"
     except Exception as error:  # noqa: BLE001 - the text of an object of user code, or of a very long number
-        return f"a {type(value).__name__} ({type(error).__name__})"
+        return f"a {type(number).__name__} ({type(error).__name__})"
+
+
+_loading = threading.Lock()
+_loaded = threading.Event()
+
+
+def load_prices() -> float:
+    """Load the price list once in each process. Returns the seconds that this thread spent on it, waiting included."""
+    if _loaded.is_set():
+        return 0.0
+    clock = time.perf_counter()
+    with _loading:
+        if not _loaded.is_set():
+            import genai_prices
+
+            # Only its first question has it read the list.
+            genai_prices.calc_price(genai_prices.Usage(input_tokens=1), "gpt-4o", genai_request_timestamp=_today())
+            _loaded.set()
+    return time.perf_counter() - clock
+
+
+def price(
+    model: str | None, tokens_in: int, tokens_out: int, *, cached: int = 0, written: int = 0, url: str | None = None
+) -> float:
+    """Return the price of a call in US dollars; 0 without a model.
+
+    Args:
+        model: Its name. It may include the provider, as in `provider/model`.
+        tokens_in: Tokens of the prompt.
+        tokens_out: Tokens of the response.
+        cached: How many of `tokens_in` were read from the provider's cache; they have a price of their own.
+        written: How many of `tokens_in` were written to it, for which the same holds.
+        url: The URL of the provider's API, if it is known. A model that it does not have is looked for by its name.
+
+    Raises:
+        InputError: The price list does not know the model. Callers can pass `usd=` then.
+    """
+    if model is None or (tokens_in == 0 and tokens_out == 0):
+        return 0.0
+    load_prices()
+    import genai_prices
+
+    provider, _, name = model.rpartition("/")
+    usage = genai_prices.Usage(
+        input_tokens=tokens_in,
+        output_tokens=tokens_out,
+        cache_read_tokens=cached or None,
+        cache_write_tokens=written or None,
+    )
+    if url is not None:
+        with suppress(LookupError, ValueError):
+            return float(_calculate(usage, model, provider_api_url=url).total_price)
+    try:
+        return float(_calculate(usage, name, provider_id=provider or None).total_price)
+    except (LookupError, ValueError, ArithmeticError) as error:  # of the price list, for counts that it cannot price
+        raise InputError(
+            f"no price is known for model {model!r}: pass usd= with the price, or name a model of the list"
+        ) from error
+
+
+def _calculate(usage: Any, model: str, **provider: Any) -> Any:
+    import genai_prices
+
+    return genai_prices.calc_price(usage, model, genai_request_timestamp=_today(), **provider)
+
+
+@lru_cache(maxsize=1)
+def _today() -> Any:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)

@@ -1,1 +1,1 @@
-"""Evaluators: what scores a cell."""
+"""Evaluators of cells: built-in ones, those of users, and adapters for scorers of other tools."""

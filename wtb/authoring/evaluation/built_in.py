@@ -6,61 +6,50 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wtb.authoring.evaluation import regex_search
+from wtb.authoring.evaluation import combining, predictions, regex_search, similarity, structures
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
 from wtb.authoring.evaluation.fields import expected_value, field_of, filled_value, json_of, needs_expected
-from wtb.authoring.evaluation.library import (
-    classification,
-    combining,
-    meanings,
-    quantities,
-    rankings,
-    records,
-    safety,
-    texts,
-    trajectories,
-)
-from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
+from wtb.core.scoring.scores import LEFT_OUT, PASS_OR_FAIL
 
 
 @needs_expected(expected_value)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def exact_match(case: ScoredCase, result: CellResult, *, field: str, ignore_case: bool = False) -> bool:
-    found, expected = field_of(result, field), expected_value(case.expected, field)
-    if ignore_case and isinstance(found, str) and isinstance(expected, str):
-        return found.strip().casefold() == expected.strip().casefold()
-    return bool(found == expected)
+    answer, expected = field_of(result, field), expected_value(case.expected, field)
+    if ignore_case and isinstance(answer, str) and isinstance(expected, str):
+        return answer.strip().casefold() == expected.strip().casefold()
+    return bool(answer == expected)
 
 
 @needs_expected(instead="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def contains(case: ScoredCase, result: CellResult, *, field: str, text: str | None = None) -> bool:
-    found = field_of(result, field)
-    wanted = filled_value(case.expected, field) if text is None else text
-    return all(one in found for one in wanted) if isinstance(wanted, list) else wanted in found
+    answer = field_of(result, field)
+    expected = filled_value(case.expected, field) if text is None else text
+    return all(part in answer for part in expected) if isinstance(expected, list) else expected in answer
 
 
 @needs_expected(instead="pattern")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def regex(case: ScoredCase, result: CellResult, *, field: str, pattern: str | None = None) -> bool:
-    wanted = filled_value(case.expected, field) if pattern is None else pattern
-    return regex_search.search(wanted, str(field_of(result, field)))
+    expected_pattern = filled_value(case.expected, field) if pattern is None else pattern
+    return regex_search.search(expected_pattern, str(field_of(result, field)))
 
 
 @needs_expected()
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: float = 1e-9, rel: float = 1e-6) -> bool:
-    found, expected = float(field_of(result, field)), float(filled_value(case.expected, field))
-    return math.isclose(found, expected, abs_tol=abs, rel_tol=rel)
+    answer, expected = float(field_of(result, field)), float(filled_value(case.expected, field))
+    return math.isclose(answer, expected, abs_tol=abs, rel_tol=rel)
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dict[str, Any]) -> bool:
     try:
-        found = json_of(result, field)
+        document = json_of(result, field)
     except ValueError:
         return False
-    return regex_search.fits(schema, found)
+    return regex_search.fits(schema, document)
 
 
 @evaluator(better="lower", compare="median", on_failure=LEFT_OUT)
@@ -87,36 +76,42 @@ MEASURED = (latency, cost, tokens, node_runs)  # `MEASURED_NAMES` has their name
 _TEXTS = (
     exact_match,
     contains,
-    texts.contains_any,
+    similarity.contains_any,
     regex,
-    texts.edit_similarity,
-    texts.rouge,
-    texts.bleu,
-    texts.chrf,
-    meanings.embedding_similarity,
+    similarity.edit_similarity,
+    similarity.rouge,
+    similarity.bleu,
+    similarity.chrf,
+    similarity.embedding_similarity,
 )
-_RECORDS = (numeric_close, quantities.quantity_close, json_schema, records.json_equal, records.sql_equal)
-_RANKINGS = (rankings.ndcg, rankings.average_precision, rankings.reciprocal_rank, rankings.recall, rankings.precision)
+_RECORDS = (numeric_close, structures.quantity_close, json_schema, structures.json_equal, structures.sql_equal)
+_RANKINGS = (
+    predictions.ndcg,
+    predictions.average_precision,
+    predictions.reciprocal_rank,
+    predictions.recall,
+    predictions.precision,
+)
 _CLASSIFICATION = (
-    classification.macro_f1,
-    classification.balanced_accuracy,
-    classification.cohen_kappa,
-    classification.class_f1,
-    classification.class_precision,
-    classification.class_recall,
-    classification.auc,
-    classification.calibration_error,
-    classification.brier,
+    predictions.macro_f1,
+    predictions.balanced_accuracy,
+    predictions.cohen_kappa,
+    predictions.class_f1,
+    predictions.class_precision,
+    predictions.class_recall,
+    predictions.auc,
+    predictions.calibration_error,
+    predictions.brier,
 )
 _TRAJECTORIES = (
-    trajectories.tools_called,
-    trajectories.tools_avoided,
-    trajectories.tool_arguments,
-    trajectories.tool_calls,
-    trajectories.repeated_tool_calls,
-    trajectories.nodes_visited,
+    structures.tools_called,
+    structures.tools_avoided,
+    structures.tool_arguments,
+    structures.tool_calls,
+    structures.repeated_tool_calls,
+    structures.nodes_visited,
 )
-_SAFETY = (safety.no_secrets, safety.no_personal_data)
+_SAFETY = (similarity.no_secrets, similarity.no_personal_data)
 COMBINING: Mapping[str, Callable[..., Any]] = {
     "not": combining.not_,
     "all_of": combining.all_of,

@@ -16,28 +16,35 @@ from typing import Any, TypeVar
 
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.evaluation import regex_search
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError
-from wtb.core.failures import Failure, check_interrupt
-from wtb.core.providers.faults import lost_to
-from wtb.core.providers.retrying import call_again
-from wtb.core.scoring import reasons
-from wtb.core.scoring.figures import Figure, Label, Observed, write_observed
-from wtb.core.scoring.measure import Better, Compare, Measure, Score
-from wtb.core.scoring.passes import Passes
-from wtb.core.scoring.reasons import stored_reason
-from wtb.core.scoring.scales import (
+from wtb.core.failures import Failure, call_again, check_interrupt
+from wtb.core.frozen import frozen
+from wtb.core.provider_faults import lost_to
+from wtb.core.scoring import scores as reasons
+from wtb.core.scoring.measure import (
+    Better,
+    Compare,
+    Figure,
+    Label,
+    Measure,
+    Observed,
+    Passes,
+    Score,
+    Threshold,
+    write_observed,
+)
+from wtb.core.scoring.scores import (
     LEFT_OUT,
     OnFailure,
     Scale,
     placed,
+    stored_reason,
 )
-from wtb.core.scoring.threshold import Threshold
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import readable, storable
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Totals
-from wtb.core.values import Values
+from wtb.core.values import Arguments, State, Values
 
 EVALUATION_S = 60.0  # that an evaluator may take for a cell
 _SHARE_OF_TIME = 0.9  # of that, in which it may begin again after a failure of a provider
@@ -95,8 +102,8 @@ def evaluator(
     )
 
     def declare(fn: Fn) -> Fn:
-        for key, value in declared:
-            setattr(fn, f"wtb_{key}", value)
+        for key, setting in declared:
+            setattr(fn, f"wtb_{key}", setting)
         return fn
 
     return declare
@@ -119,14 +126,14 @@ class ScoredCase:
     """
 
     id: str
-    input: dict[str, Any]
+    input: State
     expected: Any = None
     tags: tuple[str, ...] = ()
 
 
 @dataclass
 class CellResult:
-    """What came of a cell, and what it took as if it had run alone.
+    """The result of a cell, with the time and money it would have taken if it had run alone.
 
     Args:
         state: Its final state, by key.
@@ -146,7 +153,7 @@ class CellResult:
         42
     """
 
-    state: dict[str, Any]
+    state: State
     path: tuple[str, ...] = ()
     duration_s: float = 0.0
     cost: float = 0.0
@@ -171,14 +178,14 @@ class CellResult:
 
 @frozen
 class Unscored:
-    """What an evaluator returns in place of a score that it cannot give, and why: the score fails, and is no 0."""
+    """The reason why an evaluator gives no score, returned instead of it. The score then fails; it is not 0."""
 
     reason: str
 
 
 @frozen
 class Versioned:
-    """A score, or why there is none, with the version of what gave it, and its reason for the score."""
+    """A score, or why there is none, with the version of the model that gave it and its reason."""
 
     value: float | Unscored
     version: str | None
@@ -187,14 +194,14 @@ class Versioned:
 
 @frozen
 class Priced:
-    """What judgements cost, and how much of it was spent to get them now; None where nobody knows."""
+    """The cost of judgements, and the part of it that was spent now; None if unknown."""
 
     value: float | Unscored
     spent: float | None
 
 
 def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
-    """What is wrong with a loss that is more than the scale of a metric, in words, or None."""
+    """Return the reason why a loss is more than the scale of a metric allows, or None."""
     if measure.scale is None:
         return None
     low, high = measure.scale
@@ -206,15 +213,25 @@ def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
 
 @frozen
 class Evaluator:
-    """A named scoring function. better: None if it is not declared; then higher counts as better.
+    """A named scoring function.
 
-    timeout: seconds that it may take for a cell. problem_of: what is wrong with what is expected of a case, where that
-    can be. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one that returns a
-    dict. threshold: of scores that pass, where a score is nothing but pass or fail by it. figure: over all cells of a
-    row, for which it returns what it observed of a cell. reads: keys of the final state that its options name.
-    lacks: whether a case has no expected value, of an evaluator that needs one. passes: the figure over the repeats of
-    a case that combinations are compared by. class_of: reads the class of a case from its expected value, of a figure
-    over all cells of a row. explain: says in a few words why a cell does not have the best score, of a built-in one.
+    Attributes:
+        name: The name of its metric, or the beginning of the names of several.
+        fn: The function.
+        better: `higher` or `lower`, by key if it returns a dict. None if it is not declared; higher is better then.
+        compare: The figure by which combinations are compared.
+        timeout: Seconds that it may take for a cell.
+        problem_of: Returns the problem of the expected value of a case; None if there is nothing to check.
+        scale: The lowest and the highest score, by key if it returns a dict.
+        on_failure: The score of a failed cell, by key if it returns a dict.
+        is_built_in: It is one of WTB's own.
+        threshold: The threshold of scores that pass, if its score is only pass or fail.
+        figure: A figure over all cells of a row, for which it returns what it observed of each cell.
+        reads: Keys of the final state that its options name.
+        lacks: Returns whether a case lacks the expected value that it needs.
+        passes: The figure over the repeats of a case by which combinations are compared.
+        class_of: Reads the class of a case from its expected value, for a figure over all cells of a row.
+        explain: Returns the reason why a cell does not have the best score. Only for built-in evaluators.
     """
 
     name: str
@@ -236,15 +253,15 @@ class Evaluator:
 
     @property
     def may_ask_judges(self) -> bool:
-        """Whether it is built in, and combines others among which there may be judges."""
+        """Return whether it is built in and combines others, among which there may be judges."""
         return self.is_built_in and isinstance(self.better, Mapping)
 
     def score_of(self, case: ScoredCase, result: CellResult) -> float:
-        """The score of a cell, of a built-in evaluator, which gives one number; 1 or 0 where it has a threshold."""
+        """Return the score that a built-in evaluator of one number gives a cell; 1 or 0 if it has a threshold."""
         return self.judged(float(self.fn(case, result)))
 
     def judged(self, number: float) -> float:
-        """A score as it counts: itself, or 1 or 0 by the threshold."""
+        """Return a score as it counts: itself, or 1 or 0 by the threshold."""
         return number if self.threshold is None else float(self.threshold.passes(number))
 
     def lacks_expected(self, expected: Any) -> bool:
@@ -252,29 +269,30 @@ class Evaluator:
         return self.lacks is not None and self.lacks(expected)
 
     def problem(self, expected: Any) -> str | None:
-        """What is wrong with what a case says is expected, in words."""
+        """Return the problem of the expected value of a case, or None."""
         wrong = None if self.problem_of is None else self.problem_of(expected)
         return None if wrong is None else f"evaluator {self.name!r}: {wrong}"
 
     def check_passes(self) -> None:
-        """Refuse a figure over repeats of several metrics. Raises InputError."""
+        """Reject a figure over repeats of several metrics. Raises InputError."""
         if self.passes is not None and isinstance(self.better, Mapping):
             raise InputError(f"evaluator {self.name!r} gives several metrics; expected one that passes or fails")
 
     def problem_of_repeats(self, repeats: int) -> str | None:
-        """What is wrong with how many repeats of each case there are, in words."""
+        """Return the reason why there are too few repeats of each case; None if there are enough."""
         if self.passes is None or self.passes.k <= repeats:
             return None
         has = "1 repeat" if repeats == 1 else f"{repeats:,} repeats"
         return f"{self.passes} needs {self.passes.k:,} repeats of each case, and the sweep has {has}"
 
     def check_failure_scores(self, of_sweep: OnFailure | None = None) -> None:
-        """Refuse scores of failed cells that lie outside a declared scale. Raises InputError.
+        """Reject scores of failed cells outside of a declared scale. Raises InputError.
 
-        of_sweep: what the sweep says for evaluators that do not say it.
+        Args:
+            of_sweep: The score that the sweep gives for evaluators which declare none.
         """
-        by_key = [one for one in (self.scale, self.on_failure) if isinstance(one, Mapping)]
-        for key in dict.fromkeys(key for one in by_key for key in one) if by_key else [""]:
+        by_key = [mapping for mapping in (self.scale, self.on_failure) if isinstance(mapping, Mapping)]
+        for key in dict.fromkeys(key for mapping in by_key for key in mapping) if by_key else [""]:
             scale, own = self._scale_of(key), self._failure_score_of(key)
             score = of_sweep if own is None else own
             if scale is None or not isinstance(score, float | int) or scale[0] <= score <= scale[1]:
@@ -324,20 +342,27 @@ def evaluate(
 ) -> list[Score]:
     """Score one cell. A failing evaluator fails its score, visibly, and nothing else.
 
-    scored: takes the scores of each evaluator but the last as soon as they are there; those of the last are returned.
+    Args:
+        task: The cell.
+        evaluators: The evaluators, in order.
+        surroundings: The services of the process.
+        scored: Receives the scores of each evaluator but the last as soon as they are there.
+
+    Returns:
+        The scores of the last evaluator.
     """
-    made: list[Score] = []
-    for number, one in enumerate(evaluators):
+    latest_scores: list[Score] = []
+    for number, evaluator in enumerate(evaluators):
         if number:
-            scored(made)
-        made = _score(one, task, surroundings)
-    return made
+            scored(latest_scores)
+        latest_scores = _score(evaluator, task, surroundings)
+    return latest_scores
 
 
 def score_now(scorer: Evaluator, case: ScoredCase, result: CellResult, seconds: float) -> list[Score]:
     """Score a result in this process, by an evaluator that is built in.
 
-    Raises InputError with what it raises. seconds: that a search of a pattern may take, where that is done apart.
+    Raises InputError with the error of the evaluator. `seconds` limits a search that another process makes.
     """
     if scorer.lacks_expected(case.expected):
         return [without_expected(scorer)]
@@ -349,13 +374,13 @@ def score_now(scorer: Evaluator, case: ScoredCase, result: CellResult, seconds: 
         raise InputError(f"evaluator {scorer.name!r}: {Failure.of(error)}") from error
 
 
-def unscored(one: Evaluator, failure: Failure) -> Score:
-    """The score that an evaluator does not give, and why."""
-    return Score(one.name, None, one.measure(one.name), str(failure))
+def unscored(evaluator: Evaluator, failure: Failure) -> Score:
+    """Return a score without a value, with the failure that explains it."""
+    return Score(evaluator.name, None, evaluator.measure(evaluator.name), str(failure))
 
 
 def without_expected(scorer: Evaluator) -> Score:
-    """The score of a case that has no expected value for an evaluator: neither a value nor an error."""
+    """Return the score of a case without an expected value for an evaluator: neither a value nor an error."""
     return Score(scorer.name, None, scorer.measure(scorer.name))
 
 
@@ -369,7 +394,7 @@ def scores_of_failed(evaluators: Sequence[Evaluator], expected: bytes | None) ->
         expected: The encoded expected value. It is not decoded, which could import user code.
     """
     readable_value = None if expected is None else readable(expected)
-    return [without_expected(one) for one in evaluators if one.lacks_expected(readable_value)]
+    return [without_expected(evaluator) for evaluator in evaluators if evaluator.lacks_expected(readable_value)]
 
 
 def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> list[Score]:
@@ -381,12 +406,12 @@ def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) 
 
     case = ScoredCase(
         task.case_id,
-        {name: decode(value.data) for name, value in task.input.items()},
+        {name: decode(encoded.data) for name, encoded in task.input.items()},
         None if task.expected is None else decode(task.expected),
         task.tags,
     )
     result = CellResult(
-        {name: decode(value.data) for name, value in task.state.items()},
+        {name: decode(encoded.data) for name, encoded in task.state.items()},
         task.path,
         task.totals.elapsed_s,
         task.totals.usd,
@@ -408,7 +433,8 @@ def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) 
     except BaseException as error:
         check_interrupt(error, own_process=surroundings.own_process)
         failure = Failure.of(error)
-        if failure.kind == "disk":  # of which the cell is not to blame
+        # A full disk is no fault of the evaluator, so it must not become a failed score.
+        if failure.kind == "disk":
             raise
         where = failure.trace.strip().splitlines()
         at = f" ({where[-2].strip() if len(where) > 1 else where[-1].strip()})" if where else ""
@@ -429,42 +455,46 @@ def _explained(scorer: Evaluator, scores: list[Score], case: ScoredCase, result:
     return [replace(score, reason=stored_reason(scorer.explain(case, result)))]
 
 
-def _called(one: Evaluator, case: ScoredCase, result: CellResult, surroundings: Surroundings, used_s: float) -> Any:
-    """What an evaluator returns. Where it has a process of its own, the runner ends that at the deadline."""
-    if surroundings.own_process or one.is_built_in:
-        return surroundings.call(one.fn, case, result, timeout=None)
-    return surroundings.call(one.fn, case, result, timeout=one.timeout - used_s)
+def _called(
+    evaluator: Evaluator, case: ScoredCase, result: CellResult, surroundings: Surroundings, used_s: float
+) -> Any:
+    """Call an evaluator. In a process of its own it gets no timeout: the runner ends the process at the deadline."""
+    if surroundings.own_process or evaluator.is_built_in:
+        return surroundings.call(evaluator.fn, case, result, timeout=None)
+    return surroundings.call(evaluator.fn, case, result, timeout=evaluator.timeout - used_s)
 
 
 def _read(scorer: Evaluator, returned: Any) -> list[Score]:
     if not isinstance(returned, Mapping):
         return [_number(scorer, scorer.name, returned)]
-    found: dict[str, Score] = {}
-    for key, value in returned.items():
+    by_metric: dict[str, Score] = {}
+    for key, figure in returned.items():
         metric = scorer.name if key == "" else storable(f"{scorer.name}.{key}", METRIC)
-        if metric in found or len(found) == MOST_METRICS:
-            more = f"more than {MOST_METRICS:,} metrics" if metric not in found else f"the metric {metric!r} twice"
+        if metric in by_metric or len(by_metric) == MOST_METRICS:
+            more = f"more than {MOST_METRICS:,} metrics" if metric not in by_metric else f"the metric {metric!r} twice"
             raise StateError(f"it returned {more}")
-        found[metric] = _number(scorer, metric, value)
-    return list(found.values())
+        by_metric[metric] = _number(scorer, metric, figure)
+    return list(by_metric.values())
 
 
-def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
-    if isinstance(value, Versioned | reasons.Score | Priced):
-        return replace(_number(scorer, metric, value.value), **_about(value))
+def _number(scorer: Evaluator, metric: str, figure: Any) -> Score:
+    if isinstance(figure, Versioned | reasons.Score | Priced):
+        return replace(_number(scorer, metric, figure.value), **_about(figure))
     measure = scorer.measure(metric)
-    if isinstance(value, Unscored):
-        return Score(metric, None, measure, storable(value.reason))
-    if isinstance(value, Observed):  # the scale is that of the figure, and not of what a cell shows
-        return Score(metric, value.value, measure, observed=write_observed(value.truth, value.found))
+    if isinstance(figure, Unscored):
+        return Score(metric, None, measure, storable(figure.reason))
+    # The scale is that of the figure over all cells, not of the value of one cell.
+    if isinstance(figure, Observed):
+        return Score(metric, figure.value, measure, observed=write_observed(figure.truth, figure.answer))
     try:
-        number = float(value)
+        number = float(figure)
     except (TypeError, ValueError, OverflowError):
         expected = "expected a bool, a number, a wtb.Score or a dict of them"
-        return Score(metric, None, measure, storable(f"returned {type(value).__name__}; {expected}"))
+        return Score(metric, None, measure, storable(f"returned {type(figure).__name__}; {expected}"))
     if not math.isfinite(number):
         return Score(metric, None, measure, f"returned {number}; a score must be finite")
-    if metric == scorer.name or not isinstance(scorer.scale, Mapping):  # what judges took passes or fails by nothing
+    # With judges, the threshold is for the score only, not for their cost and their failures.
+    if metric == scorer.name or not isinstance(scorer.scale, Mapping):
         number = scorer.judged(number)
     if measure.scale is None:
         return Score(metric, number, measure)
@@ -475,11 +505,11 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
     return Score(metric, on_scale, measure)
 
 
-def _about(value: Versioned | reasons.Score | Priced) -> dict[str, Any]:
-    """What an evaluator says of a score, besides its value."""
-    if isinstance(value, Priced):
-        return {"spent": value.spent}
-    reason = {"reason": stored_reason(value.reason)}
-    if isinstance(value, reasons.Score):
+def _about(score: Versioned | reasons.Score | Priced) -> Arguments:
+    """Return everything that an evaluator returned about a score besides its value."""
+    if isinstance(score, Priced):
+        return {"spent": score.spent}
+    reason = {"reason": stored_reason(score.reason)}
+    if isinstance(score, reasons.Score):
         return reason
-    return {**reason, "version": None if value.version is None else storable(value.version, METRIC)}
+    return {**reason, "version": None if score.version is None else storable(score.version, METRIC)}

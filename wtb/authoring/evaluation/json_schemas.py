@@ -26,7 +26,7 @@ _REFERENCES = ("$ref", "$dynamicRef")
 
 
 def check_schema(schema: object) -> None:
-    """Refuse what is no schema of draft 2020-12, or refers to what is not in it. Raises InputError."""
+    """Reject a value that is no schema of draft 2020-12, or has references out of itself. Raises InputError."""
     if not isinstance(schema, Mapping):
         raise InputError(f"'schema' is {describe(schema)}; expected a mapping with a JSON schema")
     try:
@@ -36,9 +36,9 @@ def check_schema(schema: object) -> None:
         raise InputError("'schema' is nested too deeply; expected a flatter schema") from None
 
 
-def fits(schema: Mapping[str, Json], value: object) -> bool:
+def fits(schema: Mapping[str, Json], document: object) -> bool:
     """Return whether a value fits a schema that was checked."""
-    return Draft202012Validator(schema, registry=REGISTRY).is_valid(value)
+    return Draft202012Validator(schema, registry=REGISTRY).is_valid(document)
 
 
 def _check_shape(schema: object, name: str) -> None:
@@ -69,7 +69,7 @@ def _check_references(schema: Mapping[str, Json]) -> None:
 
 
 def _target(key: str, reference: str, resolver: Any) -> Any:
-    """What a reference leads to. Raises InputError where that is not in the schema, or no schema."""
+    """Follow a reference. Raises InputError if its target is not in the schema, or is no schema."""
     try:
         target = resolver.lookup(reference)
     except (Unresolvable, LookupError, TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""Searching with the patterns of users. A pattern may take for ever, and Python's `re` holds the interpreter meanwhile.
+"""Searches with patterns of users, which may take for ever while Python's `re` blocks the interpreter.
 
-In a node process that ends with the process. Where user code shares the runner's process, a search is made in a process
-of its own, which is ended at its deadline: else nothing of the runner would go on, its deadlines least of all.
+The deadline of a node process ends such a search with the process. If user code shares the runner's process, searches
+run in separate processes, which end at the deadline: in the runner, a search would block everything, deadlines too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wtb.core.values import Json
 
 _PATTERNS = ('"pattern"', '"patternProperties"')
 
-# The other process. Its alarm ends it where whoever asked has died meanwhile.
+# The other process. Its alarm ends it if the process that waits for it has died.
 _CODE = """
 import json, re, signal, sys
 
@@ -57,9 +57,10 @@ class Searchers:
         self._closed = False
 
     def ask(self, kind: str, what: Any, where: Any, seconds: float) -> bool:
-        """Raises NodeTimeout after so many seconds, WTBError for what the search raised, Stopped once it was closed."""
+        """Search in another process. Raises NodeTimeout, Stopped after `close`, or WTBError if the search failed."""
         process = self._take()
         try:
+            # The alarm comes after this side's deadline, because it is only for the case that this side has died.
             answer = _ask(process, json.dumps([kind, math.ceil(seconds) + 1, what, where]), seconds)
         except BaseException:
             self._drop(process)
@@ -78,6 +79,8 @@ class Searchers:
             if self._idle:
                 process = self._idle.pop()
             else:
+                # `-P` keeps modules in the working directory, which is the user's, from shadowing those of the standard
+                # library.
                 command = [sys.executable, "-P", "-c", _CODE]
                 process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self._busy.add(process)
@@ -87,6 +90,7 @@ class Searchers:
         with self._lock:
             self._busy.discard(process)
             self._idle.append(process)
+            # `close` may have run during the search, when this process was not idle.
             closed = self._closed
         if closed:
             self.close()
@@ -97,11 +101,12 @@ class Searchers:
         _end(process)
 
     def close(self) -> None:
-        """End what searches; whoever waits for it gets Stopped."""
+        """End all processes; callers that wait for an answer get Stopped."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
             for process in self._busy:
+                # The thread that waits for it then reads the end of the stream, and `ask` raises Stopped.
                 process.kill()
         for process in idle:
             _end(process)
@@ -133,7 +138,7 @@ def _end(process: subprocess.Popen[str]) -> None:
         if stream is not None:
             try:
                 stream.close()
-            except OSError:  # what was not sent any more
+            except OSError:  # unsent input, which cannot be flushed
                 continue
 
 
@@ -153,7 +158,7 @@ def apart(searchers: Searchers) -> Iterator[None]:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """A search in the block may take so many seconds, where it is made in another process."""
+    """Limit the seconds of each search in the block that another process makes."""
     token = _seconds.set(seconds)
     try:
         yield
@@ -169,27 +174,27 @@ def search(pattern: str, text: str) -> bool:
     return searchers.ask("search", pattern, text, _seconds.get())
 
 
-def fits(schema: Mapping[str, Json], value: Any) -> bool:
+def fits(schema: Mapping[str, Json], document: Any) -> bool:
     """Return whether a value fits a JSON schema, which may have patterns. Raises NodeTimeout."""
     searchers = _apart.get()
-    if searchers is not None and _may_search(schema, value):
-        return searchers.ask("fit", schema, value, _seconds.get())
+    if searchers is not None and _may_search(schema, document):
+        return searchers.ask("fit", schema, document, _seconds.get())
     from wtb.authoring.evaluation.json_schemas import fits  # which takes its time to import
 
-    return fits(schema, value)
+    return fits(schema, document)
 
 
-def _may_search(schema: Mapping[str, Json], value: Any) -> bool:
+def _may_search(schema: Mapping[str, Json], document: Any) -> bool:
     """Return whether a schema has patterns, and the value can be handed on as it is."""
     try:
-        plain = json.loads(json.dumps(value)) == value
+        plain = json.loads(json.dumps(document)) == document
         return plain and any(word in json.dumps(schema) for word in _PATTERNS)
     except (TypeError, ValueError, RecursionError):
         return False
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """What is wrong with a regular expression, in words; None where nothing is."""
+    """Return the problem of a regular expression, or None."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

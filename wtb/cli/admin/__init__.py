@@ -1,1 +1,1 @@
-"""Commands about projects, sessions, schedules, workers and the stack."""
+"""Commands about projects, sessions, budgets, policies, databases, servers, workers and the stack."""

@@ -9,16 +9,21 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import confirm, open_backend, open_context, put, say
-from wtb.cli.output import present
-from wtb.config.keeping import retention_policy
+from wtb.cli.output import present, put_as
+from wtb.config import retention_policy
 from wtb.core.documents.administration import CollectionDocument
 from wtb.core.serialization.plain_json import iso
-from wtb.display.text.admin import machine
-from wtb.operations.housekeeping import delete as deletion
-from wtb.operations.housekeeping import garbage_collection, pins
+from wtb.core.texts import plural
+from wtb.display.text import administration
+from wtb.operations import deleting as deletion
+from wtb.operations import deleting as erasing
+from wtb.operations import garbage_collection
+from wtb.operations.control import naming
 
 if TYPE_CHECKING:
-    from wtb.operations.housekeeping.pins import Pin
+    from wtb.core.documents.administration import ErasedDocument
+    from wtb.operations.control.naming import Pin
+    from wtb.operations.deleting import Erased
 
 Pinned = Annotated[
     str,
@@ -39,34 +44,34 @@ def gc(
     ] = None,
     keep: Annotated[int | None, typer.Option("--keep", help="... but not the newest N of each name \\[10].")] = None,
     files: Annotated[
-        str | None, typer.Option("--files", metavar="AGE", help="Keep stored files that nothing names so long \\[1h].")
+        str | None, typer.Option("--files", metavar="AGE", help="Keep unreferenced files for this long \\[1h].")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")] = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Remove what nothing reaches, and what is old.
+    """Remove unreferenced files, and old sweeps and checkpoints.
 
     Pinned sweeps and checkpoints stay. Ages are such as 12h, 7d or never; their place in wtb.toml is \\[retention], or
     \\[tool.wtb.retention] in pyproject.toml. Sweeps in use are not disturbed; a collection that was interrupted is
     simply run again.
 
-    See also: `wtb pin` keeps something; `wtb delete` removes one sweep.
+    See also: `wtb admin pin` keeps something; `wtb delete` removes one sweep.
 
-    Examples: wtb gc --dry-run  |  wtb gc --sweeps 30d --keep 5
+    Examples: wtb admin gc --dry-run  |  wtb admin gc --sweeps 30d --keep 5
     """
     policy = retention_policy.read_policy(outputs=outputs, superseded=superseded, sweeps=sweeps, keep=keep, files=files)
-    found = garbage_collection.collect(open_context(db), policy, dry_run=dry_run)
-    fields = asdict(found)
+    collection = garbage_collection.collect(open_context(db), policy, dry_run=dry_run)
+    fields = asdict(collection)
     document: CollectionDocument = {
-        "dry_run": found.dry_run,
-        "at": iso(found.at),
+        "dry_run": collection.dry_run,
+        "at": iso(collection.at),
         "policy": fields["policy"],
         "removed": fields["removed"],
         "notes": fields["notes"],
     }
-    present(document, machine.collected, format, output)
+    present(document, administration.collected, format, output)
 
 
 def pin(
@@ -74,25 +79,25 @@ def pin(
     name: Annotated[str | None, typer.Option("--name", help="A name for the checkpoint.")] = None,
     db: options.Db = None,
 ) -> None:
-    """Keep a sweep or checkpoint, whatever `wtb gc` removes.
+    """Pin a sweep or checkpoint, so `wtb admin gc` keeps it.
 
-    A checkpoint is kept with the line that leads to it; of an execution it is the one at its head.
+    A checkpoint is kept with the line that leads to it. For an execution, its head is pinned.
 
     See also: `wtb baseline set` names a sweep that later ones are compared with, and keeps it too.
 
-    Examples: wtb pin nightly  |  wtb pin CHECKPOINT --name before-the-change
+    Examples: wtb admin pin nightly  |  wtb admin pin CHECKPOINT --name before-the-change
     """
-    put(_text("pinned", open_backend(db).call(pins.pin, ref, name=name)))
+    put(_text("pinned", open_backend(db).call(naming.pin, ref, name=name)))
 
 
 def unpin(ref: Pinned, db: options.Db = None) -> None:
-    """Let `wtb gc` remove a pinned sweep or checkpoint again.
+    """Let `wtb admin gc` remove a pinned sweep or checkpoint again.
 
     It is removed once the retention policy allows it.
 
-    Example: wtb unpin nightly
+    Example: wtb admin unpin nightly
     """
-    put(_text("unpinned", open_backend(db).call(pins.unpin, ref)))
+    put(_text("unpinned", open_backend(db).call(naming.unpin, ref)))
 
 
 def _text(done: str, pin: Pin) -> str:
@@ -103,25 +108,77 @@ def _text(done: str, pin: Pin) -> str:
 
 def delete(
     ref: options.Sweep,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     db: options.Db = None,
 ) -> None:
-    """Delete one sweep with all that belongs to it, for good.
+    """Delete one sweep with all its records, permanently.
 
     These are its cells, executions, checkpoints, scores and events.
 
-    See also: `wtb gc` removes what is old, by a policy; `wtb cancel` ends a sweep and keeps its results.
+    See also: `wtb admin gc` removes old sweeps and files, by a policy; `wtb cancel` ends a sweep and keeps its results.
 
     Example: wtb delete nightly --yes
     """
     backend = open_backend(db)
     preview = backend.call(deletion.preview_delete, ref)
     what = f"sweep {preview.name} ({preview.sweep}, {preview.status}) with {preview.counts['cells']:,} cells"
-    if not yes and not confirm(f"Delete {what} for good?"):
+    if not yes and not confirm(f"Delete {what} permanently?"):
         say("nothing was deleted")
         raise typer.Exit(1)
+    # By id: the name may mean a newer sweep by the time that the question is answered.
     deleted = backend.call(deletion.delete, preview.sweep)
     removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in deleted.counts.items() if count)
     put(f"deleted sweep {deleted.name} ({deleted.sweep}): {removed}")
     if deleted.rows_left:
-        say("it has many rows: what is left of them goes with the scheduler's rounds, or with `wtb gc`")
+        say("it has many rows: what is left of them goes with the scheduler's rounds, or with `wtb admin gc`")
+
+
+def erase(
+    case: Annotated[str, typer.Argument(metavar="CASE", help="The id of the case.")],
+    sweep: Annotated[
+        str | None, typer.Option("--sweep", metavar="SWEEP", help="Only in this sweep \\[default: in all].")
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="NAME", help="Only in sweeps of a project.")
+    ] = None,
+    reason: options.Reason = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+) -> None:
+    """Erase a case everywhere, with all its runs.
+
+    Erases its input, states, files, output, calls, events and scores. A record of the erasure stays, as do values and
+    files that another case, sweep or session shares. Sweeps that may still run are paused or cancelled first. Backups
+    and exported archives are not changed.
+
+    See also: `wtb delete` removes a whole sweep; `redact` in a sweep file keeps out what must not be stored.
+
+    Examples: wtb admin erase ticket-4711  |  wtb admin erase ticket-4711 --sweep nightly --reason "asked to" --yes
+    """
+    backend = open_backend(db)
+    preview = backend.call(erasing.preview_erase, case, sweep=sweep, project=project)
+    what = f"case {case} from {plural(len(preview.found), 'sweep')}: {_counted(preview)}"
+    if not yes and not confirm(f"Erase {what} permanently?"):
+        say("nothing was erased")
+        raise typer.Exit(1)
+    erased = backend.call(erasing.erase, case, sweep=sweep, project=project, reason=reason)
+    more = f"{plural(erased.values, 'value')} and {plural(erased.files, 'file')} that nothing else has"
+    put_as(_document(erased), f"erased {what}, {more}", format)
+    for note in erased.notes:
+        say(note)
+
+
+def _counted(erased: Erased) -> str:
+    return ", ".join(plural(count, kind.removesuffix("s").replace("_", " ")) for kind, count in erased.counts.items())
+
+
+def _document(erased: Erased) -> ErasedDocument:
+    return {
+        "case": erased.case,
+        "sweeps": [{"sweep": sweep.sweep_id, "name": sweep.sweep, "project": sweep.project} for sweep in erased.found],
+        "counts": dict(erased.counts),
+        "values": erased.values,
+        "files": erased.files,
+        "notes": list(erased.notes),
+    }

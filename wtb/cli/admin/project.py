@@ -8,17 +8,16 @@ from typing import Annotated
 
 import typer
 
-from wtb.authoring import graph_snapshot
-from wtb.authoring.code import import_paths, resolve
+from wtb.authoring import graph
+from wtb.authoring.code import import_paths
 from wtb.cli import options
 from wtb.cli.console import open_backend, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import InputError
-from wtb.display.text.admin import machine
-from wtb.display.text.inspect import graphs
+from wtb.display.text import administration, graphs
+from wtb.features.importers import project as importing
 from wtb.operations.inspection import workflows
-from wtb.planning.importing import project as importing
 from wtb.store import database_url as urls
 
 
@@ -29,12 +28,12 @@ def init(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="Start from a promptfoo configuration, or a task of Inspect by its import path.",
+            help="A promptfoo configuration, or the import path of a task of Inspect.",
         ),
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option("--judge", metavar="MODEL", help="Of --from: the model that judges where SOURCE names none."),
+        typer.Option("--judge", metavar="MODEL", help="With --from: the judge's model if SOURCE names none."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
@@ -48,14 +47,15 @@ def init(
     |  wtb init --from promptfooconfig.yaml --judge gpt-4o-mini  |  wtb init asked --from tasks:capitals
     """
     if judge is not None and source is None:
-        raise InputError("--judge is of what --from brings over; expected --from with it")
+        raise InputError("--judge is given without --from; expected both")
     imported = None if source is None else importing.import_project(source, judge)
     files = _template() if imported is None else imported.files
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; expected a folder")
+    # All files are checked before the first is written, so that a refusal leaves the folder as it was.
     present_already = [name for name in files if (folder / name).exists()]
     if present_already and not force:
-        raise InputError(f"{folder}: {', '.join(present_already)} would be overwritten; --force does that")
+        raise InputError(f"{folder}: {', '.join(present_already)} exists already; overwrite it with --force")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -89,9 +89,9 @@ def workflow_list(
     if published:
         present(open_backend(db).call(workflows.list_published), graphs.list_published, format, output)
         return
-    found = [{"name": name, "path": path} for name, path in sorted(import_paths.registered().items())]
+    registered = [{"name": name, "path": path} for name, path in sorted(import_paths.registered().items())]
     nothing = 'no workflow is registered; add to wtb.toml:\n[workflows]\nname = "pkg.module:attribute"'
-    present_all("workflows", found, graphs.listed, format, output, nothing)
+    present_all("workflows", registered, graphs.listed, format, output, nothing)
 
 
 def workflow_show(
@@ -106,17 +106,19 @@ def workflow_show(
     Examples: wtb workflow show triage  |  wtb workflow show pkg.module:wf --format json
     """
     if published:
-        shown = open_backend(db).call(workflows.show_published, workflow)
-        present(shown, graphs.draw_published, format, output)
+        snapshot = open_backend(db).call(workflows.show_published, workflow)
+        present(snapshot, graphs.draw_published, format, output)
         return
     with prints_to_stderr():
-        found = resolve.workflow_at(workflow).copy()
-        found.name = import_paths.registered_name(workflow) or found.name
-        found.validate()
-    parameters = graph_snapshot.variant_parameters(found)
+        # A copy, because the object belongs to the user's module and its name is replaced here.
+        workflow_copy = import_paths.workflow_at(workflow).copy()
+        workflow_copy.name = import_paths.registered_name(workflow) or workflow_copy.name
+        workflow_copy.validate()
+    facts = workflow_copy.facts()
+    parameters = graph.variant_parameters(facts)
     present(
-        graph_snapshot.graph_snapshot(found),
-        lambda graph, width, color: graphs.draw(graph, parameters, width, color),
+        graph.graph_snapshot(facts),
+        lambda drawn, width, color: graphs.draw(drawn, parameters, width, color),
         format,
         output,
     )
@@ -128,18 +130,18 @@ def doctor(
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Check what WTB needs here, and say how to fix what is wrong.
+    """Check that WTB can run here, and show how to fix problems.
 
     Exits with 1 if something is. If a broker is configured, or a stack is up in this folder, workers and what they
     need are checked too.
 
     Examples: wtb doctor  |  wtb doctor --db postgresql://user@host/name
     """
-    from wtb.hosting.diagnostics.machine import examine
+    from wtb.hosting.diagnostics import examine
 
-    found = examine(urls.database_url(db), broker_url(broker))
-    present(found, machine.checks, format, output)
-    if not found["ok"]:
+    checks = examine(urls.database_url(db), broker_url(broker))
+    present(checks, administration.checks, format, output)
+    if not checks["ok"]:
         raise typer.Exit(1)
 
 

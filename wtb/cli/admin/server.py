@@ -29,22 +29,20 @@ def serve(
     address: Annotated[str, typer.Option("--address", help="Address to listen on.")] = "127.0.0.1",
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="NAME", help="A name by which it may be asked; may be given several times."),
+        typer.Option("--allow", metavar="NAME", help="A host name that requests may use; repeatable."),
     ] = None,
     proxies: Annotated[
         list[str] | None,
-        typer.Option("--proxy", metavar="ADDRESS", help="A proxy, or a network of them, to believe in; several times."),
+        typer.Option("--proxy", metavar="ADDRESS", help="A trusted proxy, or a network of proxies; repeatable."),
     ] = None,
     in_browser: Annotated[
         bool, typer.Option("--open", help="Open the pages in the browser of this machine, signed in.")
     ] = False,
-    agents: Annotated[bool, typer.Option("--mcp", help="Answer agents, too, at /mcp.")] = False,
-    runs: Annotated[
-        bool, typer.Option("--run", help="Run here what is started, in node processes; no workers are needed.")
-    ] = False,
+    agents: Annotated[bool, typer.Option("--mcp", help="Also serve agents at /mcp.")] = False,
+    runs: Annotated[bool, typer.Option("--run", help="Run started workflows on this server, without workers.")] = False,
     db: options.Db = None,
 ) -> None:
-    """Answer operations over HTTP: the REST API, and web pages.
+    """Start the server: REST API and web pages.
 
     Each request needs the token: that of WTB_SERVER_TOKEN, else a new one, which is printed. No code of users is
     imported. Behind anything but loopback, have a proxy in front of it that speaks TLS, and name it.
@@ -56,10 +54,11 @@ def serve(
 
     Examples: wtb serve --open  |  wtb serve --run  |  wtb serve --allow bench.example.org --proxy 10.0.0.2
     """
+    # find_spec checks that the packages of the extra are installed, and does not import them.
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "websockets")):
         raise InputError("the server is not installed; install it with: pip install 'workflow-test-bench[server]'")
-    given = credential(SERVER_TOKEN)
-    if given is not None and len(given) < SHORTEST:
+    configured_token = credential(SERVER_TOKEN)
+    if configured_token is not None and len(configured_token) < SHORTEST:
         raise InputError(f"{SERVER_TOKEN} is shorter than {SHORTEST} characters, which somebody could guess")
     for proxy in proxies or ():
         _check_network(proxy)
@@ -70,9 +69,10 @@ def serve(
 
     if in_browser and address not in server.LOOPBACK:
         raise InputError(f"--open signs in on this machine only; expected an address of loopback, found {address}")
-    token = given or server.new_token()
+    token = configured_token or server.new_token()
+    # Without --run there have to be workers, which create the database themselves.
     context = open_context(db, create=runs)
-    if given is None:
+    if configured_token is None:
         say(f"token, until it stops: {token}")
     try:
         place = server.Place(address, port, allow or (), proxies or ())
@@ -90,17 +90,17 @@ def _running(context: Context, runs: bool) -> Iterator[Context]:
     if not runs:
         yield context
         return
-    from wtb.hosting.runs.local_runs import ServerRuns
+    from wtb.hosting.local_runs import ServerRuns
 
     with ServerRuns(context.importing_nothing()) as local:
         yield context.importing_nothing(local)
 
 
 def mcp(db: options.Db = None) -> None:
-    """Serve an agent on this machine, by the Model Context Protocol.
+    """Serve a local agent over the Model Context Protocol.
 
-    Whoever starts it may do everything that the database of this folder allows: it is for an agent of yours. What costs
-    or destroys asks back first. Others come by `wtb serve --mcp`, with tokens.
+    The agent can do everything that the database of this folder allows, so use it for your own agent. Tools that spend
+    or destroy require confirmation. Other agents connect to `wtb serve --mcp` with access tokens.
 
     See also: docs/agents.md has the tools.
 
@@ -109,7 +109,7 @@ def mcp(db: options.Db = None) -> None:
     _check_agents()
     import anyio
 
-    from wtb.hosting.agents.server import serve_stdio
+    from wtb.hosting.agent_server import serve_stdio
 
     context = open_context(db)
     try:
@@ -121,7 +121,7 @@ def mcp(db: options.Db = None) -> None:
 def _check_agents() -> None:
     """Refuse to begin without the SDK. Raises InputError."""
     if find_spec("mcp") is None:
-        raise InputError(f"agents take more to be installed: {pip_install('mcp')}")
+        raise InputError(f"agents need more packages: {pip_install('mcp')}")
 
 
 def _check_network(proxy: str) -> None:

@@ -15,13 +15,13 @@ from wtb.cli.output import present, present_all
 from wtb.core.errors import InputError
 from wtb.core.texts import bytes_of, plural
 from wtb.core.units import parse_size
-from wtb.display.text.admin import sessions
+from wtb.display.text import administration
 from wtb.display.views import sessions as views
-from wtb.operations.administration import sessions as operations
-from wtb.store.limits import sessions as store
+from wtb.operations import sessions as operations
+from wtb.store.access import sessions as store
 
 if TYPE_CHECKING:
-    from wtb.operations.housekeeping.garbage_collection import Collected
+    from wtb.operations.garbage_collection import Collected
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
 Disk = Annotated[
@@ -36,10 +36,8 @@ Memory = Annotated[
     str | None,
     typer.Option("--memory", metavar="SIZE", help="Limit on memory of node processes, such as 4GB; none: no limit."),
 ]
-Owner = Annotated[
-    str | None, typer.Option("--owner", metavar="TEXT", help="Who is responsible for it: a user, a team, an address.")
-]
-Meta = Annotated[list[str] | None, typer.Option("--meta", metavar="KEY=TEXT", help="What else is to be kept with it.")]
+Owner = Annotated[str | None, typer.Option("--owner", metavar="TEXT", help="Its owner: a user, a team, an address.")]
+Meta = Annotated[list[str] | None, typer.Option("--meta", metavar="KEY=TEXT", help="Metadata to store with it.")]
 
 
 def create(
@@ -54,19 +52,21 @@ def create(
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="That it belongs to.")] = None,
     db: options.Db = None,
 ) -> None:
-    """Make a session.
+    """Create a session.
 
     Sweeps go to it by --session NAME, the sweep file's `session`, or WTB_SESSION.
 
-    Examples: wtb session create ann  |  wtb session create nightly --memory 8GB --usd 20 --owner ops --meta cost=4711
+    Examples: wtb admin session create ann  |  wtb admin session create nightly --memory 8GB --usd 20 --owner ops
+    --meta cost=4711
     """
+    # Checked here as well, because the next call makes the database if there is none.
     store.check_name(name)
     quota = store.Quota.of(_limits(disk, node_runs, usd, tokens, memory))
     texts = {key: text for key, text in read_metadata(metadata).items() if text is not None}
-    made = open_backend(db, create=True).call(
+    session = open_backend(db, create=True).call(
         operations.create_session, name, quota, owner=owner, metadata=texts, project=project
     )
-    put(f"session {name}: made, {sessions.quota(made['session']['quota'])}")
+    put(f"session {name}: made, {administration.quota(session['session']['quota'])}")
     say(f"next: wtb run sweep.yaml --session {shlex.quote(name)}")
 
 
@@ -81,21 +81,22 @@ def change(
     metadata: Meta = None,
     db: options.Db = None,
 ) -> None:
-    """Change a session's quota, owner and metadata; what is not named stays.
+    """Change a session's quota, owner or metadata; other settings stay.
 
     Runs that have begun keep the slots that they took. An empty owner or text (--owner '', --meta key=) removes it.
 
-    Examples: wtb session change nightly --concurrency 4 --usd none  |  wtb session change nightly --owner ops
+    Examples: wtb admin session change nightly --concurrency 4 --usd none  |  wtb admin session change nightly
+    --owner ops
     """
     limits = _limits(disk, node_runs, usd, tokens, memory)
     texts = read_metadata(metadata)
     if not limits and owner is None and not texts:
         raise InputError(
-            "nothing to change; give --disk, --memory, --concurrency, --usd or --tokens (none: no limit), --owner or "
+            "no change is given; give --disk, --memory, --concurrency, --usd or --tokens (none: no limit), --owner or "
             "--meta"
         )
     quota = open_backend(db).call(operations.change_session, name, limits, owner=owner, metadata=texts or None)
-    put(f"session {name}: {sessions.quota(views.amounts(quota))}")
+    put(f"session {name}: {administration.quota(views.amounts(quota))}")
 
 
 def rename(
@@ -103,61 +104,61 @@ def rename(
     to: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
     db: options.Db = None,
 ) -> None:
-    """Call a session by another name, also while its sweeps run.
+    """Rename a session, even while its sweeps run.
 
     Its sweeps, quotas, schedules and baselines stay its own. Sweep files, WTB_SESSION and policies that name the old
     one have to be changed.
 
-    Example: wtb session rename nightly ci
+    Example: wtb admin session rename nightly ci
     """
     open_backend(db).call(operations.rename_session, name, to)
     put(f"session {name}: called {to} now")
 
 
 def list_(
-    archived: Annotated[bool, typer.Option("--all", help="Archived ones too.")] = False,
+    archived: Annotated[bool, typer.Option("--all", help="Include archived sessions.")] = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """List sessions with what they use and what they may use.
+    """List sessions with their usage and quotas.
 
     JSON: {"sessions": [{name, project, owner, metadata, created_at, active_at, archived_at, sweeps, cells, usage,
     quota}]}. `active_at` is the time of the newest event or attempt. `usage` and `quota`
     hold `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd`, `tokens` and `memory` (bytes; it is measured
     only if there is a quota of it); in a quota null is no limit.
 
-    Examples: wtb session list  |  wtb session list --all --format json
+    Examples: wtb admin session list  |  wtb admin session list --all --format json
     """
     backend = existing_backend(db)
-    found = [] if backend is None else backend.call(operations.list_sessions, archived=archived)
-    nothing = "there are no sessions yet; `wtb session create NAME` makes one"
-    present_all("sessions", found, sessions.listed, format, output, nothing)
+    listed_sessions = [] if backend is None else backend.call(operations.list_sessions, archived=archived)
+    nothing = "there are no sessions yet; `wtb admin session create NAME` makes one"
+    present_all("sessions", listed_sessions, administration.listed, format, output, nothing)
 
 
 def show(
     name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
 ) -> None:
-    """Show a session: its sweeps by status, what it uses, and who holds its slots.
+    """Show a session: its sweeps by status, its usage, and the holders of its slots.
 
-    JSON: {"session": as in `wtb session list`, "sweeps_by_status": {status: count}, "runners": [{host, pid, slots,
-    state}], "directory": where its attempts work}.
+    JSON: {"session": as in `wtb admin session list`, "sweeps_by_status": {status: count}, "runners": [{host, pid,
+    slots, state}], "directory": where its attempts work}.
 
-    Example: wtb session show nightly
+    Example: wtb admin session show nightly
     """
-    present(open_backend(db).call(operations.describe_session, name), sessions.one, format, output)
+    present(open_backend(db).call(operations.describe_session, name), administration.session_details, format, output)
 
 
 def archive(
     name: Name,
-    undo: Annotated[bool, typer.Option("--undo", help="Take new sweeps again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Accept new sweeps again.")] = False,
     db: options.Db = None,
 ) -> None:
-    """Let a session take no new sweeps.
+    """Archive a session, so it accepts no new sweeps.
 
-    Those it has can be read and resumed; `wtb session list` leaves it out.
+    Those it has can be read and resumed; `wtb admin session list` leaves it out.
 
-    Examples: wtb session archive ann  |  wtb session archive ann --undo
+    Examples: wtb admin session archive ann  |  wtb admin session archive ann --undo
     """
     changed = open_backend(db).call(operations.archive_session, name, undo=undo)
     state = "not archived" if undo else "archived"
@@ -166,20 +167,23 @@ def archive(
 
 def delete(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, although it has sweeps.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation, even if it has sweeps.")
+    ] = False,
     db: options.Db = None,
 ) -> None:
-    """Delete a session with its sweeps and their files, for good.
+    """Delete a session with its sweeps and their files, permanently.
 
-    What other sessions have too stays there. Files that were stored within the last hour are freed by a later `wtb gc`.
+    Files that other sessions share stay. Files stored within the last hour are freed by a later `wtb admin gc`.
 
-    Example: wtb session delete ann --yes
+    Example: wtb admin session delete ann --yes
     """
     backend = open_backend(db)
     preview = backend.call(operations.preview_delete_session, name)
     what = f"session {name} with {plural(preview.sweeps, 'sweep')}, {plural(preview.cells, 'cell')}"
     what += f" and {bytes_of(preview.disk_bytes)} of files"
-    if preview.sweeps and not yes and not confirm(f"Delete {what} for good?"):
+    # An empty session has nothing to lose, so nothing is asked.
+    if preview.sweeps and not yes and not confirm(f"Delete {what} permanently?"):
         say("nothing was deleted")
         raise typer.Exit(1)
     deleted = backend.call(operations.delete_session, name)
@@ -188,13 +192,13 @@ def delete(
         _report_freed(deleted.freed)
 
 
-def _report_freed(found: Collected) -> None:
+def _report_freed(collection: Collected) -> None:
     """Report what was freed with a session, and why more stays."""
-    freed = {kind: found.removed[kind] for kind in ("values", "files")}
-    size = sum(one.bytes or 0 for one in freed.values())
-    counts = " and ".join(plural(one.count, f"stored {kind[:-1]}") for kind, one in freed.items())
-    say(f"freed {bytes_of(size)}: {counts}; files stored within the last hour are freed by: wtb gc")
-    for note in found.notes:
+    freed = {kind: collection.removed[kind] for kind in ("values", "files")}
+    size = sum(removal.bytes or 0 for removal in freed.values())
+    counts = " and ".join(plural(removal.count, f"stored {kind[:-1]}") for kind, removal in freed.items())
+    say(f"freed {bytes_of(size)}: {counts}; files stored within the last hour are freed by: wtb admin gc")
+    for note in collection.notes:
         say(note)
 
 
@@ -204,37 +208,39 @@ def _limits(
     """Limits by their name in a quota, those that were given; None for `none`. Raises InputError."""
     sizes = read_amounts({"disk": disk, "memory": memory}, parse_size)
     counts = read_amounts({"concurrency": concurrency, "tokens": tokens}, count_of)
-    found = {**sizes, **counts, **read_amounts({"usd": usd}, amount_of)}
-    limits = {"node_runs" if name == "concurrency" else name: limit for name, limit in found.items()}
-    store.Quota.of(limits)  # refused also where there is no database yet
+    limits_by_option = {**sizes, **counts, **read_amounts({"usd": usd}, amount_of)}
+    limits = {"node_runs" if name == "concurrency" else name: limit for name, limit in limits_by_option.items()}
+    # Checked here as well, so that invalid limits fail even if there is no database yet.
+    store.Quota.of(limits)
     return limits
 
 
 def read_metadata(texts: Iterable[str] | None) -> dict[str, str | None]:
     """Read KEY=TEXT options; None for an empty text, which removes the key. Raises InputError."""
-    found: dict[str, str | None] = {}
+    metadata: dict[str, str | None] = {}
     for pair in texts or ():
         key, equals, text = pair.partition("=")
         if not (key and equals):
             raise InputError(f"--meta {pair!r:.80}: expected KEY=TEXT")
-        found[key] = text or None
-    return found
+        metadata[key] = text or None
+    return metadata
 
 
 def read_amounts(texts: Mapping[str, str | None], read: Callable[[str], float]) -> dict[str, float | None]:
     """Read the options that were given, by name; None for `none`, which is no limit. Raises InputError."""
-    found: dict[str, float | None] = {}
-    for name, value in texts.items():
-        if value is not None:
+    amounts: dict[str, float | None] = {}
+    for name, amount_text in texts.items():
+        if amount_text is not None:
             try:
-                found[name] = None if value.strip().lower() == "none" else read(value)
+                amounts[name] = None if amount_text.strip().lower() == "none" else read(amount_text)
             except ValueError as error:
                 raise InputError(f"--{name} {error}; or none for no limit") from None
-    return found
+    return amounts
 
 
 def count_of(text: str) -> int:
     """A whole number, not yet checked. Raises ValueError."""
+    # Stricter than int(), which also accepts `1_000`, and no longer than a 64-bit integer.
     if not re.fullmatch(r"\s*[+-]?\d{1,19}\s*", text):
         raise ValueError(f"{text!r:.80}: expected a positive whole number, such as 4")
     return int(text)

@@ -27,19 +27,21 @@ def up(
     queues: Annotated[
         str | None, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that the worker takes from.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return once all is ready; logs go to .wtb/logs.")] = False,
-    no_flower: Annotated[bool, typer.Option("--no-flower", help="Without Flower.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once everything is ready; logs are in .wtb/logs.")
+    ] = False,
+    no_flower: Annotated[bool, typer.Option("--no-flower", help="Do not start Flower.")] = False,
     flower_port: Annotated[
         int | None,
         typer.Option("--flower-port", min=1, max=65535, help="Port of Flower \\[default: a free one]."),
     ] = None,
     spare: Annotated[
-        bool, typer.Option("--spare", help="With a second worker, which takes the place of the first if it dies.")
+        bool, typer.Option("--spare", help="Also start a standby worker, which replaces the first if it dies.")
     ] = False,
-    serve: Annotated[bool, typer.Option("--serve", help="With the REST API, as `wtb serve`.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Also start the server, as `wtb serve` does.")] = False,
     serve_port: Annotated[
         int | None,
-        typer.Option("--serve-port", min=1, max=65535, help="Port of the API, if it is not a free one; with --serve."),
+        typer.Option("--serve-port", min=1, max=65535, help="Port of the API with --serve \\[default: a free one]."),
     ] = None,
     background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
 ) -> None:
@@ -48,7 +50,7 @@ def up(
     The stack is PostgreSQL, Valkey, a worker, the scheduler and Flower, all in .wtb. Commands in this folder use it as
     long as it is up. Ctrl-C stops all of it, a second one at once.
 
-    See also: `wtb status --stack` says how it is; `wtb down` stops it; `wtb token create` lets somebody use the API.
+    See also: `wtb status --stack` shows its state; `wtb down` stops it; `wtb admin token create` makes an access token.
 
     Examples: wtb up  |  wtb up --concurrency 8 --detach  |  wtb up --serve
     """
@@ -56,30 +58,32 @@ def up(
     folder = Path.cwd()
     serve = serve or serve_port is not None
     if detach:
+        # The detached process is `wtb up` with the same options: pass on new options of this function, too.
         ports = {"--flower-port": flower_port, "--serve-port": serve_port}
         values = {"--concurrency": concurrency, "--queues": queues, **ports}
-        options = [text for name, value in values.items() if value is not None for text in (name, str(value))]
+        options = [text for name, option in values.items() if option is not None for text in (name, str(option))]
         flags = {"--no-flower": no_flower, "--spare": spare, "--serve": serve}
         _start_detached(folder, [*options, *(name for name, is_given in flags.items() if is_given)])
         return
-    from wtb.hosting.servers.logs import to_files, to_terminal
-    from wtb.hosting.stack.background import LOGS
-    from wtb.hosting.stack.up import StackOptions, run_stack
+    from wtb.hosting.servers.background import LOGS
+    from wtb.hosting.servers.program import to_files, to_terminal
+    from wtb.hosting.servers.up import StackOptions, run_stack
 
     line = to_files(folder / LOGS) if background else to_terminal(sys.stderr)
 
     def report_ready(stack: Stack, took: float) -> None:
         line("wtb", f"ready after {took:.1f} s; next, in this folder: wtb submit sweep.yaml")
-        if not background:  # else who started it prints this: no log has the password
+        # With --detach the parent process prints this, so that no log has the password.
+        if not background:
             for text in (*_access(stack), "stop: Ctrl-C here, or `wtb down`"):
                 line("wtb", text)
 
-    made = StackOptions(concurrency, queues, not no_flower, flower_port, serve, serve_port, spare)
-    run_stack(folder, made, line, report_ready)
+    stack_options = StackOptions(concurrency, queues, not no_flower, flower_port, serve, serve_port, spare)
+    run_stack(folder, stack_options, line, report_ready)
 
 
 def _start_detached(folder: Path, options: list[str]) -> None:
-    from wtb.hosting.stack.background import start_detached
+    from wtb.hosting.servers.background import start_detached
 
     if code := start_detached(folder, options, say):
         raise typer.Exit(code)
@@ -90,19 +94,20 @@ def _start_detached(folder: Path, options: list[str]) -> None:
 
 
 def _access(stack: Stack) -> Iterator[str]:
-    """How to get at a stack that is ready."""
+    """Yield the addresses of a stack that is ready, with what to sign in with."""
     if stack.flower is not None:
         yield f"Flower: {stack.flower.url}, user {stack.flower.user}, password {stack.flower.password}"
     if stack.api is not None:
         from wtb.hosting.api.routes import PREFIX
 
         pages = stack.api.removesuffix(PREFIX)
-        yield f"pages: {pages}; API: {stack.api}; `wtb token create NAME` makes a token for both"
+        yield f"pages: {pages}; API: {stack.api}; `wtb admin token create NAME` makes a token for both"
     from wtb.store.database import Database
     from wtb.store.database_url import DEFAULT_URL
 
     if Database(DEFAULT_URL).exists():
-        yield f"sweeps of {DEFAULT_URL} stay there; copy one to this stack with: wtb copy SWEEP --db {DEFAULT_URL}"
+        how = f"wtb admin copy SWEEP --db {DEFAULT_URL}"
+        yield f"sweeps of {DEFAULT_URL} stay there; copy one to this stack with: {how}"
     if credential(DATABASE_URL) or credential(BROKER_URL):
         yield "commands where WTB_DATABASE_URL or WTB_BROKER_URL is set, as it is here, use those, and not this stack"
 
@@ -114,7 +119,7 @@ def down() -> None:
 
     Example: wtb down
     """
-    from wtb.hosting.stack.background import stop_stack
+    from wtb.hosting.servers.background import stop_stack
 
     stack = find_stack()
     if stack is None:
@@ -135,7 +140,7 @@ def flower(
 
     See also: `wtb watch` shows sweeps, workers and queues here.
 
-    Example: wtb flower --port 5555
+    Example: wtb admin flower --port 5555
     """
     from wtb.hosting.servers.flower import run_flower
 

@@ -26,7 +26,7 @@ from wtb_workers import broker_publisher
 if TYPE_CHECKING:
     from celery import Celery
 
-    from wtb.hosting.telemetry.exporter import Place
+    from wtb.hosting.metrics_exporter import Place
     from wtb.store.database import Database
 
 
@@ -50,13 +50,13 @@ def worker(
     ] = "default",
     name: Annotated[str | None, typer.Option("--name", help="Its name \\[default: host and process].")] = None,
     standby: Annotated[
-        bool, typer.Option("--standby", help="Start when no other worker of this --name works in this folder.")
+        bool, typer.Option("--standby", help="Wait until no other worker of this --name runs in this folder.")
     ] = False,
     metrics: Metrics = None,
     broker: options.Broker = None,
     db: options.Db = None,
 ) -> None:
-    """Run executions of submitted sweeps, until it is stopped.
+    """Run executions of submitted sweeps until you stop it.
 
     SIGTERM or Ctrl-C stops it: nodes that run then have the grace of their sweep; a second signal is quick. Nothing
     that was committed is lost.
@@ -64,18 +64,19 @@ def worker(
     Start two workers with the same --name and --standby: one of them works, and the other one takes its place at once
     if it dies.
 
-    See also: `wtb scheduler` recovers what workers lose; `wtb up` starts both.
+    See also: `wtb scheduler` recovers lost work; `wtb up` starts both.
 
     Examples: wtb worker  |  wtb worker --concurrency 8  |  wtb worker --concurrency 200 --queues default,gpu
     """
     if standby and name is None:
-        raise InputError("--standby without --name; expected the name that both workers have", argument="standby")
+        raise InputError("--standby is given without --name; expected the name of both workers", argument="standby")
     log_as_json("worker")
     app = broker_publisher.application(broker)
     from wtb_workers.app import queue_names
 
     names, place = queue_names(queues), _place(metrics)
     database = postgres(db)
+    # Forked processes take the URL from here, because they do not see --db.
     keep(DATABASE_URL, database.url.render_as_string(hide_password=False))
 
     from wtb_workers.app import reach
@@ -84,6 +85,7 @@ def worker(
 
     wait_for(database.prepare, lambda: reach(app.conf.broker_url))
     cluster = publishing.cluster_of(database)
+    # A connection cannot be shared with processes that are forked later.
     database.close()
     slots = concurrency or os.cpu_count() or 1
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
@@ -110,7 +112,7 @@ def scheduler(
 
     Every few seconds it reclaims executions of dead workers, ends sweeps, runs schedules, and publishes pending work
     as tasks. Run at least one; several may run at once. Once an hour it also removes what the retention policy
-    allows, as `wtb gc` does.
+    allows, as `wtb admin gc` does.
 
     See also: `wtb schedule run-due` starts schedules alone, from a line of crontab.
 
@@ -123,7 +125,7 @@ def scheduler(
         return
     database = shared_database(db)
     from wtb.execution.runtime.alerts import Alerts
-    from wtb.operations.schedules.children import Fires
+    from wtb.features.schedules.children import Fires
     from wtb_scheduler.rounds import run_round
     from wtb_workers.task_messages import Delivery
 
@@ -131,13 +133,14 @@ def scheduler(
     try:
         put_json(run_round(database, Delivery(database, app), fires, alerts))
     finally:
+        # Alerts are sent by a thread and fires run in child processes, so the command waits for both.
         alerts.finish(ALERTS_S)
         fires.wait()
 
 
 def _run_scheduler(database: Database, app: Celery, every: float | None, place: Place | None) -> None:
-    from wtb.operations.telemetry import continuous
-    from wtb.operations.telemetry.settings import read_telemetry
+    from wtb.features.telemetry import operations
+    from wtb.features.telemetry.collector import read_telemetry
     from wtb_scheduler.loop import run_until
     from wtb_workers.task_messages import Delivery, TaskSender
 
@@ -148,6 +151,7 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
 
     every = every or maintenance.SCHEDULER_INTERVAL_S
     ending = threading.Event()
+    # A signal only sets the flag, so that a round which has begun is finished.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
     if place is not None:
@@ -156,12 +160,13 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
     traces = None
     if settings is not None:
         say(f"traces: to {settings.endpoint}")
-        traces = continuous.TraceExports(database, settings, report)
+        traces = operations.TraceExports(database, settings, report)
     if wait_for(database.prepare, ending=ending):
         sender, delivery = TaskSender(app, report=report), Delivery(database, app)
 
         def deliver(tasks: Sequence[publishing.Task], retried: Mapping[str, str]) -> None:
-            sender.submit(lambda app: delivery(tasks, retried))  # a broker that hangs does not hold up a round
+            # By a thread, so that a broker that hangs does not hold up a round.
+            sender.submit(lambda app: delivery(tasks, retried))
 
         run_until(ending, database, deliver, every, say, traces)
 
@@ -169,7 +174,7 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
 def _place(metrics: str | None) -> Place | None:
     if metrics is None:
         return None
-    from wtb.hosting.telemetry.exporter import parse_place
+    from wtb.hosting.metrics_exporter import parse_place
 
     return parse_place(metrics)
 
@@ -178,21 +183,21 @@ def _serve_metrics(place: Place, database: Database, *, whole: bool = False) -> 
     """Serve the metrics of this process. whole: those of the database, too."""
     from prometheus_client.registry import Collector
 
-    from wtb.hosting.telemetry.exporter import Exporter
-    from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
+    from wtb.hosting.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
+    from wtb.hosting.metrics_exporter import Exporter
 
     collectors: list[Collector] = [ProcessMetrics(database=database)]
     if whole:
         collectors.append(DatabaseMetrics(database, Tallies()))
     exporter = Exporter(place, lambda accept: exposition(collectors, accept))
-    say(f"metrics: http://{place.shown}:{exporter.port}/metrics")
+    say(f"metrics: http://{place.url_host}:{exporter.port}/metrics")
 
 
 def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None) -> bool:
     """Wait until servers that are away are back, as parts do that run already. Returns whether they are: not where
     `ending` was set before.
 
-    reach: each asks one of them. What is wrong is printed when it changes, and once a minute.
+    reach: each checks one of them. Problems are printed when they change, and once a minute.
     """
     ending = ending or threading.Event()
     last_message, said_at = "", 0.0
@@ -219,7 +224,7 @@ def postgres(url: str | None) -> Database:
 
 
 def shared_database(url: str | None) -> Database:
-    """The same, at the right version. Raises StoreError where it is away."""
+    """Return the database of `postgres` at the right version. Raises StoreError if it is out of reach."""
     database = postgres(url)
     database.prepare()
     return database

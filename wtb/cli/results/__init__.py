@@ -1,1 +1,1 @@
-"""Commands about figures and comparisons."""
+"""Commands about progress, history, figures, comments and comparisons."""

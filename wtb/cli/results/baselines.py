@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +12,14 @@ from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, s
 from wtb.cli.output import present, present_all
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import say_how_it_ended
-from wtb.display.text import baselines
-from wtb.operations.results import baselines as operations
+from wtb.display.text import comparisons
+from wtb.operations.results import comparing as operations
+
+if TYPE_CHECKING:
+    from wtb.operations.results.comparing import BaselineSet
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.")]
+Anyway = Annotated[bool, typer.Option("--anyway", help="Even if it has not ended.")]
 Session = Annotated[
     str | None, typer.Option("--session", metavar="NAME", help="Its session \\[default: $WTB_SESSION, else default].")
 ]
@@ -25,34 +28,53 @@ Session = Annotated[
 def set_(
     name: Name,
     ref: options.Sweep,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Although it is not at its end.")] = False,
-    repeat: Annotated[
-        int,
-        typer.Option("--repeat", metavar="N", help="Run it N more times, to measure noise."),
-    ] = 0,
+    anyway: Anyway = False,
     db: options.Db = None,
-    quiet: options.Quiet = False,
 ) -> None:
     """Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.
 
-    The name is of the sweep's session. `wtb gc` and `wtb delete` keep the sweep while it has one. With --repeat
-    comparisons know what noise is: where repeats agree in every case, any fall is worse.
+    The name is of the sweep's session. `wtb admin gc` and `wtb delete` keep the sweep while it has one.
+
+    See also: `wtb baseline repeat` measures its noise, too.
 
     Example: wtb baseline set main nightly
     """
-    backend = open_context(db) if repeat else open_backend(db)
-    shows = progress_display(quiet) if repeat else nullcontext()
-    with prints_to_stderr(), shows as show:
-        done = backend.call(operations.set_baseline, name, ref, anyway=anyway, repeat=repeat, progress=show)
+    _say_which(name, open_backend(db).call(operations.set_baseline, name, ref, anyway=anyway))
+
+
+def repeat(
+    name: Name,
+    ref: options.Sweep,
+    repeat: Annotated[int, typer.Option("--times", metavar="N", help="Number of further runs.")] = 1,
+    anyway: Anyway = False,
+    db: options.Db = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a sweep again to measure its noise, and make it the baseline.
+
+    Comparisons then know what noise is: where repeats agree in every case, any fall is worse.
+
+    See also: `wtb baseline set` makes it the baseline without running it.
+
+    Example: wtb baseline repeat main nightly --times 4
+    """
+    # Not `open_backend`, because the repeats run in this process.
+    context = open_context(db)
+    with prints_to_stderr(), progress_display(quiet) as show:
+        done = operations.repeat_baseline(context, name, ref, repeat=repeat, anyway=anyway, progress=show)
     if done.unfinished is not None:
         ran = done.unfinished
         say_how_it_ended(ran)
         say(f"repeat {ran.sweep.id} is {ran.sweep.status}, so no baseline was set")
         raise typer.Exit(130 if ran.interrupted else 1)
+    _say_which(name, done)
+    if done.noise_floor is not None:
+        put(comparisons.floor_in_words(done.noise_floor))
+
+
+def _say_which(name: str, done: BaselineSet) -> None:
     before = "" if done.before is None else f"; it was sweep {done.before}"
     put(f"baseline {name}: sweep {done.name} ({done.sweep}){before}")
-    if done.noise_floor is not None:
-        put(baselines.floor_in_words(done.noise_floor))
 
 
 def list_(
@@ -61,17 +83,17 @@ def list_(
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """List the baselines of a session, or of all where none is named.
+    """List the baselines of a session, or of all sessions.
 
     JSON: {"baselines": [{name, session, set_at, noise_floor, sweep: {id, name, status, finished_at}}]}.
 
     Example: wtb baseline list --format json
     """
-    found = open_backend(db).call(
+    listed_baselines = open_backend(db).call(
         operations.list_baselines, session=os.environ.get("WTB_SESSION") or None if session is None else session
     )
     nothing = "there are no baselines yet; `wtb baseline set NAME SWEEP` makes one"
-    present_all("baselines", found, baselines.listed, format, output, nothing)
+    present_all("baselines", listed_baselines, comparisons.listed, format, output, nothing)
 
 
 def show(
@@ -81,17 +103,22 @@ def show(
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Show which sweep a baseline is, and what that sweep found.
+    """Show the sweep of a baseline, and its results.
 
     JSON: as of `wtb baseline list`, with the matrix of the sweep.
 
     Example: wtb baseline show main
     """
-    present(open_backend(db).call(operations.show_baseline, name, session=session), baselines.one, format, output)
+    present(
+        open_backend(db).call(operations.show_baseline, name, session=session),
+        comparisons.baseline_details,
+        format,
+        output,
+    )
 
 
 def remove(name: Name, session: Session = None, db: options.Db = None) -> None:
-    """Remove a baseline. Its sweep stays until the retention policy lets `wtb gc` remove it.
+    """Remove a baseline. Its sweep stays until the retention policy lets `wtb admin gc` remove it.
 
     Example: wtb baseline remove main
     """
@@ -99,4 +126,4 @@ def remove(name: Name, session: Session = None, db: options.Db = None) -> None:
     put(f"removed baseline {name}; sweep {sweep} stays")
 
 
-BASELINE = {"set": set_, "list": list_, "show": show, "remove": remove}
+BASELINE = {"set": set_, "repeat": repeat, "list": list_, "show": show, "remove": remove}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from enum import StrEnum
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, read_row, say, width
+from wtb.cli.options import Margin, read_margin
 from wtb.cli.output import in_color
 from wtb.cli.pages import open_page
 from wtb.cli.progress import progress_display
@@ -19,10 +19,12 @@ from wtb.cli.run.parts import only, prepare
 from wtb.cli.run.sweeps import say_how_it_ended
 from wtb.core.documents.comparison import TELLING, ComparisonDocument
 from wtb.core.errors import InputError
+from wtb.core.texts import plural
 from wtb.display.json_text import as_json
 from wtb.display.report import junit as report
-from wtb.display.text import comparisons, row_comparison
+from wtb.display.text import comparisons
 from wtb.operations.results import comparing
+from wtb.operations.results import pools as operations
 
 
 class ComparisonFormat(StrEnum):
@@ -34,17 +36,9 @@ class ComparisonFormat(StrEnum):
     junit = "junit"
 
 
-FormatOption = Annotated[ComparisonFormat, typer.Option("--format", "-f", help="How to show it.")]
-Margin = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--margin",
-        metavar="METRIC=X",
-        help="A loss that would matter, in the metric's unit; may be given several times.",
-    ),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 where it is unclear, too.")]
-Cells = Annotated[int, typer.Option("--show-cells", help="Show at most this many cells that differ.")]
+FormatOption = Annotated[ComparisonFormat, typer.Option("--format", "-f", help="Output format.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 also if it is unclear.")]
+Cells = Annotated[int, typer.Option("--show-cells", help="Maximum number of differing cells to show.")]
 
 
 def compare(
@@ -53,16 +47,14 @@ def compare(
     ],
     after: Annotated[
         str | None,
-        typer.Argument(
-            metavar="AFTER", help="Another one, of the same or another workflow. Not with --row.", show_default=False
-        ),
+        typer.Argument(metavar="AFTER", help="Another sweep, of any workflow. Not with --row.", show_default=False),
     ] = None,
     row: Annotated[
         str | None,
         typer.Option(
             "--row",
             metavar="N|NODE=VARIANT",
-            help="Within one sweep: a row, by its number in the matrix or by its variants.",
+            help="Within one sweep: a row, by its number or its variants.",
         ),
     ] = None,
     other: Annotated[
@@ -82,13 +74,13 @@ def compare(
 ) -> None:
     """Show which results got worse or better between two sweeps.
 
-    Results are paired by case, and what was changed between the sweeps is shown too. Exits with 1 where the later one
-    is worse, or if that is unknown.
+    Results are paired by case, and what was changed between the sweeps is shown too. Exits with 1 if the later one is
+    worse, or if that is unknown.
 
     See also: `wtb diff` compares two executions; `wtb regress` runs a sweep and compares it.
 
-    With --row two rows of one sweep are compared over all cases: which wins where, by how much, and whether that may
-    be chance.
+    With --row, two rows of one sweep are compared over all cases: wins by case, the difference, and whether it may be
+    chance.
 
     Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --margin ndcg=0.02  |  wtb compare nightly
     --row answer=mini --other 0
@@ -100,22 +92,24 @@ def compare(
             raise InputError(f"--format {format.value} is for two sweeps; two rows have table or json")
         rows = [read_row(text) for text in (row, other)]
         pair = open_backend(db).call(comparing.compare_rows, before, *rows, metric=metric, limit=limit)
-        put(as_json(pair) if format is ComparisonFormat.json else row_comparison.two_rows(pair, width()), output)
+        put(as_json(pair) if format is ComparisonFormat.json else comparisons.two_rows(pair, width()), output)
         if open_it:
             numbers = {side: pair[side]["combination"] for side in ("row", "other")}
             query = urlencode({**numbers, "metric": pair["metric"]})
             open_page(f"/sweeps/{pair['sweep']['id']}/compare?{query}", db)
         return
     if after is None:
-        raise InputError("what to compare with is missing: another sweep, or --row for two rows of this one")
-    found = open_backend(db).call(comparing.compare, before, after, margin=read_margin(margin), looked_into=looked_into)
+        raise InputError("only one sweep is given; expected another sweep, or --row for two rows of this one")
+    comparison = open_backend(db).call(
+        comparing.compare, before, after, margin=read_margin(margin), looked_into=looked_into
+    )
     if format is ComparisonFormat.table:
-        put(comparisons.comparison(found, width(), in_color(output), looked_into), output)
+        put(comparisons.comparison(comparison, width(), in_color(output), looked_into), output)
     else:
-        put(_formatted(found, format, looked_into, strict), output)
+        put(_formatted(comparison, format, looked_into, strict), output)
     if open_it:
-        open_page(f"/compare/{found['before']['id']}/{found['after']['id']}", db)
-    raise typer.Exit(0 if comparing.is_well(found["verdict"], strict=strict) else 1)
+        open_page(f"/compare/{comparison['before']['id']}/{comparison['after']['id']}", db)
+    raise typer.Exit(0 if comparing.is_well(comparison["verdict"], strict=strict) else 1)
 
 
 def regress(
@@ -140,9 +134,9 @@ def regress(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run a sweep and hold it against a baseline, cell by cell.
+    """Run a sweep and compare it with a baseline, cell by cell.
 
-    It is quiet where nothing is different. Exits with 1 if a result got worse, if that is unknown, or if a gate
+    It prints nothing if no result differs. Exits with 1 if a result got worse, if that is unknown, or if a gate
     fails.
 
     See also: `wtb compare` compares two sweeps that are there.
@@ -164,36 +158,49 @@ def regress(
             progress=show,
         )
     say_how_it_ended(done.ran)
-    found, now = done.comparison, done.ran.sweep.id
+    comparison, now = done.comparison, done.ran.sweep.id
     if format is ComparisonFormat.table:
-        put(comparisons.regression(found, width(), in_color(output), looked_into), output)
+        put(comparisons.regression(comparison, width(), in_color(output), looked_into), output)
     else:
-        put(_formatted(found, format, looked_into, strict), output)
+        put(_formatted(comparison, format, looked_into, strict), output)
     if done.updated:
         say(f"baseline {baseline} is now sweep {now}")
+    # A new baseline would also hide from later comparisons what this one had to leave out.
     elif done.left_out:
         say(
             f"baseline {baseline} stays sweep {done.reference.sweep.id}, of which the comparison leaves out "
             f"{done.left_out}; `wtb baseline set {shlex.quote(baseline)} {now}` makes it the new sweep all the same"
         )
-    raise typer.Exit(130 if done.ran.interrupted else 0 if comparing.passes_regression(found, strict=strict) else 1)
+    raise typer.Exit(
+        130 if done.ran.interrupted else 0 if comparing.passes_regression(comparison, strict=strict) else 1
+    )
 
 
-def _formatted(found: ComparisonDocument, format: ComparisonFormat, cells: int, strict: bool) -> str:
+def _formatted(comparison: ComparisonDocument, format: ComparisonFormat, cells: int, strict: bool) -> str:
     if format is ComparisonFormat.md:
-        return comparisons.as_markdown(found, cells)
-    return report.comparison(found, strict=strict) if format is ComparisonFormat.junit else as_json(found)
+        return comparisons.as_markdown(comparison, cells)
+    return report.comparison(comparison, strict=strict) if format is ComparisonFormat.junit else as_json(comparison)
 
 
-def read_margin(texts: list[str] | None) -> dict[str, float]:
-    """`--margin METRIC=X`, given any number of times. Raises InputError."""
-    found = {}
-    for text in texts or ():
-        metric, _, amount = text.rpartition("=")
-        try:
-            found[metric] = float(amount)
-        except ValueError:
-            found[metric] = math.nan
-        if not metric or not 0 <= found[metric] < math.inf:
-            raise InputError(f"--margin {text!r}: expected METRIC=X with X at least 0, such as ndcg=0.02")
-    return found
+def pool(
+    refs: Annotated[
+        list[str], typer.Argument(metavar="SWEEP...", help="Two sweeps or more: ids, beginnings of ids, or names.")
+    ],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the pool.")] = None,
+    db: options.Db = None,
+) -> None:
+    """Pool several sweeps that repeat each other into one.
+
+    They ran the same rows over the same cases, and their runs are its repeats. Nothing runs: a case's score is the mean
+    over all runs, so chance weighs less. The pool is shown and compared like any sweep, and cannot be changed. Its
+    sweeps stay as they are, and can be deleted after the pool.
+
+    See also: `wtb matrix` lists the sweeps that can be pooled.
+
+    Example: wtb pool 1ng8taw 1ng8tbx 1ng8tcy --name three-nights
+    """
+    pooled = open_backend(db).call(operations.pool, refs, name=name)
+    put(
+        f"pool {pooled.name} ({pooled.id}): {plural(len(pooled.sweeps), 'sweep')}, {plural(pooled.repeats, 'repeat')}, "
+        f"{plural(pooled.cells, 'cell')}; `wtb matrix {pooled.id}` shows it"
+    )

@@ -9,7 +9,7 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, put, put_json, say, width
-from wtb.cli.inspect.overview import time_of
+from wtb.cli.options import time_of
 from wtb.cli.output import in_color
 from wtb.core.errors import InputError
 from wtb.display.text import costs as text
@@ -43,35 +43,35 @@ def costs(
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="Attempts begun since 7d or 12h ago, or a date.")
+        str | None, typer.Option("--since", metavar="WHEN", help="Only attempts since 7d or 12h ago, or a date.")
     ] = None,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Only of this project.")] = None,
     db: options.Db = None,
-    format: Annotated[CostFormat, typer.Option("--format", "-f", help="How to show it.")] = CostFormat.table,
+    format: Annotated[CostFormat, typer.Option("--format", "-f", help="Output format.")] = CostFormat.table,
     output: options.Output = None,
 ) -> None:
-    """Show what was spent, and for what.
+    """Show the cost of sweeps, by node, model or tool.
 
-    Failed attempts and what was deleted since are included. What attempts spent without a recorded call that names a
-    model counts as model (none). By tool, rows are of calls of tools: failed ones, seconds, and undone ones.
+    Failed attempts and deleted sweeps are included. Spending without a recorded call that names a model counts as
+    model (none). By tool, rows are of calls of tools: failed ones, seconds, and undone ones.
 
-    See also: `wtb budget` limits what may be spent.
+    See also: `wtb admin budget` limits what may be spent.
 
     Examples: wtb costs  |  wtb costs nightly --by node,model  |  wtb costs --by project --since 7d  |
     wtb costs nightly --by tool
     """
     names = [name for part in (by or "").split(",") if (name := part.strip())]
     if by is not None and not names:
-        raise InputError("--by: nothing is named; expected names such as node,model")
+        raise InputError("--by is empty; expected names such as node,model")
     after = None if since is None else time_of(since)
-    found = open_backend(db).call(operations.costs, ref, by=names, since=after, project=project)
+    costs_document = open_backend(db).call(operations.costs, ref, by=names, since=after, project=project)
     if format is CostFormat.json:
-        put_json(found, output)
+        put_json(costs_document, output)
     elif format is CostFormat.csv:
-        put(text.as_csv(found), output)
-    elif found["rows"]:
-        put(text.costs(found, width(), in_color(output)) + text.unknown(found, width()), output)
-    elif found.get("unknown"):
-        put(text.unknown(found, width()), output)
+        put(text.as_csv(costs_document), output)
+    elif costs_document["rows"]:
+        put(text.costs(costs_document, width(), in_color(output)) + text.unknown(costs_document, width()), output)
+    elif costs_document.get("unknown"):
+        put(text.unknown(costs_document, width()), output)
     else:
         say("nothing was spent")

@@ -1,4 +1,4 @@
-"""Commands on results: matrix, score."""
+"""Commands about a matrix: matrix, score, scoring show, scoring cancel."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from wtb.cli.console import (
 from wtb.cli.pages import open_page
 from wtb.cli.progress import EVERY_S
 from wtb.core.errors import ConflictError, InputError
-from wtb.core.scoring.judgement import CALLS_AT_ONCE
+from wtb.core.scoring.scores import CALLS_AT_ONCE
 from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
-from wtb.operations.row_names import split_filter
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
     from wtb.operations.context import Backend
-    from wtb.operations.running.published_scoring import Scoring
+    from wtb.operations.results.scoring import Scored
+    from wtb.operations.running.published import Scoring
 
 LOOK_S = 0.5  # between two looks at what workers score
 
 
 def matrix(
     ref: options.Sweep,
-    edited: Annotated[bool, typer.Option("--edited", help="Count cells, too, whose state a person edited.")] = False,
+    edited: Annotated[bool, typer.Option("--edited", help="Include cells whose state a person edited.")] = False,
     on_failure: Annotated[
         str | None,
         typer.Option(
-            help="What a failed cell counts as, in place of what the sweep says: a score, or left_out.",
+            help="Score of a failed cell, or left_out \\[default: the sweep's].",
             metavar="SCORE",
         ),
     ] = None,
@@ -54,7 +54,7 @@ def matrix(
         typer.Option(
             "--baseline",
             metavar="ROW",
-            help="The row from which differences are taken, by its number (#) or as NODE.PARAMETER=LEVEL.",
+            help="The row to compare with, by number (#) or as NODE.PARAMETER=LEVEL.",
         ),
     ] = None,
     where: options.Where = None,
@@ -74,7 +74,7 @@ def matrix(
     ] = None,
     other_factor: Annotated[str | None, typer.Argument(hidden=True, metavar="FACTOR")] = None,
     warnings: Annotated[
-        bool, typer.Option("--warnings", help="Show all warnings, also those that cannot change the decision.")
+        bool, typer.Option("--warnings", help="Show all warnings, including those that cannot change the decision.")
     ] = False,
     open_it: options.Open = False,
     db: options.Db = None,
@@ -87,15 +87,16 @@ def matrix(
     You can filter, sort and group its rows by factors, or show a pivot table: the mean over the combinations that
     share a level of each of two factors. Such views change no interval, test or correction.
 
-    See also: `wtb report` writes it with charts and cases for others; `wtb status` says how far the sweep is.
+    See also: `wtb report` writes it with charts and cases for others; `wtb status` shows how far the sweep is.
 
     Examples: wtb matrix nightly --format html -o matrix.html  |  wtb matrix nightly --where answer.model=mini --within
     --sort cost  |  wtb matrix nightly --pivot answer.model answer.temperature
     """
+    # An option takes one value, so that the second factor of `--pivot A B` arrives as an argument.
     factors = read_names(pivot) + read_names([other_factor] if other_factor else ())
     if other_factor and not pivot:
         raise InputError(f"{other_factor!r} is one argument too many; expected the name of one sweep")
-    chosen: dict[str, Any] = {
+    view_options: dict[str, Any] = {
         "baseline": None if baseline is None else read_row(baseline),
         "where": where or (),
         "within": within,
@@ -105,7 +106,7 @@ def matrix(
         "metric": metric,
     }
     document = open_backend(db).call(
-        operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure), **chosen
+        operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure), **view_options
     )
     put(render_matrix(document, format, output, warnings=warnings), output)
     if open_it:
@@ -117,7 +118,7 @@ def page_query(document: JudgedMatrixDocument, baseline: str | None) -> str:
     rows = [row["combination"] for row in document["rows"]]
     query = {} if baseline is None else {"baseline": str(rows.index(document["baseline"] or {}))}
     if view := document.get("view"):
-        filters = [split_filter(text) for text in view["where"]]
+        filters = [operations.split_filter(text) for text in view["where"]]
         single = [pair for pairs in filters if len(pairs) == 1 for pair in pairs]
         together = [pairs for pairs in filters if len(pairs) > 1]
         pivot = view.get("pivot")
@@ -127,14 +128,15 @@ def page_query(document: JudgedMatrixDocument, baseline: str | None) -> str:
             "sort": view["sort"] or "",
             "group": ",".join(view["group_by"][:1]),
             "pivot": ",".join(pivot["factors"]) if pivot else "",
+            # Cost and latency are no metrics, so the page takes them by another name.
             ("metric" if view["metric"] in document["metrics"] else "measure"): view["metric"] or "",
         }
-    text = urlencode({key: value for key, value in query.items() if value})
+    text = urlencode({key: parameter for key, parameter in query.items() if parameter})
     return f"?{text}" if text else ""
 
 
 def _number_or_text(text: str | None) -> Any:
-    """What was typed, as a number if it is one; the operation checks it."""
+    """Return a number if the text is one, else the text. The operation checks it."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -145,27 +147,18 @@ def score(
     ref: options.Sweep,
     evaluate: Annotated[
         list[str] | None,
-        typer.Option(
-            "--evaluate", "-e", help="An evaluator as in a sweep file: a name, an import path, or with options."
-        ),
+        typer.Option("--evaluate", "-e", help="An evaluator as in a sweep file: name, path, or with options."),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="Take the evaluators of this sweep file.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Use the evaluators of this sweep file.")] = None,
     at_once: Annotated[
         int,
-        typer.Option("--at-once", metavar="N", help="Cells that judges are asked about at a time, not by workers."),
+        typer.Option("--at-once", metavar="N", help="Cells judged at a time; not on workers."),
     ] = CALLS_AT_ONCE,
     limits: Annotated[
         list[str] | None,
-        typer.Option("--limits", metavar="KEY=VALUE", help="What judges may cost: judging.usd=5, judging.usd=none."),
+        typer.Option("--limits", metavar="KEY=VALUE", help="A limit on judges: judging.usd=5, judging.usd=none."),
     ] = None,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Of workers: also where none is there to do it.")] = False,
-    status: Annotated[
-        str | None, typer.Option("--status", metavar="SCORING", help="Wait for what workers were asked before.")
-    ] = None,
-    cancel: Annotated[
-        str | None, typer.Option("--cancel", metavar="SCORING", help="End what workers were asked before.")
-    ] = None,
-    reason: options.Reason = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="On workers: even if none is running.")] = False,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
     output: options.Output = None,
@@ -178,78 +171,107 @@ def score(
 
     Through a server, and with --published, workers do it, by built-in evaluators and those that they publish.
 
-    See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again.
+    See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again; `wtb admin scoring show`
+    waits for workers.
 
     Example: wtb score nightly --evaluate 'exact_match: {field: answer}'
     """
-    if (status or cancel) and (evaluate or file or limits or (status and cancel)):
-        name = "--status" if status else "--cancel"
-        raise InputError(
-            f"{name} is of what was asked before; expected no --evaluate, --file, --limits or --cancel too"
-        )
-    if reason is not None and cancel is None:
-        raise InputError("--reason is of --cancel; expected that with it")
-    if cancel is not None:
-        _cancel(open_backend(db), ref, cancel, reason)
-        return
     from wtb.config import yaml_reader
     from wtb.operations.results import scoring
-    from wtb.planning.factors import parameter_files
+    from wtb.planning import parameter_files
 
+    # Parsed as YAML, so that the option accepts exactly what a sweep file does.
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     evaluators = parameter_files.with_file_texts(evaluators, "--evaluate")
-    most = read_limits(limits) or None
-    backend = backend_elsewhere(published or status is not None, db)
-    scored: scoring.Scored | Scoring
+    judging_limits = read_limits(limits) or None
+    backend = backend_elsewhere(published, db)
+    scored: Scored | Scoring
     if backend is not None:
-        from wtb.operations.running.published_scoring import show_scoring
-
-        if status is not None:
-            asked = backend.call(show_scoring, ref, status)
-        else:
-            asked = _asked(backend, ref, evaluators, file, limits=most, anyway=anyway)
-        scored = _end_of(backend, asked)
+        scored = _end_of(backend, _submitted(backend, ref, evaluators, file, limits=judging_limits, anyway=anyway))
     else:
         backend = context = open_context(db)
         with prints_to_stderr():
-            scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=most)
-    say(f"{scored.scores:,} scores written")
-    put(render_matrix(backend.call(operations.matrix, scored.sweep), format, output), output)
+            scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=judging_limits)
+    _show(backend, scored, format, output)
     if scored.reason is not None:
         say(f"{scored.reason}: {plural(scored.left, 'execution')} not judged; --limits judging.usd=MORE goes on")
         raise typer.Exit(1)
 
 
-def _cancel(backend: Backend, ref: str, scoring: str, reason: str | None) -> None:
-    from wtb.operations.running.published_scoring import cancel_scoring
+_ScoringId = Annotated[str, typer.Argument(metavar="SCORING", help="The id that `wtb score` printed.")]
 
-    ended = backend.call(cancel_scoring, ref, scoring, reason=reason)
+
+def show(
+    ref: options.Sweep,
+    scoring: _ScoringId,
+    db: options.Db = None,
+    format: options.ShowMatrix = options.MatrixFormat.table,
+    output: options.Output = None,
+) -> None:
+    """Show the progress of a scoring on workers.
+
+    It waits until they have ended, and then shows the matrix.
+
+    See also: `wtb score` asks them; `wtb admin scoring cancel` ends it.
+
+    Example: wtb admin scoring show nightly 1ng62xyrfv95
+    """
+    from wtb.operations.running.published import show_scoring
+
+    backend = open_backend(db)
+    _show(backend, _end_of(backend, backend.call(show_scoring, ref, scoring)), format, output)
+
+
+def cancel(
+    ref: options.Sweep,
+    scoring: _ScoringId,
+    reason: options.Reason = None,
+    db: options.Db = None,
+) -> None:
+    """Cancel a scoring on workers; scores that were written stay.
+
+    Example: wtb admin scoring cancel nightly 1ng62xyrfv95 --reason 'the rubric is wrong'
+    """
+    from wtb.operations.running.published import cancel_scoring
+
+    ended = open_backend(db).call(cancel_scoring, ref, scoring, reason=reason)
     say(f"scoring {ended.id} is cancelled; {ended.scores:,} scores that it has written stay")
 
 
-def _asked(backend: Backend, ref: str, evaluators: Sequence[Any], file: Path | None, **more: Any) -> Scoring:
+SCORING = {"show": show, "cancel": cancel}
+
+
+def _show(backend: Backend, scored: Scored | Scoring, format: options.MatrixFormat, output: Path | None) -> None:
+    """Print how many scores were written, and show the matrix."""
+    say(f"{scored.scores:,} scores written")
+    put(render_matrix(backend.call(operations.matrix, scored.sweep), format, output), output)
+
+
+def _submitted(backend: Backend, ref: str, evaluators: Sequence[Any], file: Path | None, **more: Any) -> Scoring:
     """Ask workers to score. Returns what they are asked."""
-    from wtb.operations.running.published_scoring import score_published
+    from wtb.operations.running.published import score_published
     from wtb.planning.sweep_spec import load_evaluators
 
-    given = [*evaluators, *(one.model_dump() for one in load_evaluators(file))] if file else evaluators
-    return backend.call(score_published, ref, evaluate=given, **more)
+    evaluator_specs = [*evaluators, *(spec.model_dump() for spec in load_evaluators(file))] if file else evaluators
+    return backend.call(score_published, ref, evaluate=evaluator_specs, **more)
 
 
 def _end_of(backend: Backend, scoring: Scoring) -> Scoring:
     """Wait until workers have scored, and say how far they are now and then. Raises ConflictError if they do not."""
-    from wtb.operations.running.published_scoring import show_scoring
+    from wtb.operations.running.published import show_scoring
 
-    there = f"{plural(scoring.workers, 'worker')} to do it" if scoring.workers else "it starts when there is a worker"
-    say(f"scoring {scoring.id}: {there}")
-    said_at, said = time.monotonic(), scoring.scores
-    while scoring.goes_on:
+    capacity = (
+        f"{plural(scoring.workers, 'worker')} to do it" if scoring.workers else "it starts when there is a worker"
+    )
+    say(f"scoring {scoring.id}: {capacity}")
+    reported_at, reported_scores = time.monotonic(), scoring.scores
+    while scoring.is_open:
         time.sleep(LOOK_S)
         scoring = backend.call(show_scoring, scoring.sweep, scoring.id)
-        if scoring.scores != said and time.monotonic() - said_at > EVERY_S:
-            said_at, said = time.monotonic(), scoring.scores
-            say(f"{said:,} scores written so far")
+        if scoring.scores != reported_scores and time.monotonic() - reported_at > EVERY_S:
+            reported_at, reported_scores = time.monotonic(), scoring.scores
+            say(f"{reported_scores:,} scores written so far")
     if scoring.status != "succeeded":
         raise ConflictError(f"scoring {scoring.id} of sweep {scoring.sweep} is {scoring.status}: {scoring.reason}")
     return scoring

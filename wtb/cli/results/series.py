@@ -11,8 +11,8 @@ from wtb.cli import options
 from wtb.cli.console import open_backend, put, width
 from wtb.cli.output import in_color
 from wtb.display.json_text import as_json
-from wtb.display.text import metrics
-from wtb.operations.results import series as operations
+from wtb.display.text import costs
+from wtb.operations.results import costs as operations
 
 
 class SeriesFormat(StrEnum):
@@ -30,19 +30,19 @@ def series(
         typer.Option("--name", metavar="NAME", help="Only these: a metric's name, rss, cpu, files, processes."),
     ] = None,
     db: options.Db = None,
-    format: Annotated[SeriesFormat, typer.Option("--format", "-f", help="How to show it.")] = SeriesFormat.table,
+    format: Annotated[SeriesFormat, typer.Option("--format", "-f", help="Output format.")] = SeriesFormat.table,
     output: options.Output = None,
 ) -> None:
     """Show series over time: ctx.metric, and memory and CPU of nodes.
 
-    Of nodes that run for long, open files and processes too.
+    For long node runs, it also shows open files and processes.
 
     See also: `wtb matrix` shows scores, which evaluators give at the end.
 
     Examples: wtb series nightly  |  wtb series EXECUTION --name loss --format csv
     """
-    found = open_backend(db).call(operations.series, ref, name=name)
+    document = open_backend(db).call(operations.series, ref, name=name)
     if format is SeriesFormat.table:
-        put(metrics.metrics(found, width(), in_color(output)), output)
+        put(costs.metrics(document, width(), in_color(output)), output)
     else:
-        put(metrics.as_csv(found) if format is SeriesFormat.csv else as_json(found), output)
+        put(costs.metrics_as_csv(document) if format is SeriesFormat.csv else as_json(document), output)

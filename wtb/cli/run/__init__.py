@@ -1,1 +1,1 @@
-"""Commands that plan, run, submit and resume."""
+"""Commands that read cases, plan, run, submit, extend, steer and resume."""

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from wtb.cli import options
+from wtb.cli import input_files, options
 from wtb.cli.console import backend_elsewhere, open_context, prints_to_stderr, put, put_json, width
 from wtb.core.errors import InputError
-from wtb.operations.drafting import reading_cases
+from wtb.operations.running import previews
 
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--columns", metavar="KEY=HEADING", help="Which heading is which key; ignore=HEADING for none."),
+    typer.Option("--columns", metavar="KEY=HEADING", help="The heading of a key; ignore=HEADING skips a column."),
 ]
 
 
 def cases(
     cases: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl, .csv, .json or .xlsx file.")],
     workflow: Annotated[
-        str | None, typer.Option("--workflow", metavar="NAME", help="The workflow whose inputs they are.")
+        str | None, typer.Option("--workflow", metavar="NAME", help="The workflow that they are inputs of.")
     ] = None,
-    sweep: Annotated[
-        str | None, typer.Option("--sweep", metavar="SWEEP", help="The sweep that they are to be added to.")
-    ] = None,
+    sweep: Annotated[str | None, typer.Option("--sweep", metavar="SWEEP", help="The sweep to add them to.")] = None,
     columns: Columns = None,
     db: options.Db = None,
     format: options.Show = options.Format.table,
@@ -41,12 +39,13 @@ def cases(
 
     Examples: wtb cases cases.xlsx --workflow shop  |  wtb cases cases.csv --columns 'expected=Right answer'
     """
-    from wtb.display.text.inspect import case_tables
+    from wtb.display.text import added_cases
 
     with prints_to_stderr():
+        # The database may be missing: only --sweep needs one.
         backend = backend_elsewhere(False, db) or open_context(db, prepare=False)
         document = backend.call(
-            reading_cases.read_case_file,
+            previews.read_case_file,
             cases,
             workflow=workflow,
             sweep=sweep,
@@ -55,17 +54,60 @@ def cases(
     if format is options.Format.json:
         put_json(document, output)
     else:
-        put(case_tables.render(document, width()), output)
+        put(added_cases.render(document, width()), output)
     if document["problems"]:
         raise typer.Exit(1)
 
 
 def read_columns(texts: Iterable[str] | None) -> dict[str, list[str]] | None:
-    """Return which headings are which key; None if nothing is said. Raises InputError."""
-    found: dict[str, list[str]] = {}
+    """Return which headings are which key; None if none are given. Raises InputError."""
+    headings_by_key: dict[str, list[str]] = {}
     for text in texts or ():
         key, equals, heading = text.partition("=")
         if not (key.strip() and equals and heading.strip()):
             raise InputError(f"--columns {text!r}: expected KEY=HEADING, such as expected=Answer", argument="columns")
-        found.setdefault(key.strip(), []).append(heading)
-    return found or None
+        headings_by_key.setdefault(key.strip(), []).append(heading)
+    return headings_by_key or None
+
+
+def try_(
+    evaluator: Annotated[
+        str, typer.Argument(metavar="EVALUATOR", help="A name, or a JSON mapping of a name to its options.")
+    ],
+    state: Annotated[str, typer.Option("--state", metavar="JSON", help="The output: values by key of the state.")],
+    expected: Annotated[
+        str | None,
+        typer.Option("--expected", metavar="VALUE", help="The expected value: text, or JSON of a list or mapping."),
+    ] = None,
+    input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The input of the case.")] = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
+    """Score an output with a built-in evaluator.
+
+    See also: `wtb score` scores the cells of a sweep that has run.
+
+    Example: wtb try '{"contains": {"field": "answer"}}' --state '{"answer": "It is 42."}' --expected 42
+    """
+    from wtb.display.text import added_cases
+    from wtb.planning import parameter_files
+
+    backend = backend_elsewhere(False, db) or open_context(db, prepare=False)
+    document = backend.call(
+        previews.preview_evaluator,
+        parameter_files.with_file_texts(_value("evaluator", evaluator), "evaluator"),
+        input_files.parse_json("--state", state),
+        expected=None if expected is None else _value("--expected", expected),
+        input=None if input is None else input_files.parse_json("--input", input),
+    )
+    if format is options.Format.json:
+        put_json(document, output)
+    else:
+        put(added_cases.preview_in_words(document), output)
+
+
+def _value(where: str, text: str) -> Any:
+    """Return a text, or the list or mapping that it is in JSON. Raises InputError."""
+    # Only lists and mappings are JSON, so that 42 and true stay text.
+    return input_files.parse_json(where, text) if text.lstrip().startswith(("{", "[")) else text

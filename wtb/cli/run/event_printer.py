@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wtb.cli.console import say
-from wtb.core.documents.events.texts import event_text
+from wtb.core.documents.event_texts import event_text
 from wtb.core.texts import clock
 from wtb.store.read import queries
 
@@ -40,6 +40,7 @@ class EventPrinter:
         self._database = database
         self._sweep_id = sweep_id
         before = [] if from_start else queries.event_rows(database, sweep_id)
+        # By transaction first: ids are drawn before a commit, so a lower id may become visible later.
         self._after = (before[-1]["transaction"], before[-1]["id"]) if before else (-1, 0)
         self._look_at = 0.0
         self._running: dict[tuple[Any, ...], tuple[float, str]] = {}
@@ -50,8 +51,8 @@ class EventPrinter:
             return
         for row in queries.event_rows(self._database, self._sweep_id, after=self._after):
             self._after = (row["transaction"], row["id"])
-            text, data = event_text(row["kind"], row["data"]), row["data"]
-            which = (row["execution_id"], data.get("node"), data.get("variant"))
+            text, details = event_text(row["kind"], row["data"]), row["data"]
+            which = (row["execution_id"], details.get("node"), details.get("variant"))
             if row["kind"] == "node_run.started":
                 self._running[which] = (time.monotonic(), f"{clock(row['at'])} {text}")
             elif row["kind"] in _SHOWN_EVENTS:
@@ -77,4 +78,5 @@ def show_events(database: Database, sweep_id: str | None, quiet: bool) -> Iterat
 
     yield (lambda _: None) if quiet else show
     if printers:
+        # `look` skips a call that comes too soon after another, so events may be left at the end.
         printers[0].look(last=True)

@@ -1,4 +1,4 @@
-"""How one execution stands at the end of a command that ran it."""
+"""The status of an execution at the end of a command that ran it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def present_execution(
     """Print the status of an execution, write its state or document, and exit with the code of its outcome."""
     row = queries.find_execution(database, execution_id)
     document = executions.execution_document(database, row)
-    if ended is not None and row.choices is not None:  # a person forked it
+    # Only an execution that a person forked has choices of its own.
+    if ended is not None and row.choices is not None:
         why = f" ({ended.reason})" if ended.reason else ""
         say(f"execution {execution_id} is {ended.status}{why}; see: wtb show {execution_id}")
     if ended is not None and ended.stuck:
@@ -40,20 +41,24 @@ def present_execution(
     put_json(document if as_document else document["state"], output)
     if ended is not None and ended.reason == INTERRUPTED:
         raise typer.Exit(130)
-    well = all(one.status in ("completed", "forked") for one in store.line_of(database, execution_id))
+    # A forked execution has gone well if all that it was forked into have.
+    well = all(execution.status in ("completed", "forked") for execution in store.line_of(database, execution_id))
     raise typer.Exit(0 if well else 1)
 
 
 def status_lines(database: Database, row: ExecutionRow, ended: Ended | None) -> list[str]:
-    """How an execution stands, and what can be done."""
+    """Return the status of an execution and the commands that are possible, as lines."""
     name, status, reason = row.id, row.status, printable(row.reason or "")
     if status == "paused":
         return [f"paused: {reason}", f"continue with: wtb resume {name}"]
     if status == "waiting":
         rows = store.questions_of(database, row.id)
-        asked = [f"{one.id}: {printable(one.question)}" for one in rows]
-        answers = [how_to_answer(one.id, one.kind, one.options) for one in rows]
-        return [f"waits for a person: {'; '.join(asked)}", *(f"answer with: {printable(one)}" for one in answers)]
+        question_texts = [f"{question.id}: {printable(question.question)}" for question in rows]
+        answers = [how_to_answer(question.id, question.kind, question.options) for question in rows]
+        return [
+            f"waits for a person: {'; '.join(question_texts)}",
+            *(f"answer with: {printable(command)}" for command in answers),
+        ]
     if status == "failed":
         helped = failure_causes.execution_may_be_helped(database, row)
         how = "try again with" if helped else "trying again gives the same; once its cause is corrected"

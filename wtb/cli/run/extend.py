@@ -16,17 +16,16 @@ from wtb.cli.run import case_file
 from wtb.cli.run.sweeps import exit_code, say_how_it_ended
 from wtb.config import yaml_reader
 from wtb.display import json_text
-from wtb.display.text import extensions
+from wtb.display.text import added_cases
 from wtb.operations import context as contexts
-from wtb.operations.growth import extending, new_cases
 from wtb.operations.results import matrix as results
-from wtb.operations.running import local
-from wtb.planning.factors import parameter_files
+from wtb.operations.running import additions, extending, local
+from wtb.planning import parameter_files
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
     from wtb.operations.context import Backend
-    from wtb.operations.growth.extending import Extended
+    from wtb.operations.running.extending import Extended
     from wtb.planning.sweep_spec import Variant
 
 Vary = Annotated[
@@ -34,7 +33,7 @@ Vary = Annotated[
     typer.Option(
         "--vary",
         metavar="NODE=VARIANT",
-        help="A further variant: a name, an import path or a mapping; or NODE.PARAMETER=LEVEL. For several, repeat it.",
+        help="A new variant: name, import path or mapping; or NODE.PARAMETER=LEVEL; repeatable.",
     ),
 ]
 
@@ -43,14 +42,14 @@ def extend(
     ref: options.Sweep,
     cases: Annotated[Path | None, typer.Option("--cases", metavar="FILE", help="Cases to add.")] = None,
     columns: case_file.Columns = None,
-    repeats: Annotated[int | None, typer.Option("--repeats", help="How many repeats there are to be.")] = None,
+    repeats: Annotated[int | None, typer.Option("--repeats", help="Number of repeats after extending.")] = None,
     vary: Vary = None,
     combination: Annotated[
         list[str] | None,
         typer.Option(
             "--combination",
             metavar="NODE=VARIANT",
-            help="Let stopped combinations that choose it run again; of several options all must match.",
+            help="Restart stopped combinations that choose it; repeat to narrow.",
         ),
     ] = None,
     new_name: Annotated[
@@ -60,7 +59,7 @@ def extend(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be added, and change nothing.")] = False,
     allow_code_change: options.AllowCodeChange = False,
     reason: options.Reason = None,
-    no_run: Annotated[bool, typer.Option("--no-run", help="Only add it; `wtb resume` runs it.")] = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Add it without running it; `wtb resume` runs it.")] = False,
     db: options.Db = None,
     broker: options.Broker = None,
     format: options.Show = options.Format.table,
@@ -71,9 +70,9 @@ def extend(
 
     Only what is new runs.
 
-    Cells that are there stay as they are, and none of their nodes runs again. A new combination goes on from where it
-    differs from others; new cases and repeats begin with their case. Cases that are there already are skipped. What was
-    submitted goes to the workers, and the command returns at once. With --new-name the sweep is copied with its history
+    Existing cells stay as they are, and none of their nodes runs again. A new combination starts at the first node that
+    differs from others; new cases and repeats start with their case. Existing cases are skipped. A submitted sweep runs
+    on the workers, and the command returns at once. With --new-name the sweep is copied with its history
     and scores, and the copy is extended: a sweep that is a baseline needs that.
 
     See also: `wtb fork --all-cases` adds one exploratory row; `wtb plan` shows what a new sweep would run.
@@ -81,9 +80,9 @@ def extend(
     Examples: wtb extend nightly --cases more.csv --dry-run  |  wtb extend main --repeats 3 --new-name main-3
     """
     backend = open_backend(db, broker)
-    rows = None if cases is None else new_cases.cases_to_send(cases)
+    rows = None if cases is None else additions.cases_to_send(cases)
     (levels, typed, texts), keys = read_levels(vary), case_file.read_columns(columns)
-    chosen = None if combination is None else dict(read_pair("--combination", text) for text in combination)
+    choices = None if combination is None else dict(read_pair("--combination", text) for text in combination)
     if dry_run:
         planned = backend.call(
             extending.plan_extension,
@@ -97,8 +96,9 @@ def extend(
             new_name=new_name,
         )
         is_json = format is options.Format.json
-        put(json_text.as_json(asdict(planned)) if is_json else extensions.planned_in_words(planned), output)
+        put(json_text.as_json(asdict(planned)) if is_json else added_cases.planned_in_words(planned), output)
         return
+    # Through a server nothing runs in this process, so there is no progress to show.
     shows = progress_display(quiet) if isinstance(backend, contexts.Context) else nullcontext()
     with prints_to_stderr(), shows as show:
         added = backend.call(
@@ -110,7 +110,7 @@ def extend(
             vary=levels,
             typed=typed,
             texts=texts,
-            combination=chosen,
+            combination=choices,
             new_name=new_name,
             allow_code_change=allow_code_change,
             reason=reason,
@@ -128,7 +128,7 @@ def read_levels(
     Returns the variants as in a sweep file, those that are text as it was typed, and the texts of the files that stand
     in them by path and hash, by SHA-256.
     """
-    found: dict[str, list[Variant]] = {}
+    levels: dict[str, list[Variant]] = {}
     typed: dict[str, list[str]] = {}
     for text in texts or ():
         node, form = read_pair("--vary", text)
@@ -136,17 +136,18 @@ def read_levels(
             typed.setdefault(node, []).append(form)
             continue
         written = yaml_reader.parse(f"vary: {form}".encode(), "--vary").data["vary"]
-        found.setdefault(node, []).extend(written if isinstance(written, list) else [written])
-    found, read = parameter_files.read_level_files(found, "--vary")
+        levels.setdefault(node, []).extend(written if isinstance(written, list) else [written])
+    levels, read = parameter_files.read_level_files(levels, "--vary")
     typed, read = parameter_files.read_level_files(typed, "--vary", read)
-    return found or None, typed or None, read
+    return levels or None, typed or None, read
 
 
 def _present(backend: Backend, added: Extended, format: options.Format, output: Path | None) -> None:
     """Show what was added: as JSON, else by the matrix, or in words where nothing has run here."""
-    for line in extensions.added_in_words(added):
+    for line in added_cases.added_in_words(added):
         say(line)
-    document = {key: value for key, value in asdict(added).items() if key != "ended"}
+    # `ended` describes the run in this process, and is no part of the document.
+    document = {key: field for key, field in asdict(added).items() if key != "ended"}
     is_json = format is options.Format.json
     if added.ended is None:
         if is_json:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from wtb.cli.console import prints_to_stderr, read_choices
 from wtb.operations.running import preparing
-from wtb.planning.data import picking
+from wtb.planning import picking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from wtb.planning.data.picking import Only
+    from wtb.planning.picking import Only
     from wtb.planning.prepare import Prepared
 
 

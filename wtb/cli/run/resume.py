@@ -10,8 +10,8 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, prints_to_stderr, put, read_limits, render_matrix, say
-from wtb.cli.inspect.watch import wait_and_present
 from wtb.cli.progress import progress_display
+from wtb.cli.results.watch import wait_and_present
 from wtb.cli.run.event_printer import show_events
 from wtb.cli.run.executions import present_execution
 from wtb.cli.run.submit import check_format, put_id
@@ -21,7 +21,7 @@ from wtb.operations import context as contexts
 from wtb.operations.control import continuation, state_edits
 from wtb.operations.results import matrix as results
 from wtb.operations.running import continuing, local
-from wtb.store.read import queries, references
+from wtb.store.read import details, queries
 
 if TYPE_CHECKING:
     from wtb.cli.progress import Show
@@ -50,9 +50,9 @@ def resume(
 ) -> None:
     """Continue a sweep or execution that was stopped or paused.
 
-    Nothing committed runs again. Of a sweep, all its paused executions go on. What was submitted goes back to the
-    workers, and the command returns at once unless --wait is given. An execution may continue with other values in its
-    state.
+    Resume all paused executions of a sweep. Committed node runs are not repeated. A submitted sweep continues on the
+    workers, and the command returns at once unless --wait is given. With --set, an execution continues with other
+    values in its state.
 
     See also: `wtb retry` runs what failed again.
 
@@ -81,7 +81,7 @@ def retry(
         bool, typer.Option("--failed", help="Only failed cells, not those cancelled or set aside.")
     ] = False,
     provider: Annotated[
-        bool, typer.Option("--provider", help="Only cells lost to a provider; a sweep that waits for one continues.")
+        bool, typer.Option("--provider", help="Only cells lost to a provider; also ends a wait for it.")
     ] = False,
     limits: options.Limits = None,
     wait: options.Wait = False,
@@ -119,8 +119,9 @@ def _shows_progress(
     if not isinstance(backend, contexts.Context):
         check_format(format, wait)
         return nullcontext()
-    target = references.find_target(backend.database, ref)
+    target = details.find_target(backend.database, ref)
     if target.kind == "sweep":
+        # Workers run a submitted sweep, so without --wait there is no matrix at the end of this command.
         if target.row.queued:
             check_format(format, wait)
         return progress_display(quiet, matrix=True)

@@ -11,7 +11,7 @@ import typer
 
 from wtb.cli import options, pages
 from wtb.cli.console import backend_elsewhere, prints_to_stderr, put, say, shared_context
-from wtb.cli.inspect import watch
+from wtb.cli.results import watch
 from wtb.cli.run.parts import only, prepare
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json
@@ -20,9 +20,10 @@ from wtb.operations.running import local, submitting
 if TYPE_CHECKING:
     from wtb.core.documents.plan import SubmittedDocument
 
+
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for its end, then show its matrix.")]
 ResultFormat = Annotated[
-    options.MatrixFormat, typer.Option("--format", "-f", help="How to show it; without --wait table or json.")
+    options.MatrixFormat, typer.Option("--format", "-f", help="Output format; without --wait table or json.")
 ]
 
 
@@ -33,10 +34,10 @@ def submit(
         int | None,
         typer.Option(
             "--priority",
-            help="Higher ones run first \\[default: the file's, else 0].",
+            help="Higher priorities run first \\[default: the file's, else 0].",
         ),
     ] = None,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Also where no worker is there to run it.")] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Submit even if no worker is running.")] = False,
     limit: options.Limit = None,
     sample: options.Sample = None,
     case: options.Case = None,
@@ -54,14 +55,13 @@ def submit(
     open_it: options.Open = False,
     published: options.Published = False,
 ) -> None:
-    """Give a sweep to the workers, and print its id.
+    """Submit a sweep to the workers, and print its id.
 
-    It is submitted whole or not at all, after the checks of `wtb run`. A broker that is down holds up the
-    start, not the submission.
+    It is submitted completely or not at all, after the checks of `wtb run`. If the broker is down, it starts later.
 
     Through a server, and with --published, its code need not be here: it is checked against what workers publish.
 
-    See also: `wtb watch` shows how it goes on; `wtb matrix`, what it found.
+    See also: `wtb watch` shows its progress; `wtb matrix`, its results.
 
     Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json
     """
@@ -85,7 +85,8 @@ def submit(
         _lead(submitted, db, open_it, quiet)
         return
     prepared = prepare(file, part, max_cells, session)
-    local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before a database is asked
+    # Before the database is opened, so that a mistake in the options does not leave one behind.
+    local.check_options(prepared, breakpoints=breakpoints or (), until=until)
     context = shared_context(db, broker)
     silent = replace(context, report=lambda _: None) if quiet else context
     with watch.interruptible() if wait else nullcontext(), prints_to_stderr():
@@ -102,7 +103,7 @@ def submit(
 
 
 def _lead(submitted: submitting.Submitted, db: str | None, is_opened: bool, quiet: bool) -> None:
-    """Say where a browser shows it, where that is known."""
+    """Print the address of the sweep's page, if it is known."""
     path = f"/sweeps/{submitted.sweep}"
     if is_opened:
         pages.open_page(path, db)
@@ -131,7 +132,7 @@ def _put(submitted: submitting.Submitted, format: options.MatrixFormat, output: 
 
 def check_format(format: options.MatrixFormat, wait: bool) -> None:
     if not wait and format not in (options.MatrixFormat.table, options.MatrixFormat.json):
-        raise InputError(f"--format {format.value} is for a matrix, which there is at the end: give --wait, too")
+        raise InputError(f"--format {format.value} is for a matrix, which exists only at the end; also give --wait")
 
 
 def put_id(document: SubmittedDocument, format: options.MatrixFormat, output: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""Commands that run sweeps: plan, run."""
+"""Commands on sweep files: plan, pilot, run."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from wtb.operations.running import local
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
+    from wtb.core.documents.plan import PlanDocument
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.operations.context import Context
     from wtb.operations.running.local import Ran
@@ -41,9 +42,6 @@ def plan(
     max_cells: options.MaxCells = None,
     final: options.Final = False,
     session: options.Session = None,
-    pilot: Annotated[
-        int | None, typer.Option("--pilot", metavar="N", help="Run N cases, and estimate what all will cost.")
-    ] = None,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -51,34 +49,70 @@ def plan(
 ) -> None:
     """Show what a sweep would run, before anything runs.
 
-    It counts combinations, cells, node runs and what sharing saves, and says of each margin how many cases it takes.
+    It counts combinations, cells, node runs and savings by sharing, and shows how many cases each margin takes.
 
     Through a server, and with --published, its code need not be here: it is checked against what workers publish.
 
-    --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
+    See also: `wtb pilot` runs a few cases, and estimates the cost of all.
 
     Examples: wtb plan sweep.yaml --limit 10  |  wtb plan sweep.yaml --sample 200
     """
-    from wtb.display.text import plan as text
     from wtb.operations.running import planning
     from wtb.operations.running import published as elsewhere
 
     part = only(limit, case, choices, final=final, sample=sample)
-    if (backend := backend_elsewhere(published, db, pilot=pilot)) is not None:
+    if (backend := backend_elsewhere(published, db)) is not None:
         keys = elsewhere.sweep_to_send(file)
         document = backend.call(elsewhere.plan_published, keys, part=part, max_cells=max_cells, session=session)
-        planned = planning.Planned(document)
     else:
         prepared = prepare(file, part, max_cells, session)
-        with prints_to_stderr(), progress_display(quiet=False) as show:
-            planned = planning.plan(open_context(db, prepare=False), prepared, pilot=pilot, progress=show)
-    document = planned.document
+        with prints_to_stderr():
+            # The database may be missing: it only adds times and prices of earlier sweeps.
+            document = planning.plan(open_context(db, prepare=False), prepared).document
+    _show_plan(document, format, output)
+
+
+def pilot(
+    file: options.SweepFile,
+    pilot: Annotated[int, typer.Option("--cases", metavar="N", help="Number of cases to run.")],
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    case: options.Case = None,
+    choices: options.Choices = None,
+    max_cells: options.MaxCells = None,
+    final: options.Final = False,
+    session: options.Session = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
+    """Run a few cases, and estimate the cost of all.
+
+    They are drawn with the sweep's seed, and run as a sweep of its own that is kept, within the limits. It shows the
+    plan with what they found.
+
+    See also: `wtb plan` shows what a sweep would run, and runs nothing.
+
+    Example: wtb pilot sweep.yaml --cases 3
+    """
+    from wtb.operations.running import planning
+
+    prepared = prepare(file, only(limit, case, choices, final=final, sample=sample), max_cells, session)
+    context = open_context(db, prepare=False)
+    with prints_to_stderr(), progress_display(quiet=False) as show:
+        planned = planning.run_pilot(context, prepared, pilot=pilot, progress=show)
+    _show_plan(planned.document, format, output)
+    if planned.pilot is not None and planned.pilot.status != "completed":
+        raise typer.Exit(130 if planned.pilot.reason == INTERRUPTED else 1)
+
+
+def _show_plan(document: PlanDocument, format: options.Format, output: Path | None) -> None:
+    from wtb.display.text import plan as text
+
     if format is options.Format.json:
         put_json(document, output)
     else:
         put(text.render(document, width()), output)
-    if planned.pilot is not None and planned.pilot.status != "completed":
-        raise typer.Exit(130 if planned.pilot.reason == INTERRUPTED else 1)
 
 
 def run(
@@ -98,10 +132,10 @@ def run(
     output: options.Output = None,
     quiet: options.Quiet = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 where a comparison with a baseline is unclear, too.")
+        bool, typer.Option("--strict", help="Exit with 1 also if a comparison with a baseline is unclear.")
     ] = False,
     pdb: Annotated[
-        bool, typer.Option("--pdb", help="Run one cell in this process; stop in the debugger where a node fails.")
+        bool, typer.Option("--pdb", help="Run one cell in this process; open the debugger if it fails.")
     ] = False,
 ) -> None:
     """Run a sweep and show its matrix.
@@ -109,13 +143,14 @@ def run(
     It runs on this machine. Ctrl-C stops new work and gives running nodes 10 s; a second one stops at once. `wtb
     resume` goes on.
 
-    See also: `wtb submit` gives a sweep to workers; `wtb start` runs one input, without a sweep.
+    See also: `wtb submit` submits a sweep to workers; `wtb start` runs one input, without a sweep.
 
     Examples: wtb run sweep.yaml --sample 30  |  wtb run sweep.yaml --format json -o matrix.json
     """
     prepared = prepare(file, only(limit, case, choices, final=final, sample=sample), max_cells, session, concurrency)
     places = tuple(breakpoints or ())
-    local.check_options(prepared, breakpoints=places, until=until, pdb=pdb)  # before there is a database
+    # Before the database is opened, so that a mistake in the options does not leave one behind.
+    local.check_options(prepared, breakpoints=places, until=until, pdb=pdb)
     context = open_context(db, create=True)
     with prints_to_stderr(), progress_display(quiet, matrix=True) as show:
         ran = local.run(context, prepared, breakpoints=places, until=until, pdb=pdb, progress=show)
@@ -124,7 +159,7 @@ def run(
 
 
 def say_how_it_ended(ran: Ran) -> None:
-    """Say what keeps a sweep from its end, and how it goes on."""
+    """Print why a sweep did not complete, and the command that continues it."""
     row, ended = ran.sweep, ran.ended
     if ended.stuck:
         say(f"{ended.stuck} node(s) did not stop in time and were left behind; their results are ignored")
@@ -153,6 +188,7 @@ def exit_code(document: JudgedMatrixDocument, ended: Ended | None, *, strict: bo
 
     Cells that a sweep skipped by its own rule are as planned.
     """
+    # 130 is the exit code of a program that Ctrl-C ended.
     if ended is not None and ended.status == "paused" and ended.reason == INTERRUPTED:
         return 130
     cells = document["cells"]

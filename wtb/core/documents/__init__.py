@@ -1,1 +1,1 @@
-"""The types of the JSON documents that commands print; `catalog` lists them."""
+"""The types of the JSON documents that commands print, listed in `catalog`, and the texts of events."""

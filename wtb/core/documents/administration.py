@@ -1,4 +1,4 @@
-"""What is kept, scheduled and hosted: what `wtb gc`, `schedule`, `session`, `export`, `doctor` and others print."""
+"""Retention, schedules, sessions, servers and backups: the documents of `wtb gc`, `schedule`, `backup` and others."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Better, Combination, FixedReference, Interval, Liveness
+from wtb.core.documents.shared_types import Better, Combination, FixedReference, Interval, Liveness, SweepStatus
 
 
 class RetentionPolicy(TypedDict):
-    """How long what is kept, in seconds; null is for ever."""
+    """The periods for which things are kept, in seconds; null is forever."""
 
     outputs: float | None
     superseded: float | None
@@ -20,14 +20,14 @@ class RetentionPolicy(TypedDict):
 
 
 class RemovedAmount(TypedDict):
-    """How many were removed; bytes are null where they are not known."""
+    """An amount that was removed; bytes are null if unknown."""
 
     count: int | None
     bytes: int | None
 
 
 class CollectionDocument(TypedDict):
-    """What `wtb gc` removed, or would remove."""
+    """The amounts that `wtb admin gc` removed, or would remove."""
 
     dry_run: bool
     at: str
@@ -37,7 +37,7 @@ class CollectionDocument(TypedDict):
 
 
 class FireDocument(TypedDict):
-    """A fire of a schedule and what came of it."""
+    """A fire of a schedule with its result."""
 
     fire_at: str
     manual: bool
@@ -51,7 +51,7 @@ class FireDocument(TypedDict):
 
 
 class FireFigures(TypedDict):
-    """The figures of the combination that the sweep file asks for, else of the best."""
+    """The figures of the combination that the sweep file selects, else of the best."""
 
     combination: Combination | None
     mean: float | None
@@ -60,10 +60,12 @@ class FireFigures(TypedDict):
 
 
 class HistoricFire(FireDocument, FireFigures):
-    """A fire with the figures of the combination that the sweep file asks for, and what of its code changed before.
+    """A fire with the figures of the combination that the sweep file selects, and changes of its code since the fire
+    before.
 
-    code_changed: nodes whose code changed, and tools of servers, as `files.read`. baseline_mean: of the sweep that it
-    was compared with.
+    Attributes:
+        code_changed: Nodes whose code changed, and tools of servers, for example `files.read`.
+        baseline_mean: The mean of the sweep that it was compared with.
     """
 
     code_changed: list[str]
@@ -134,7 +136,7 @@ class Amounts(TypedDict):
 
 
 class SessionDocument(TypedDict):
-    """A session: what it has, what it uses and what it may use."""
+    """A session: its contents, its usage and its quota."""
 
     name: str
     project: NotRequired[str]
@@ -153,107 +155,6 @@ class SessionsDocument(TypedDict):
     """All sessions."""
 
     sessions: list[SessionDocument]
-
-
-class ProjectRetention(TypedDict, total=False):
-    """How long finished sweeps of a project are kept; what is missing is as the policy says."""
-
-    sweeps: float | None  # in seconds; null is for ever
-    keep: int
-
-
-class ProjectDocument(TypedDict):
-    """A project: how long its sweeps are kept, and how many sessions and sweeps it has."""
-
-    name: str
-    created_at: str
-    created_by: str
-    retention: NotRequired[ProjectRetention]  # of servers that know it
-    sessions: int
-    sweeps: int
-
-
-class ProjectsDocument(TypedDict):
-    """All projects, by name."""
-
-    projects: list[ProjectDocument]
-
-
-class UserDocument(TypedDict):
-    """A user, and the teams that they are in."""
-
-    name: str
-    teams: list[str]
-    created_at: str
-    created_by: str
-
-
-class UsersDocument(TypedDict):
-    """All users, by name."""
-
-    users: list[UserDocument]
-
-
-class TeamDocument(TypedDict):
-    """A team, and the users in it."""
-
-    name: str
-    members: list[str]
-    created_at: str
-    created_by: str
-
-
-class TeamsDocument(TypedDict):
-    """All teams, by name."""
-
-    teams: list[TeamDocument]
-
-
-class AccessDocument(TypedDict):
-    """A role of a user or of a team in a project; of all projects where it names none."""
-
-    project: str | None
-    user: str | None
-    team: str | None
-    role: str
-    created_at: str
-    created_by: str
-
-
-class AccessListDocument(TypedDict):
-    """Who has which role, by project."""
-
-    access: list[AccessDocument]
-
-
-TokenState = Literal["active", "expired", "revoked"]
-
-
-class TokenDocument(TypedDict):
-    """A token, without itself; used_at is to the minute. Of all projects where it names none."""
-
-    name: str
-    state: TokenState
-    scopes: list[str]
-    project: NotRequired[str | None]
-    user: NotRequired[str | None]
-    created_at: str
-    created_by: str
-    expires_at: str | None
-    used_at: str | None
-    revoked_at: str | None
-
-
-class NewTokenDocument(TokenDocument):
-    """A token that was made just now; it is shown once."""
-
-    token: str
-
-
-class TokensDocument(TypedDict):
-    """All tokens, the newest first."""
-
-    tokens: list[TokenDocument]
 
 
 class SessionRunner(TypedDict):
@@ -275,7 +176,7 @@ class OneSessionDocument(TypedDict):
 
 
 class ArchiveCounts(TypedDict):
-    """What an archive holds."""
+    """The contents of an archive."""
 
     checkpoints: int
     values: int
@@ -283,7 +184,7 @@ class ArchiveCounts(TypedDict):
 
 
 class ExportedDocument(ArchiveCounts):
-    """An archive that was written, and for how many other cells its execution stands. `bytes`: its size."""
+    """An archive that was written. `bytes` is its size; its execution stands for other cells, too."""
 
     execution: str
     case: str
@@ -307,7 +208,7 @@ class ImportedDocument(ArchiveCounts, ImportSource):
 
 
 class CheckDocument(TypedDict):
-    """One thing that WTB needs: what was found, and how to fix it."""
+    """A requirement of WTB: what was found, and how to fix it."""
 
     name: str
     status: Literal["ok", "problem", "missing"]
@@ -316,7 +217,7 @@ class CheckDocument(TypedDict):
 
 
 class DoctorDocument(TypedDict):
-    """What WTB needs on a machine."""
+    """The requirements of WTB on a machine."""
 
     ok: bool
     checks: list[CheckDocument]
@@ -331,7 +232,7 @@ class DatabaseVersionDocument(TypedDict):
 
 
 class StackPart(TypedDict):
-    """A server or process of a stack. `memory`: bytes, with all that it started."""
+    """A server or process of a stack. `memory` is in bytes, including its child processes."""
 
     name: str
     status: Literal["up", "down"]
@@ -345,7 +246,7 @@ class StackPart(TypedDict):
 
 
 class FlowerDocument(TypedDict):
-    """Where Flower is, and who may look."""
+    """The address of Flower, with its user and password."""
 
     url: str
     user: str
@@ -353,7 +254,7 @@ class FlowerDocument(TypedDict):
 
 
 class StackDocument(TypedDict):
-    """What `wtb up` runs in a folder."""
+    """The stack that `wtb up` runs in a folder."""
 
     up: bool
     pid: int | None
@@ -365,10 +266,85 @@ class StackDocument(TypedDict):
 
 
 class RoundDocument(TypedDict):
-    """What one round of the scheduler did: executions taken back and set aside, sweeps, tasks that were sent."""
+    """The work of one round of the scheduler: executions reclaimed and set aside, sweeps ended, tasks sent."""
 
     taken_back: int
     set_aside: int
     finished: int
     paused: int
     published: int
+
+
+class CopiedSweepDocument(TypedDict):
+    """A sweep that is in another database now.
+
+    Attributes:
+        to: That database.
+        is_new: Whether this command copied it; otherwise an equal one was there already.
+        rows: How many were copied, by table.
+        files: How many were copied.
+        bytes: The size of the files.
+    """
+
+    version: Literal[1]
+    id: str
+    name: str
+    status: SweepStatus
+    to: str
+    is_new: bool
+    rows: dict[str, int]
+    files: int
+    bytes: int
+
+
+class ErasedFrom(TypedDict):
+    """A sweep that a case was erased from."""
+
+    sweep: str
+    name: str
+    project: str | None
+
+
+class ErasedDocument(TypedDict):
+    """An erased case. `counts` are by kind; `values` and `files` are how many were removed, without those of other
+    cases.
+    """
+
+    case: str
+    sweeps: list[ErasedFrom]
+    counts: dict[str, int]
+    values: int
+    files: int
+    notes: list[str]
+
+
+class MissingDocument(TypedDict):
+    """Digests that rows name and that were missing or damaged when a backup was made."""
+
+    values: list[str]
+    files: list[str]
+
+
+class BackupDocument(TypedDict):
+    """A backup that was made; `rows` are by table, `bytes` the size of its database and files."""
+
+    folder: str
+    made_at: str
+    database: str
+    revision: str
+    rows: dict[str, int]
+    files: int
+    bytes: int
+    missing: MissingDocument
+
+
+class RestoredDocument(TypedDict):
+    """A backup that was restored into a database, and the number of sweeps that have not ended."""
+
+    folder: str
+    made_at: str
+    database: str
+    rows: dict[str, int]
+    files: int
+    open_sweeps: int
+    missing: MissingDocument

@@ -1,7 +1,7 @@
-"""All JSON documents that commands print: the type of each, and the command.
+"""All JSON documents that commands print, with the type and the command of each.
 
-JSON Schemas are made of them (`make schemas`), and every output of a command is held against its type in the tests.
-Within a version keys may be added; none is removed or changed.
+JSON Schemas are made from them (`make schemas`), and tests validate every output of a command against its type. Within
+a version keys may be added; none is removed or changed.
 """
 
 from __future__ import annotations
@@ -9,29 +9,27 @@ from __future__ import annotations
 from typing import Any, NamedTuple, get_args
 
 from wtb.core.documents import (
+    access,
     administration,
+    all_events,
     comparison,
-    costs,
-    events,
     executions,
     lineage,
     matrix,
+    outputs,
     plan,
     questions,
     report,
     sweeps,
+    workflows,
 )
-from wtb.core.documents.access import audit
-from wtb.core.documents.results import outputs
-from wtb.core.documents.storage import backups, copies, erasure, policies
-from wtb.core.documents.workflows import graphs, new_sweeps, publications
 
 
 class Document(NamedTuple):
-    """One document.
+    """A document.
 
     Attributes:
-        type: What it consists of.
+        type: Its type.
         commands: The commands that print it with `--format json`.
         version: Raised when a key is removed or changed.
     """
@@ -42,32 +40,35 @@ class Document(NamedTuple):
 
 
 def _kind(event: Any) -> str:
-    """Return the kind of an event from its annotation: to evaluate all of them would take each command some time."""
+    """Return the kind of an event from its annotation, because evaluating all annotations would delay each command."""
     annotation: str = event.__annotations__["kind"].__forward_arg__
     return annotation.partition("[")[2].strip("]'\"")  # of Literal['sweep.paused']
 
 
 # By name, which is that of its schema; in the order of `wtb --help`.
 DOCUMENTS: dict[str, Document] = {
-    "workflows": Document(graphs.WorkflowsDocument, ("workflow list",)),
-    "workflow": Document(graphs.WorkflowDocument, ("workflow show",)),
-    "published": Document(publications.PublicationsDocument, ("workflow list --published",)),
-    "published-workflow": Document(publications.PublishedWorkflowDocument, ("workflow show --published",), 2),
-    "cases": Document(new_sweeps.CaseFileDocument, ("cases",)),
-    "evaluator-preview": Document(new_sweeps.EvaluatorPreviewDocument, ("try",)),
-    "plan": Document(plan.PlanDocument, ("plan",)),
-    "matrix": Document(matrix.JudgedMatrixDocument, ("run", "submit --wait", "resume", "retry", "matrix", "score")),
+    "workflows": Document(workflows.WorkflowsDocument, ("workflow list",)),
+    "workflow": Document(workflows.WorkflowDocument, ("workflow show",)),
+    "published": Document(workflows.PublicationsDocument, ("workflow list --published",)),
+    "published-workflow": Document(workflows.PublishedWorkflowDocument, ("workflow show --published",), 2),
+    "cases": Document(workflows.CaseFileDocument, ("cases",)),
+    "evaluator-preview": Document(workflows.EvaluatorPreviewDocument, ("try",)),
+    "plan": Document(plan.PlanDocument, ("plan", "pilot")),
+    "matrix": Document(
+        matrix.JudgedMatrixDocument,
+        ("run", "submit --wait", "resume", "retry", "matrix", "score", "admin scoring show"),
+    ),
     "submitted": Document(plan.SubmittedDocument, ("submit", "resume", "retry")),
-    "started": Document(plan.StartedDocument, ("start",)),
+    "started": Document(plan.StartedDocument, ("start", "execution create")),
     "schedules": Document(administration.SchedulesDocument, ("schedule list",)),
     "schedule": Document(administration.OneScheduleDocument, ("schedule show",)),
     "fired": Document(administration.FiredDocument, ("schedule run-now",)),
     "schedule-history": Document(administration.ScheduleHistoryDocument, ("schedule history",)),
-    "breakpoints": Document(questions.BreakpointsDocument, ("break", "break REF")),
+    "breakpoints": Document(questions.BreakpointsDocument, ("breakpoint list", "breakpoint set")),
     "questions": Document(questions.QuestionsDocument, ("approvals",)),
     "question": Document(questions.QuestionDocument, ("approvals QUESTION",)),
     "answer": Document(questions.AnswerDocument, ("answer",)),
-    "answers": Document(questions.AnswersDocument, ("answer --all",)),
+    "answers": Document(questions.AnswersDocument, ("answer-all",)),
     "checkpoint-name": Document(lineage.CheckpointNameDocument, ("checkpoint",)),
     "rollback": Document(questions.RollbackDocument, ("rollback",)),
     "runs": Document(sweeps.RunsDocument, ("list --runs",)),
@@ -85,45 +86,45 @@ DOCUMENTS: dict[str, Document] = {
     "extension": Document(plan.ExtensionDocument, ("extend",)),
     "planned-extension": Document(plan.PlannedExtensionDocument, ("extend --dry-run",)),
     "added-row": Document(executions.AddedRowDocument, ("fork --all-cases",)),
-    "event-counts": Document(events.EventCountsDocument, ("log --summary",)),
+    "event-counts": Document(all_events.EventCountsDocument, ("log --summary",)),
     "history": Document(lineage.HistoryDocument, ("history",)),
     "checkpoint": Document(lineage.CheckpointDetails, ("show CHECKPOINT",)),
     "tree": Document(lineage.TreeDocument, ("tree",)),
     "diff": Document(lineage.DiffDocument, ("diff",)),
     "files": Document(lineage.FilesDocument, ("files",)),
     "file-changes": Document(lineage.FileChangesDocument, ("files --diff",)),
-    "series": Document(costs.AllSeriesDocument, ("series",)),
-    "costs": Document(costs.CostsDocument, ("costs",)),
+    "series": Document(plan.AllSeriesDocument, ("series",)),
+    "costs": Document(plan.CostsDocument, ("costs",)),
     "evidence": Document(report.EvidenceDocument, ("report",)),
     "comparison": Document(comparison.ComparisonDocument, ("compare",), version=2),
     "row-comparison": Document(comparison.RowComparisonDocument, ("compare --row",)),
     "baselines": Document(comparison.BaselinesDocument, ("baseline list",)),
     "baseline": Document(comparison.BaselineMatrixDocument, ("baseline show",)),
     "regression": Document(comparison.RegressionDocument, ("regress",), version=2),
-    "collection": Document(administration.CollectionDocument, ("gc",)),
-    "erased": Document(erasure.ErasedDocument, ("erase",)),
-    "exported": Document(administration.ExportedDocument, ("export",)),
-    "imported": Document(administration.ImportedDocument, ("import",)),
-    "backup": Document(backups.BackupDocument, ("backup",)),
-    "restored": Document(backups.RestoredDocument, ("restore",)),
-    "copied": Document(copies.CopiedSweepDocument, ("copy",)),
-    "policies": Document(policies.PoliciesDocument, ("policy check",)),
-    "policy-decision": Document(policies.PolicyDecisionDocument, ("policy explain",)),
+    "collection": Document(administration.CollectionDocument, ("admin gc",)),
+    "erased": Document(administration.ErasedDocument, ("admin erase",)),
+    "exported": Document(administration.ExportedDocument, ("admin export",)),
+    "imported": Document(administration.ImportedDocument, ("admin import",)),
+    "backup": Document(administration.BackupDocument, ("admin backup",)),
+    "restored": Document(administration.RestoredDocument, ("admin restore",)),
+    "copied": Document(administration.CopiedSweepDocument, ("admin copy",)),
+    "policies": Document(access.PoliciesDocument, ("admin policy check",)),
+    "policy-decision": Document(access.PolicyDecisionDocument, ("admin policy explain",)),
     "doctor": Document(administration.DoctorDocument, ("doctor",)),
-    "database-version": Document(administration.DatabaseVersionDocument, ("db version",)),
-    "projects": Document(administration.ProjectsDocument, ("project list",)),
-    "project": Document(administration.ProjectDocument, ("project show", "project change")),
-    "sessions": Document(administration.SessionsDocument, ("session list",)),
-    "session": Document(administration.OneSessionDocument, ("session show",)),
-    "budgets": Document(costs.BudgetsDocument, ("budget list",), version=2),
-    "users": Document(administration.UsersDocument, ("user list",)),
-    "teams": Document(administration.TeamsDocument, ("team list",)),
-    "access": Document(administration.AccessListDocument, ("access list",)),
-    "token": Document(administration.NewTokenDocument, ("token create",)),
-    "tokens": Document(administration.TokensDocument, ("token list",)),
-    "audit": Document(audit.AuditDocument, ("audit list",)),
-    "audit-verification": Document(audit.AuditVerification, ("audit verify",)),
-    "audit-head": Document(audit.AuditHead, ("audit head",)),
+    "database-version": Document(administration.DatabaseVersionDocument, ("admin db version",)),
+    "projects": Document(access.ProjectsDocument, ("admin project list",)),
+    "project": Document(access.ProjectDocument, ("admin project show", "admin project change")),
+    "sessions": Document(administration.SessionsDocument, ("admin session list",)),
+    "session": Document(administration.OneSessionDocument, ("admin session show",)),
+    "budgets": Document(plan.BudgetsDocument, ("admin budget list",), version=2),
+    "users": Document(access.UsersDocument, ("admin user list",)),
+    "teams": Document(access.TeamsDocument, ("admin team list",)),
+    "access": Document(access.AccessListDocument, ("admin access list",)),
+    "token": Document(access.NewTokenDocument, ("admin token create",)),
+    "tokens": Document(access.TokensDocument, ("admin token list",)),
+    "audit": Document(access.AuditDocument, ("admin audit list",)),
+    "audit-verification": Document(access.AuditVerification, ("admin audit verify",)),
+    "audit-head": Document(access.AuditHead, ("admin audit head",)),
     "round": Document(administration.RoundDocument, ("scheduler --once",), version=2),
-    **{f"event-{_kind(event)}": Document(event, ("log",)) for event in get_args(events.EventDocument)},
+    **{f"event-{_kind(event)}": Document(event, ("log",)) for event in get_args(all_events.EventDocument)},
 }

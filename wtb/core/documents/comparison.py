@@ -1,4 +1,4 @@
-"""Two sweeps side by side, and baselines: what `wtb compare`, `wtb regress` and `wtb baseline` print."""
+"""Comparisons of two sweeps, and baselines: the documents of `wtb compare`, `wtb regress` and `wtb baseline`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Better, Combination, Interval, SweepHeading, SweepStatus
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, Verdict, WithinDocument
+from wtb.core.documents.shared_types import Better, Combination, Interval, SweepHeading, SweepStatus
 
 TELLING = 20  # cases that tell most of two rows, where nobody says how many
 
 
 class CodeChange(TypedDict):
-    """A variant of which both sweeps have other code: its fingerprints, and what is different in its code.
+    """A variant whose code differs between the sweeps: its fingerprints, and the differences.
 
     `causes` is empty or missing if one of the sweeps was submitted by an earlier version of WTB.
     """
@@ -40,7 +40,7 @@ class VariantChanges(TypedDict):
 
 
 class CombinationChanges(TypedDict):
-    """How many combinations both sweeps have, and only one of them."""
+    """The numbers of combinations in both sweeps, and in only one of them."""
 
     common: int
     added: int
@@ -48,7 +48,7 @@ class CombinationChanges(TypedDict):
 
 
 class CaseChanges(TypedDict):
-    """How many cases both sweeps have, and the ids of those that were added, removed or changed."""
+    """The number of cases in both sweeps, and the ids of added, removed and changed ones."""
 
     common: int
     added: list[str]
@@ -57,7 +57,7 @@ class CaseChanges(TypedDict):
 
 
 class MetricChanges(TypedDict):
-    """By how many metrics both sweeps are scored, and by which only one is."""
+    """The number of metrics of both sweeps, and the metrics of only one of them."""
 
     common: int
     added: list[str]
@@ -65,7 +65,7 @@ class MetricChanges(TypedDict):
 
 
 class SettingChange(TypedDict):
-    """A setting of the sweep file, by its path, that differs; null where it is not there."""
+    """A setting of the sweep file, by its path, that differs; null if it is missing."""
 
     key: str
     before: Any
@@ -82,7 +82,7 @@ class TextFileChange(TypedDict):
 
 
 class ChangesDocument(TypedDict):
-    """What is different between two sweeps besides their results."""
+    """The differences between two sweeps besides their results."""
 
     code: list[CodeChange]
     files: NotRequired[list[TextFileChange]]
@@ -95,14 +95,14 @@ class ChangesDocument(TypedDict):
 
 
 class ComparedSizes(TypedDict):
-    """Cells of both sweeps, repeats taken together."""
+    """Cells of both sweeps, over all repeats."""
 
     before: int
     after: int
 
 
 class Compared(TypedDict):
-    """How much both sweeps have in common."""
+    """The parts that both sweeps have in common."""
 
     combinations: int
     cases: int
@@ -111,14 +111,14 @@ class Compared(TypedDict):
 
 
 class Margins(TypedDict):
-    """Metric -> the loss that would matter: as given, and else as of the later sweep."""
+    """The losses that would matter, by metric: as given, else those of the later sweep."""
 
     given: dict[str, float]
     of_later: dict[str, float]
 
 
 class FloorDocument(TypedDict):
-    """What repeats differ by: pairs compared, the share that differs, and the standard deviation of differences."""
+    """The noise between repeats: compared pairs, the share that differs, and the standard deviation of differences."""
 
     compared: int
     differ: float
@@ -127,7 +127,7 @@ class FloorDocument(TypedDict):
 
 
 class NoiseFloorDocument(TypedDict):
-    """What repeats of a sweep differ from it by, when nothing was changed."""
+    """The differences of repeats of a sweep from it, without any change."""
 
     repeats: int
     sweeps: list[str]
@@ -136,14 +136,14 @@ class NoiseFloorDocument(TypedDict):
 
 
 class FailingDocument(TypedDict):
-    """Cells that fail in both sweeps, and those that fail in the later one and are compared with nothing."""
+    """Cells that fail in both sweeps, and cells that fail in the later one and have no counterpart."""
 
     still: int
     unpaired: int
 
 
 class OutcomeFigures(TypedDict):
-    """How many cells of a row or pool fail that did not, and the other way."""
+    """The numbers of cells of a row or pool that newly fail, and that newly succeed."""
 
     newly_failed: int
     fixed: int
@@ -154,7 +154,7 @@ class OutcomeFigures(TypedDict):
 
 
 class MissingPairs(TypedDict):
-    """Cells that are missing on either side of a row or pool; keys are there if cells are missing."""
+    """Cells that are missing on either side of a row or pool; keys are present if cells are missing."""
 
     missing: NotRequired[int]
     hangs_on: NotRequired[int]  # missing cells because of which a verdict is unclear
@@ -163,7 +163,9 @@ class MissingPairs(TypedDict):
 
 
 class ContrastFigures(MissingPairs):
-    """A row or pool by one metric. Differences are later less earlier, a gain is positive where later is better."""
+    """A row or pool by one metric. Differences are later minus earlier; a gain is positive if the later one is
+    better.
+    """
 
     n_pairs: int
     n_differ: int
@@ -204,7 +206,7 @@ class ComparedPool(TypedDict):
 
 
 class CellFigures(TypedDict):
-    """What a cell came to in both sweeps: scores, or how it ended where `metric` is null."""
+    """The results of a cell in both sweeps: scores, or how it ended if `metric` is null."""
 
     metric: str | None
     before: float | str | None
@@ -223,7 +225,7 @@ class ComparedCell(CellFigures):
 
 
 class ComparisonDocument(TypedDict):
-    """Two sweeps side by side: what was changed, and which results got worse or better."""
+    """A comparison of two sweeps: the changes, and the results that got worse or better."""
 
     version: Literal[2]
     before: SweepHeading
@@ -244,7 +246,8 @@ class ComparisonDocument(TypedDict):
 class NightTestDocument(TypedDict):
     """A test of tonight, or of the last nights together, against the fixed reference.
 
-    `combination` is null for all together. `p` is one-sided and not corrected: it is a `fall` below `level`.
+    `combination` is null for all combinations together. `p` is one-sided and not corrected: it is a `fall` below
+    `level`.
     """
 
     metric: str
@@ -270,10 +273,10 @@ class NightPoint(TypedDict):
 
 
 class SeriesDocument(TypedDict):
-    """Tonight as one night of many, compared with a reference that does not move.
+    """Tonight as one night of many, compared with a fixed reference.
 
-    `night` is the number of tonight, `repeats` how many sweeps the reference is the mean of. `level` is below which p
-    a fall against the baseline counts. `nights` are of `metric` and one combination or all, the oldest first.
+    `night` is the number of tonight, `repeats` the number of sweeps whose mean is the reference. A fall against the
+    baseline counts if its p is below `level`. `nights` are of `metric` and one combination or all, the oldest first.
     """
 
     night: int
@@ -289,16 +292,16 @@ class SeriesDocument(TypedDict):
 
 
 class NightDocument(ComparisonDocument):
-    """A sweep beside its baseline, as one night of a series.
+    """A comparison of a sweep with its baseline, as one night of a series.
 
-    `series` is missing where a sweep was named, or only a part of a sweep ran.
+    `series` is missing if a sweep was named, or only a part of a sweep ran.
     """
 
     series: NotRequired[SeriesDocument]
 
 
 class RegressionDocument(NightDocument):
-    """A sweep that has just run beside its baseline (null where a sweep was named), with its gates."""
+    """A comparison of a sweep that has just run with its baseline (null if a sweep was named), with its gates."""
 
     baseline: str | None
     gates: list[GateDocument]
@@ -314,7 +317,7 @@ class PairedRow(TypedDict):
 
 
 class CasePair(TypedDict):
-    """A case under two rows; `gain` is positive where the first one is better, whichever way the metric goes."""
+    """A case under two rows; `gain` is positive if the first one is better, whatever the direction of the metric."""
 
     case: str
     row: float
@@ -324,7 +327,7 @@ class CasePair(TypedDict):
 
 
 class PairedTest(TypedDict):
-    """A paired test of a difference, in the metric's unit; null where it is not defined, and while a sweep runs."""
+    """A paired test of a difference, in the metric's unit; null if it is undefined, and while a sweep runs."""
 
     ci: list[float] | None
     p: float | None
@@ -334,7 +337,7 @@ class PairedTest(TypedDict):
 
 
 class RowComparisonDocument(PairedTest):
-    """Two rows of a sweep over all cases: `delta` is row less other; the cases that tell most are first."""
+    """Two rows of a sweep over all cases: `delta` is row minus other; the most informative cases are first."""
 
     version: Literal[1]
     sweep: SweepHeading

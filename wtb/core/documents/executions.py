@@ -1,4 +1,4 @@
-"""One execution: what `wtb show EXECUTION`, `wtb start` and `wtb status EXECUTION` print."""
+"""Executions: the documents of `wtb show EXECUTION`, `wtb start` and `wtb status EXECUTION`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import ApprovalMode, CellStatus, Combination, Liveness, RouteDocument
-from wtb.core.documents.results.outputs import CellComment
+from wtb.core.documents.outputs import CellComment
+from wtb.core.documents.shared_types import ApprovalMode, CellStatus, Combination, Liveness, RouteDocument
 from wtb.core.documents.sweeps import SweepName, SweepOfExecution
+from wtb.core.values import Json
 
 
 class ExecutionHeading(TypedDict):
-    """What an execution is: its cells, its place in the tree, and how it ended."""
+    """The identity of an execution: its cells, its place in the tree, and how it ended."""
 
     id: str
     sweep: SweepOfExecution
@@ -31,7 +32,7 @@ class ExecutionHeading(TypedDict):
     created_at: str
     finished_at: str | None
     task: NotRequired[str]  # the task of workers that ran it last, as Flower shows it
-    metadata: NotRequired[dict[str, Any]]
+    metadata: NotRequired[dict[str, Json]]
 
 
 class AddedRowDocument(TypedDict):
@@ -53,7 +54,7 @@ class AddedRowDocument(TypedDict):
 
 
 class CheckpointHeading(TypedDict):
-    """A checkpoint that is looked at by itself; its status is `checkpoint`."""
+    """A checkpoint that is shown by itself; its status is `checkpoint`."""
 
     id: str
     sweep: SweepName
@@ -61,7 +62,7 @@ class CheckpointHeading(TypedDict):
 
 
 class TotalsDocument(TypedDict):
-    """What led to a checkpoint took, as if alone. `elapsed_s`: seconds in nodes."""
+    """The amounts that led to a checkpoint, as if alone. `elapsed_s` is the seconds in nodes."""
 
     elapsed_s: float
     usd: float
@@ -71,14 +72,14 @@ class TotalsDocument(TypedDict):
 
 
 class TaskDocument(TypedDict):
-    """The task of a node run, and how many its node has in the step; nothing where it has but one."""
+    """The task of a node run, and the number of tasks of its node in the step; empty if it has only one."""
 
     task: NotRequired[str]
     tasks: NotRequired[int]
 
 
 class NodeRunDocument(TaskDocument):
-    """A node run. `lag_s`: by how much its event loop was late on average; null if that was not measured."""
+    """A node run. `lag_s` is by how much its event loop was late on average; null if that was not measured."""
 
     node_run: str
     node: str
@@ -104,7 +105,7 @@ class PathStep(NodeRunDocument):
 
 
 class AttemptDocument(TypedDict):
-    """One try of a node run, with what it printed (null where that was removed)."""
+    """An attempt of a node run, with its output (null if that was removed)."""
 
     number: int
     status: str
@@ -133,7 +134,7 @@ class CallDocument(TypedDict):
 
 
 class InvocationDocument(TypedDict):
-    """A call of a tool, and when it was undone."""
+    """A call of a tool, and when it was reversed."""
 
     attempt: int
     number: int
@@ -148,12 +149,15 @@ class InvocationDocument(TypedDict):
 
 
 class ShownStep(PathStep):
-    """A node run with what it wrote and its attempts; calls are there with `--calls`.
+    """A node run with its writes and its attempts; calls are included with `--calls`.
 
-    decisions: why the execution went on from it where it went. name, note: those of the checkpoint that it wrote.
+    Attributes:
+        decisions: Why the execution went on to the next nodes.
+        name: The name of the checkpoint that it wrote.
+        note: The note of that checkpoint.
     """
 
-    writes: dict[str, Any]
+    writes: dict[str, Json]
     decisions: NotRequired[list[RouteDocument]]
     name: NotRequired[str]
     note: NotRequired[str]
@@ -192,7 +196,9 @@ EdgeOutline = TypedDict("EdgeOutline", {"from": str, "to": str, "label": str | N
 
 
 class GraphOutline(TypedDict):
-    """A workflow's nodes and edges by name; an edge to the end leads to `END`. label: the condition, if it has one."""
+    """A workflow's nodes and edges by name; an edge to the end leads to `END`. `label` is the condition, if it has
+    one.
+    """
 
     entries: list[str]
     nodes: list[str]
@@ -200,7 +206,7 @@ class GraphOutline(TypedDict):
 
 
 class ExecutionDocument(TypedDict):
-    """An execution with its cells, path, attempts and state, and the lines that rollbacks left, the last first."""
+    """An execution with its cells, path, attempts and state, and the lines that rollbacks left, the last one first."""
 
     execution: ExecutionHeading
     left: NotRequired[list[LeftLine]]
@@ -209,12 +215,12 @@ class ExecutionDocument(TypedDict):
     path: list[ShownStep]
     totals: TotalsDocument | None
     next: list[str]
-    state: dict[str, Any]
+    state: dict[str, Json]
     graph: NotRequired[GraphOutline]
 
 
 class Spent(TypedDict):
-    """Spending of all attempts so far, of running and failed ones, too. usd: US dollars."""
+    """The amounts that all attempts have spent so far, including running and failed ones; `usd` is in US dollars."""
 
     usd: float
     tokens_in: int
@@ -222,7 +228,7 @@ class Spent(TypedDict):
 
 
 class StandingExecution(TypedDict):
-    """An execution whose status is asked, since when it has it, and who gave it that."""
+    """An execution with its status, the time since when it has it, and the person who set it."""
 
     id: str
     sweep: SweepOfExecution
@@ -239,7 +245,7 @@ class StandingExecution(TypedDict):
 
 
 class RunningNode(TaskDocument):
-    """A node run that is under way, for so many seconds. printed: the end of what its attempt has printed."""
+    """A running node run, with the seconds since its start; `printed` is the end of its attempt's output."""
 
     node: str
     variant: str
@@ -272,7 +278,7 @@ class OpenQuestion(TypedDict):
 
 
 class FailureDocument(TypedDict):
-    """Why an execution failed: the kind of its failure, the error, and the node that raised it."""
+    """The failure of an execution: its kind, the error, and the node that raised it."""
 
     kind: str
     error: str
@@ -281,23 +287,24 @@ class FailureDocument(TypedDict):
 
 
 class OutcomeDocument(TypedDict):
-    """How an execution has ended or stands: the answer to the request that started it, and the end of its stream.
+    """The end or the present status of an execution: the answer to the request that started it, and the end of its
+    stream.
 
-    `result` is what its last step wrote; nothing unless it is completed.
+    `result` has the writes of its last step; it is empty unless the execution is completed.
     """
 
     execution: str
     sweep: str
     status: str
     reason: str | None
-    result: dict[str, Any] | None
-    state: dict[str, Any]
+    result: dict[str, Json] | None
+    state: dict[str, Json]
     failure: FailureDocument | None
     questions: list[OpenQuestion]
 
 
 class Asked(TypedDict):
-    """What a person has asked of an execution while it runs."""
+    """A request of a person for a running execution."""
 
     to: str
     by: str
@@ -305,7 +312,7 @@ class Asked(TypedDict):
 
 
 class StandingDocument(TypedDict):
-    """How an execution stands: where it is, who holds it, what holds it up, what can be done."""
+    """The status of an execution: its position, its holder, what holds it up, and what can be done."""
 
     execution: StandingExecution
     checkpoint: str | None

@@ -1,4 +1,4 @@
-"""Lines of checkpoints: what `wtb history`, `wtb tree`, `wtb diff` and `wtb files` print."""
+"""Lines of checkpoints: the documents of `wtb history`, `wtb tree`, `wtb diff` and `wtb files`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Combination, RouteDocument
 from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading, LeftLine, NodeRunDocument, TotalsDocument
+from wtb.core.documents.shared_types import Combination, RouteDocument
 from wtb.core.documents.sweeps import SweepName, SweepReason
+from wtb.core.values import Json
 
 
 class CheckpointDocument(TypedDict):
-    """A checkpoint with who wrote it; `made` is the event by which a person did, `state` is there on request."""
+    """A checkpoint with its writers; `made` is the event by which a person made it, `state` is present on request."""
 
     id: str
     parent: str | None
@@ -21,16 +22,16 @@ class CheckpointDocument(TypedDict):
     note: NotRequired[str]
     trigger: str
     created_at: str
-    made: dict[str, Any] | None
+    made: dict[str, Json] | None
     writers: list[NodeRunDocument]
     next: list[str]
     decisions: list[RouteDocument]
     totals: TotalsDocument | None
-    state: NotRequired[dict[str, Any]]
+    state: NotRequired[dict[str, Json]]
 
 
 class InsideDocument(TypedDict):
-    """A checkpoint taken inside a node, such as after a call of a tool; its visit began at the parent."""
+    """A checkpoint taken inside a node, for example after a call of a tool; its visit began at the parent."""
 
     id: str
     parent: str | None
@@ -45,7 +46,7 @@ class InsideDocument(TypedDict):
 class BoundaryDocument(TypedDict):
     """A visit of a node: the checkpoints it started from and wrote, and the time of its node run.
 
-    `input` is the state at its entry, `output` what it wrote; both are there on request.
+    `input` is the state at its entry, `output` its writes; both are present on request.
     """
 
     node: str
@@ -57,8 +58,8 @@ class BoundaryDocument(TypedDict):
     ended_at: NotRequired[str | None]
     duration_s: float | None
     error: NotRequired[str | None]
-    input: NotRequired[dict[str, Any]]
-    output: NotRequired[dict[str, Any]]
+    input: NotRequired[dict[str, Json]]
+    output: NotRequired[dict[str, Json]]
 
 
 class LineDocument(TypedDict):
@@ -78,7 +79,7 @@ class HistoryDocument(LineDocument):
 
 
 class TreeNode(TypedDict):
-    """A node run of a segment; `varied` where its variant is not the node's usual one."""
+    """A node run of a segment; `varied` if its variant is not the node's usual one."""
 
     node: str
     variant: str
@@ -95,7 +96,7 @@ class SegmentDocument(TypedDict):
     nodes: list[TreeNode]
     left: bool
     left_by: str | None
-    made: dict[str, Any] | None
+    made: dict[str, Json] | None
     step: int
     heads: list[str]  # executions
     inside: NotRequired[list[InsideDocument]]  # in the tree of an execution: taken inside nodes that start here
@@ -123,7 +124,7 @@ class TreeExecution(TypedDict):
 
 
 class TreeDocument(TypedDict):
-    """How executions share, fork and were rolled back; how many segments and cases are not listed."""
+    """The tree of executions that share, fork and were rolled back; and how many segments and cases are not listed."""
 
     sweep: SweepReason
     execution: str | None
@@ -148,7 +149,9 @@ class ExecutionSide(ExecutionHeading):
 
 
 class DivergenceDocument(TypedDict):
-    """The first step that differs, and in what: input, path, variant, code, result, or end where only one goes on."""
+    """The first step that differs, and its difference: input, path, variant, code, result, or end if only one
+    continues.
+    """
 
     step: int
     why: str
@@ -168,8 +171,8 @@ class StateDifference(TypedDict):
 
     same: list[str]
     changed: dict[str, ChangedValue]
-    only_a: dict[str, Any]
-    only_b: dict[str, Any]
+    only_a: dict[str, Json]
+    only_b: dict[str, Json]
 
 
 class FileDifference(TypedDict):
@@ -182,7 +185,7 @@ class FileDifference(TypedDict):
 
 
 class DiffDocument(TypedDict):
-    """Two executions or checkpoints: where they part, and in what their heads differ."""
+    """A comparison of two executions or checkpoints: where they part, and the differences of their heads."""
 
     a: ExecutionSide | CheckpointSide
     b: ExecutionSide | CheckpointSide
@@ -194,7 +197,7 @@ class DiffDocument(TypedDict):
 
 
 class FilesHeading(TypedDict):
-    """Whose files they are, and as of which checkpoint."""
+    """The owner of files, and the checkpoint at which they are shown."""
 
     execution: str | None
     sweep: str
@@ -217,13 +220,13 @@ class FileDocument(TypedDict):
 
 
 class CheckpointDetails(TypedDict):
-    """A checkpoint with its state and files, and the execution that took it; `saved` is what a node keeps inside it."""
+    """A checkpoint with its state and files, and its execution; `saved` has the values that a node saved inside it."""
 
     sweep: SweepName
     execution: str
     checkpoint: CheckpointDocument
     inside: InsideDocument | None
-    saved: dict[str, Any]
+    saved: dict[str, Json]
     files: list[FileDocument]
 
 
@@ -254,7 +257,7 @@ class FileChange(TypedDict):
 
 
 class FileChangesDocument(TypedDict):
-    """What changes from the files of one to those of another."""
+    """The changes from the files of one execution or checkpoint to those of another."""
 
     a: FilesHeading
     b: FilesHeading

@@ -1,4 +1,4 @@
-"""The matrix of a sweep: combination x metric, as `wtb matrix` prints it. docs/results.md says what the keys mean."""
+"""The matrix of a sweep: combination x metric, as `wtb matrix` prints it. docs/json.md lists the keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import (
+from wtb.core.documents.shared_types import (
     Better,
     CellCounts,
     Combination,
@@ -15,9 +15,76 @@ from wtb.core.documents.common import (
     NodeRunCounts,
     SweepHeading,
 )
-from wtb.core.documents.results.matrix_view import MatrixView
-from wtb.core.scoring.figures import Figure
+from wtb.core.scoring.measure import Figure
 from wtb.core.scoring.unknown_costs import UnknownCost
+
+
+class PivotCell(TypedDict):
+    """The combinations that share a level of each factor of a pivot table.
+
+    Attributes:
+        mean: The mean over the means of `rows`; null if there is none.
+        ci: From the mean of the lower ends of their intervals to the mean of the upper ends; null if one has none.
+        rows: The numbers of the combinations that are averaged.
+        left_out: The numbers of those that are not: stopped, exploratory, or without the figure.
+    """
+
+    mean: float | None
+    ci: Interval | None
+    rows: list[int]
+    left_out: list[int]
+
+
+class PivotDocument(TypedDict):
+    """A figure by one or two factors, averaged over the levels of all others.
+
+    Attributes:
+        factors: One or two: that of the lines, and that of the columns.
+        metric: A metric, or `cost` or `latency`.
+        lines: The levels of the first factor; null for combinations without it.
+        columns: The levels of the second factor; one null if there is no second factor.
+        cells: By line, then by column.
+        balanced: Whether all cells that have a mean average the same levels of the other factors.
+    """
+
+    factors: list[str]
+    metric: str
+    lines: list[str | None]
+    columns: list[str | None]
+    cells: list[list[PivotCell]]
+    balanced: bool
+
+
+class RowGroup(TypedDict):
+    """Rows that share levels. `levels`: null for combinations without the factor."""
+
+    levels: dict[str, str | None]
+    rows: list[int]
+
+
+class MatrixView(TypedDict):
+    """The selection and the order of a shown matrix. It changes none of its figures.
+
+    Attributes:
+        where: The filters, for example `answer.model=mini`.
+        within: Whether only rows are shown that are within the margin of the best.
+        metric: The metric by which rows are filtered, and compared in a pivot table.
+        sort: The order of the rows; null for the best first.
+        group_by: The factors by whose levels rows are grouped.
+        rows: The numbers of the rows that are shown, in order.
+        groups: The same in groups, if `group_by` has a factor.
+        pivot: The pivot table, if one was requested.
+    """
+
+    where: list[str]
+    within: bool
+    metric: str | None
+    sort: str | None
+    group_by: list[str]
+    rows: list[int]
+    groups: NotRequired[list[RowGroup]]
+    pivot: NotRequired[PivotDocument]
+
 
 VERSION: Final = 1
 
@@ -26,7 +93,7 @@ Verdict = Literal["worse", "better", "same", "not worse", "unclear", "cannot tel
 
 
 class AsOf(TypedDict):
-    """Over how many of the cases combinations are compared before the end of a sweep, and why not over all."""
+    """The number of cases over which combinations are compared before the end of a sweep, and why not over all."""
 
     cases: int
     of: int
@@ -40,7 +107,7 @@ class NodeRuns(NodeRunCounts):
 
 
 class Cost(TypedDict):
-    """What a sweep spent, failed attempts included."""
+    """The cost of a sweep, including failed attempts."""
 
     usd: float
     unshared_usd: float  # without sharing
@@ -50,14 +117,14 @@ class Cost(TypedDict):
 
 
 class Latency(TypedDict):
-    """Seconds of cells that succeeded, each as if alone; null where none did."""
+    """Seconds of cells that succeeded, each as if alone; null if none did."""
 
     p50: float | None
     p95: float | None
 
 
 class MissingFigures(TypedDict):
-    """What missing cells, and differences too rare to show, may do to figures; keys are there if they may."""
+    """The possible effects of missing cells, and of differences too rare to show; keys are present if there are any."""
 
     missing: NotRequired[int]  # cells that should have a score and have none
     pairs_missing: NotRequired[int]  # of the combination and of the baseline, in the cases that one of them has
@@ -69,10 +136,13 @@ class MissingFigures(TypedDict):
 
 
 class WithinDocument(TypedDict):
-    """Whether a combination is within the margin of the best, if the metric has one.
+    """The relation of a combination to the margin of the best, if the metric has one.
 
-    `shown`: yes, no, or null while it is not shown. `behind`: by how much it is behind the best, at least and at most,
-    each right in 95% of sweeps for all combinations together. `hangs_on`: missing cells that leave it open.
+    Attributes:
+        shown: yes, no, or null while it is not shown.
+        behind: By how much it is behind the best, at least and at most, each right in 95% of sweeps for all
+            combinations together.
+        hangs_on: Missing cells that leave it open.
     """
 
     margin: float
@@ -104,7 +174,7 @@ class MetricEstimate(MissingFigures):
 
 
 class ExploratoryDocument(TypedDict):
-    """What a row was added for after results were seen, which is why it is never the best by itself."""
+    """The reason for which a row was added after results were seen, so that it is never the best by itself."""
 
     base: Combination  # the row that it was made from
     changed: Combination  # where it differs from that
@@ -117,7 +187,9 @@ class ExploratoryDocument(TypedDict):
 
 
 class StoppedDocument(TypedDict):
-    """Why a row was stopped, which is why it is never the best. cases: how many it has a score of."""
+    """The reason for which a row was stopped, so that it is never the best; `cases` is the number of its scored
+    cases.
+    """
 
     by: str
     reason: str
@@ -146,7 +218,7 @@ class RowDocument(TypedDict):
 
 
 class WinnerDocument(TypedDict):
-    """The figures of the best, given that it was chosen for them."""
+    """The figures of the best, corrected for the fact that it was chosen by them."""
 
     mean: float
     ci: Interval | None
@@ -154,7 +226,7 @@ class WinnerDocument(TypedDict):
 
 
 class BestDocument(TypedDict):
-    """Which combination is the best by a metric, whether it beats every other, and by how much."""
+    """The best combination by a metric, whether it beats every other, and by how much."""
 
     combination: Combination | None
     clear: bool
@@ -178,10 +250,13 @@ class BestDocument(TypedDict):
 
 
 class ClassesDocument(TypedDict):
-    """How many cases are of each class, of a figure over all cells of a row.
+    """The number of cases of each class, for a figure over all cells of a row.
 
-    `cases`: by class, the rarest first. `fewest`: what the interval of the row with the fewest rests on, cases or
-    clusters of them. `enough`: whether that allows every row an interval. `sentence`: the same in words.
+    Attributes:
+        cases: By class, the rarest first.
+        fewest: The number of cases, or clusters of them, on which the interval of the row with the fewest depends.
+        enough: Whether that allows every row an interval.
+        sentence: The same in words.
     """
 
     cases: dict[str, int]
@@ -191,7 +266,7 @@ class ClassesDocument(TypedDict):
 
 
 class MetricDocument(TypedDict):
-    """How a metric is read."""
+    """The measure of a metric, by which its values are read."""
 
     better: Better
     declared: bool
@@ -257,7 +332,7 @@ class Narrower(TypedDict):
 class NoiseDocument(TypedDict):
     """Components of variance of one score, in the unit of the metric squared.
 
-    `cases`: those that have every score. `incomplete`: those that lack one and are left out.
+    `cases` are those with every score, `incomplete` those that lack one and are left out.
     """
 
     metric: str
@@ -272,9 +347,9 @@ class NoiseDocument(TypedDict):
 
 
 class ChoiceDocument(TypedDict):
-    """What `best` of the sweep file chose, and how many rows were no candidates.
+    """The choice of `best` in the sweep file, and how many rows were no candidates.
 
-    margin: that of the metric, if it has one. within: how many rows are shown to be within it of the best.
+    `margin` is that of the metric, if it has one; `within` is how many rows are shown to be within it of the best.
     """
 
     objective: str
@@ -326,7 +401,7 @@ class DecisionDocument(TypedDict):
 
 
 class GateVerdict(TypedDict):
-    """Whether a gate holds (null: undecided), and why; `verdict` where it is on a baseline."""
+    """The verdict on a gate (null: undecided), with the reason; `verdict` is present if the gate is on a baseline."""
 
     holds: bool | None
     values: dict[str, float | None]
@@ -335,7 +410,7 @@ class GateVerdict(TypedDict):
 
 
 class GateDocument(GateVerdict):
-    """A gate of the sweep file, with what came of it."""
+    """A gate of the sweep file, with its result."""
 
     gate: str
 
@@ -343,8 +418,9 @@ class GateDocument(GateVerdict):
 class ProviderDocument(TypedDict):
     """Cells that were lost to providers, of all cells, and the attempts that providers failed.
 
-    scores: scores that are missing because a provider failed in an evaluator or judge.
-    answered_after_failure: node runs that answered although a recorded call had failed.
+    Attributes:
+        scores: Scores that are missing because a provider failed in an evaluator or judge.
+        answered_after_failure: Node runs that succeeded although a recorded call had failed.
     """
 
     lost: int
@@ -355,9 +431,9 @@ class ProviderDocument(TypedDict):
 
 
 class MatrixFigures(TypedDict):
-    """The part of a matrix that rests on scores.
+    """The part of a matrix that depends on scores.
 
-    effects: what makes the difference by the primary metric, of a sweep with grids.
+    `effects` are those of factors by the primary metric, in a sweep with grids.
     """
 
     rows: list[RowDocument]
@@ -394,7 +470,7 @@ class MatrixDocument(MatrixFigures):
 
 
 class PeopleRow(TypedDict):
-    """What people would say of a combination, estimated from labels of some cases and a judge's scores of all."""
+    """The estimated human ratings of a combination, from labels of some cases and a judge's scores of all."""
 
     combination: Combination
     labels: int  # cases of it that have one
@@ -406,7 +482,7 @@ class PeopleRow(TypedDict):
 
 
 class PeopleDocument(TypedDict):
-    """What people would say under a metric of which the sweep has labels. Cells that failed are left out."""
+    """The estimated human ratings under a metric with labels. Cells that failed are left out."""
 
     metric: str
     labels: int
@@ -424,7 +500,7 @@ class NightDocument(TypedDict):
 
 
 class JudgedMatrixDocument(MatrixDocument):
-    """The matrix of a sweep with its gates, and with what people would say where they have labelled it."""
+    """The matrix of a sweep with its gates, and with estimated human ratings if it has labels."""
 
     gates: list[GateDocument]
     night: NotRequired[NightDocument]  # of sweeps that a schedule ran
@@ -432,5 +508,5 @@ class JudgedMatrixDocument(MatrixDocument):
 
 
 def is_ranked(row: RowDocument) -> bool:
-    """Return whether a row is one of those of which one is the best: planned, and not stopped."""
+    """Return whether a row competes for the best: planned, and not stopped."""
     return not (row.get("exploratory") or row.get("stopped"))

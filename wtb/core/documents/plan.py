@@ -1,4 +1,4 @@
-"""Before a sweep runs: what `wtb plan` and `wtb submit` print."""
+"""Plans, costs and budgets: the documents of `wtb plan`, `submit`, `costs`, `budget list` and `series`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Combination, SweepStatus
+from wtb.core.documents.shared_types import Combination, SweepStatus
 from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.core.tree.stored_spec import DataFinding, Limits
 
@@ -23,7 +23,7 @@ class PlannedNode(TypedDict):
 
 
 class PlannedNodeRuns(TypedDict):
-    """Node runs that are to come, with and without sharing."""
+    """Expected node runs, with and without sharing."""
 
     executed: Bounds
     unshared: Bounds
@@ -31,7 +31,7 @@ class PlannedNodeRuns(TypedDict):
 
 
 class MarginDocument(TypedDict):
-    """How many cases a margin takes; null where it cannot be told."""
+    """The number of cases that a margin requires; null if it is unknown."""
 
     metric: str
     margin: float
@@ -43,7 +43,7 @@ class MarginDocument(TypedDict):
 
 
 class EstimatedAmount(TypedDict):
-    """What is expected, and the ends of a 95% interval."""
+    """An expected amount, and the ends of a 95% interval."""
 
     expected: float | None
     low: float | None
@@ -51,7 +51,7 @@ class EstimatedAmount(TypedDict):
 
 
 class PilotEstimate(TypedDict):
-    """What the whole sweep takes. `work_s`: seconds in nodes."""
+    """The estimate of a whole sweep. `work_s` is the seconds in nodes."""
 
     usd: EstimatedAmount
     tokens: EstimatedAmount
@@ -60,7 +60,7 @@ class PilotEstimate(TypedDict):
 
 
 class PilotDocument(TypedDict):
-    """A few cases that ran, and what they say of the whole. `wall_s`: seconds at that concurrency."""
+    """A few cases that ran, and the estimate from them. `wall_s` is the seconds at that concurrency."""
 
     sweep: str
     status: SweepStatus
@@ -76,14 +76,16 @@ class PilotDocument(TypedDict):
 
 
 class PlannedCode(TypedDict):
-    """What fingerprints of the code leave out: `varying` globals and what they call, and what could not be followed."""
+    """The code that fingerprints leave out: `varying` globals and the code they call, and code that could not be
+    followed.
+    """
 
     varying: list[str]
     not_followed: list[str]
 
 
 class LastSweepDocument(TypedDict):
-    """The question that the last sweep of the same name leaves open, and the next step towards its answer."""
+    """The open question of the last sweep of the same name, and the next step towards its answer."""
 
     sweep: str
     metric: str
@@ -92,10 +94,13 @@ class LastSweepDocument(TypedDict):
 
 
 class PlannedPrice(TypedDict):
-    """What the node runs will cost, by what those of the same nodes and variants in earlier sweeps have cost.
+    """The expected cost of node runs, from the costs of the same nodes and variants in earlier sweeps.
 
-    usd: At least and at most; null if it is not known. node_runs, sweeps: what it is measured by. because: why it is
-    not known, or null.
+    Attributes:
+        usd: At least and at most; null if it is unknown.
+        node_runs: How many earlier node runs the estimate is based on.
+        sweeps: How many earlier sweeps the estimate is based on.
+        because: Why it is unknown, or null.
     """
 
     usd: list[float | None] | None
@@ -105,10 +110,11 @@ class PlannedPrice(TypedDict):
 
 
 class PlannedConcurrency(TypedDict):
-    """How many node runs are made at a time on one machine.
+    """The number of node runs at a time on one machine.
 
-    is_default: Whether the sweep names no number. seconds: How long all node runs take then, at least and at most; only
-    if earlier sweeps measured them.
+    Attributes:
+        is_default: Whether the sweep names no number.
+        seconds: How long all node runs take then, at least and at most, if earlier sweeps measured them.
     """
 
     at_once: int
@@ -126,9 +132,10 @@ class PlannedFactor(TypedDict):
 
 
 class PlanDocument(TypedDict):
-    """What a sweep would run.
+    """The plan of a sweep.
 
-    `data`: what the check of the cases found. `notes`: the same as sentences, and about rows that are no cases.
+    `data` are the findings of the check of its cases; `notes` are the same as sentences, and about rows that are no
+    cases.
     """
 
     version: Literal[1]
@@ -158,7 +165,7 @@ class PlanDocument(TypedDict):
 
 
 class SubmittedDocument(TypedDict):
-    """A sweep that was given to workers, or goes on with them; how many there are, and whether they were reached."""
+    """A sweep that was submitted to workers, or continues on them; their number, and whether they were reached."""
 
     sweep: str
     name: str
@@ -168,20 +175,20 @@ class SubmittedDocument(TypedDict):
 
 
 class SubmissionDocument(SubmittedDocument):
-    """The same as HTTP has it. problem: why workers could not be reached; null if they were."""
+    """The HTTP form of a submission; `problem` is why workers could not be reached, null if they were."""
 
     problem: str | None
 
 
 class StartedDocument(TypedDict):
-    """A single input that was given to workers: its execution is found by `id`."""
+    """A single input that was submitted to workers: its execution is found by `id`."""
 
     id: str
     submitted: bool
 
 
 class PlannedExtensionDocument(TypedDict):
-    """What would be added to a sweep."""
+    """A planned extension of a sweep."""
 
     sweep: str
     name: str
@@ -197,7 +204,7 @@ class PlannedExtensionDocument(TypedDict):
 
 
 class ExtensionDocument(PlannedExtensionDocument):
-    """What was added to a sweep."""
+    """An extension of a sweep."""
 
     executions: int  # that are to run
     failed: int  # cells that failed before they came to what differs
@@ -205,3 +212,120 @@ class ExtensionDocument(PlannedExtensionDocument):
     queued: bool
     status: str  # of the sweep
     problem: str | None  # why workers could not be reached
+
+
+BudgetScope = Literal["sweep", "node", "project", "session", "token"]
+BudgetKind = Literal["usd", "tokens", "node_runs"]
+
+
+class CostFigures(TypedDict):
+    """US dollars, tokens, attempts and recorded calls; null if nothing is known by these dimensions.
+
+    By tool they are of calls of tools: failed ones, seconds, and those that rollbacks undid. Innocent attempts ended
+    with the process that they shared, because another one failed; they are not among the failed ones.
+    """
+
+    usd: float
+    tokens_in: int | None
+    tokens_out: int | None
+    attempts: int | None
+    calls: int | None
+    failed_attempts: int | None
+    failed_usd: float | None
+    innocent_attempts: NotRequired[int | None]
+    innocent_usd: NotRequired[float | None]
+    failed_calls: NotRequired[int]  # these three by tool only
+    duration_s: NotRequired[float]
+    reversed_calls: NotRequired[int]
+
+
+class CostRow(CostFigures):
+    """The amounts of one group, with its name in each requested dimension."""
+
+    project: NotRequired[str | None]
+    session: NotRequired[str | None]
+    sweep: NotRequired[str | None]
+    sweep_name: NotRequired[str | None]
+    workflow: NotRequired[str | None]
+    node: NotRequired[str | None]
+    variant: NotRequired[str | None]
+    model: NotRequired[str | None]
+    tool: NotRequired[str]
+
+
+class CostTotal(TypedDict):
+    """The sum of everything, including failed and innocent attempts; by tool the calls are those of tools."""
+
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    attempts: int
+    calls: int
+    failed_attempts: int
+    failed_usd: float
+    innocent_attempts: NotRequired[int]
+    innocent_usd: NotRequired[float]
+    failed_calls: NotRequired[int]
+    duration_s: NotRequired[float]
+    reversed_calls: NotRequired[int]
+
+
+class CostsDocument(TypedDict):
+    """Costs in the requested dimensions, the dearest first."""
+
+    by: list[str]
+    since: str | None
+    rows: list[CostRow]
+    total: CostTotal
+    unknown: NotRequired[list[UnknownCost]]  # why less is recorded than was spent
+
+
+class BudgetDocument(TypedDict):
+    """A budget: its size, the amount spent, and the amount that running attempts have reserved."""
+
+    scope: BudgetScope
+    name: str
+    key: str  # the id of a session or sweep, else the name
+    node: str | None
+    kind: BudgetKind
+    most: float | None
+    spent: float
+    reserved: float
+
+
+class BudgetsDocument(TypedDict):
+    """Budgets of all, or those that bind a sweep."""
+
+    budgets: list[BudgetDocument]
+
+
+class NodeSeries(TypedDict):
+    """One series of one node run. A point is its time and its value."""
+
+    node_run: str | None
+    execution: str | None
+    case: str | None
+    node: str
+    variant: str
+    name: str
+    measured: bool  # by WTB, and not recorded by the node
+    unit: str | None
+    points: list[tuple[str, float]]
+    n: int
+    min: float
+    last: float
+    max: float
+
+
+class SeriesOf(TypedDict):
+    """The sweep or execution that series are of."""
+
+    id: str
+
+
+class AllSeriesDocument(TypedDict):
+    """Series of a sweep (`sweep`) or of an execution (`execution`)."""
+
+    sweep: NotRequired[SeriesOf]
+    execution: NotRequired[SeriesOf]
+    series: list[NodeSeries]

@@ -1,4 +1,4 @@
-"""What people decide: what `wtb approvals`, `wtb answer`, `wtb rollback` and `wtb break` print."""
+"""Decisions of people: the documents of `wtb approvals`, `answer`, `answer-all`, `rollback` and `breakpoint`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import ApprovalMode
+from wtb.core.documents.shared_types import ApprovalMode
 
 
 class SweepOfQuestion(TypedDict):
-    """The sweep in which a question is asked."""
+    """The sweep of a question."""
 
     id: str
     name: str
@@ -18,7 +18,7 @@ class SweepOfQuestion(TypedDict):
 
 
 class GivenAnswer(TypedDict):
-    """The answer to a question, and the keys of the state that it set; `by` is null where time was up."""
+    """The answer to a question, and the keys of the state that it set; `by` is null if the timeout was over."""
 
     action: Literal["approve", "reject", "modify", "expired"]
     choice: str | None
@@ -30,7 +30,7 @@ class GivenAnswer(TypedDict):
 
 
 class QuestionDocument(TypedDict):
-    """A question, without what would show the variants behind it; `context` where it is shown by itself."""
+    """A question, without anything that would reveal its variants; `context` is present if it is shown by itself."""
 
     id: str
     status: str
@@ -51,7 +51,7 @@ class QuestionDocument(TypedDict):
 
 
 class QuestionGroup(TypedDict):
-    """Questions that ask the same at the same node of a sweep; `id` is one of them."""
+    """Equal questions at the same node of a sweep; `id` is one of them."""
 
     id: str
     questions: int
@@ -70,9 +70,9 @@ class QuestionGroup(TypedDict):
 
 
 class QuestionsDocument(TypedDict):
-    """Questions, each by itself (`approvals`), and those that ask the same together (`groups`).
+    """Questions, each by itself (`approvals`), and equal ones together (`groups`).
 
-    `more` and `more_groups` say whether there are more of them than are listed.
+    `more` and `more_groups` are true if there are more of them than are listed.
     """
 
     approvals: NotRequired[list[QuestionDocument]]
@@ -82,7 +82,7 @@ class QuestionsDocument(TypedDict):
 
 
 class AnswerDocument(TypedDict):
-    """An answer, and the executions that go on with it."""
+    """An answer, and the executions that continue with it."""
 
     approval: str
     sweep: str
@@ -112,7 +112,7 @@ class AnswersDocument(TypedDict):
 
 
 class ToolCallDocument(TypedDict):
-    """A call of a tool that a rollback concerns; `again` where it may have been undone twice."""
+    """A call of a tool that a rollback concerns; `again` if it may have been reversed twice."""
 
     tool: str
     node: str
@@ -121,13 +121,13 @@ class ToolCallDocument(TypedDict):
 
 
 class FailedToolCall(ToolCallDocument):
-    """A call of a tool that could not be undone, or made again."""
+    """A call of a tool that could not be reversed, or repeated."""
 
     error: str
 
 
 class CompensationDocument(TypedDict):
-    """What became of the tools that were called on the line that a rollback left."""
+    """The results for tools that were called on the line that a rollback left."""
 
     undone: list[ToolCallDocument]
     redone: list[ToolCallDocument]
@@ -140,7 +140,7 @@ RollbackEnds = TypedDict("RollbackEnds", {"from": str, "to": str})
 
 
 class RollbackDocument(CompensationDocument, RollbackEnds):
-    """A rollback, or one that was taken back: the new head, and what was left."""
+    """A rollback, or its undoing: the new head, and the part that was left."""
 
     execution: str
     head: str

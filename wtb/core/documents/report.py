@@ -1,4 +1,4 @@
-"""The evidence of a sweep: what `wtb report --format json` prints. docs/report.md says what the keys mean."""
+"""The evidence of a sweep, as `wtb report --format json` prints it. docs/json.md lists the keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import (
+from wtb.core.documents.executions import TotalsDocument
+from wtb.core.documents.matrix import GateDocument, MatrixDocument, PeopleDocument
+from wtb.core.documents.shared_types import (
     Better,
     CellStatus,
     Combination,
@@ -15,16 +17,15 @@ from wtb.core.documents.common import (
     Interval,
     SweepHeading,
 )
-from wtb.core.documents.executions import TotalsDocument
-from wtb.core.documents.matrix import GateDocument, MatrixDocument, PeopleDocument
-from wtb.core.documents.workflows.graphs import WorkflowDocument
+from wtb.core.documents.workflows import WorkflowDocument
 from wtb.core.tree.stored_spec import Environment
 
 
 class VariantEffect(TypedDict):
-    """How far a level, which of a node is a variant, lies from the middle of its factor's levels, others being equal.
+    """The distance of a level, which for a node is a variant, from the middle of its factor's levels, others being
+    equal.
 
-    ci: holds together with all other intervals of factors and pairs, at 95%.
+    `ci` holds together with all other intervals of factors and pairs, at 95%.
     """
 
     variant: str
@@ -33,10 +34,13 @@ class VariantEffect(TypedDict):
 
 
 class NodeEffect(TypedDict):
-    """How much of the spread between combinations comes from a factor: a node, or a parameter of a node.
+    """The part of the spread between combinations that a factor explains: a node, or a parameter of a node.
 
-    factor: "node.parameter", of a parameter. within: the variants that have it, if not all of the node have. brings: of
-    a parameter in which others are nested, level -> the parameters that only variants with this level have.
+    Attributes:
+        factor: "node.parameter", for a parameter.
+        within: The variants that have it, unless all variants of the node have it.
+        brings: For a parameter in which others are nested, the parameters that only variants with a level have, by
+            level.
     """
 
     node: str
@@ -50,9 +54,11 @@ class NodeEffect(TypedDict):
 
 
 class SimpleEffect(TypedDict):
-    """What a level scores above another one of its factor, with certain levels of the other factors.
+    """The difference between two levels of a factor, with certain levels of the other factors.
 
-    factor: "node.parameter", of a parameter. beside: levels of the other factors.
+    Attributes:
+        factor: "node.parameter", for a parameter.
+        beside: Levels of the other factors.
     """
 
     node: str
@@ -67,7 +73,7 @@ class SimpleEffect(TypedDict):
 
 
 class StrongestEffect(TypedDict):
-    """The two levels that are furthest from what both add up to."""
+    """The two levels whose combination is furthest from the sum of their effects."""
 
     variants: list[str]
     effect: float
@@ -75,7 +81,7 @@ class StrongestEffect(TypedDict):
 
 
 class InteractionEffect(TypedDict):
-    """How much of the spread comes from two factors acting together. factors: their names, if one is a parameter."""
+    """The part of the spread that two factors explain together. `factors` has their names, if one is a parameter."""
 
     nodes: list[str]
     factors: NotRequired[list[str]]
@@ -86,17 +92,21 @@ class InteractionEffect(TypedDict):
 
 
 class TestedPairs(TypedDict):
-    """How many pairs of factors could act together, and how many of them are tested."""
+    """The number of pairs of factors that could interact, and how many of them are tested."""
 
     candidates: int
     tested: int
 
 
 class AttributionDocument(TypedDict):
-    """What makes the difference by a metric; `because` says why nothing, or not all, can be told.
+    """The factors that make the difference by a metric; `because` has the reason if nothing, or not everything, is
+    known.
 
-    nodes: factors whose own effect can be told. simple: single changes of those for which it cannot. aliased: groups of
-    factors that always change together. pairs: if not all are tested.
+    Attributes:
+        nodes: Factors whose own effect is identified.
+        simple: Single changes of factors whose effect is not.
+        aliased: Groups of factors that always change together.
+        pairs: Present if not all are tested.
     """
 
     metric: str
@@ -114,7 +124,7 @@ class AttributionDocument(TypedDict):
 
 
 class PairDocument(TypedDict):
-    """Two rows of the matrix; `delta` is a less b."""
+    """Two rows of the matrix; `delta` is a minus b."""
 
     a: int
     b: int
@@ -177,7 +187,7 @@ class FoldedLevel(TypedDict):
 
 
 class SharingTree(TypedDict):
-    """Which combinations ran which node together."""
+    """The combinations that shared node runs."""
 
     nodes: list[SharedNode]
     levels: list[Level] | None
@@ -213,7 +223,7 @@ class TellingCase(TellingEnds):
 
 
 class TellingCases(TypedDict):
-    """The cases that tell most, by the metric that decides."""
+    """The most informative cases, by the metric that decides."""
 
     metric: str | None
     better: Better | None
@@ -272,7 +282,7 @@ class OpenedFiles(TypedDict):
 
 
 class NotListed(TypedDict):
-    """How many steps and calls are not listed."""
+    """The numbers of steps and calls that are not listed."""
 
     steps: int
     calls: int
@@ -295,7 +305,7 @@ class OpenedSide(TypedDict):
 
 
 class OpenedCase(TypedDict):
-    """A case with its input, what was expected, and two executions."""
+    """A case with its input, its expected value, and two executions."""
 
     case: str
     why: str
@@ -341,7 +351,7 @@ class FailuresDocument(TypedDict):
 
 
 class ProvenanceSweep(SweepHeading):
-    """The sweep that was run."""
+    """The sweep of a report."""
 
     project: str | None
     session: str
@@ -350,7 +360,7 @@ class ProvenanceSweep(SweepHeading):
 
 
 class ProvenanceSize(TypedDict):
-    """How large it was."""
+    """The size of a sweep."""
 
     combinations: int
     cases: int
@@ -359,14 +369,14 @@ class ProvenanceSize(TypedDict):
 
 
 class HowToRepeat(TypedDict):
-    """The command that runs it again, or why there is none."""
+    """The command that repeats a sweep, or why there is none."""
 
     command: str | None
     command_because: str | None
 
 
 class ProvenanceDocument(HowToRepeat):
-    """What was run, where, and how to run it again. `settings` is a sweep file, `graph` as of `wtb workflow show`."""
+    """The provenance of a sweep: `settings` is a sweep file, `graph` as in `wtb workflow show`."""
 
     sweep: ProvenanceSweep
     workflow: str | None
@@ -380,7 +390,9 @@ class ProvenanceDocument(HowToRepeat):
 
 
 class HistoricSweep(TypedDict):
-    """A sweep, and nodes whose code changed since the one before, and tools of servers that did, as `files.read`."""
+    """A sweep, with the nodes whose code changed since the one before, and changed tools of servers, as
+    `files.read`.
+    """
 
     sweep: str
     at: str
@@ -397,14 +409,14 @@ class HistoricPoint(TypedDict):
 
 
 class HistoricSeries(TypedDict):
-    """A combination through time; null where a sweep has no figure."""
+    """A combination over time; null if a sweep has no figure."""
 
     combination: Combination
     points: list[HistoricPoint | None]
 
 
 class HistoricMetric(TypedDict):
-    """A metric through time; the reference's figures are those of the first combination."""
+    """A metric over time; the reference's figures are those of the first combination."""
 
     better: Better
     series: list[HistoricSeries]
@@ -412,7 +424,7 @@ class HistoricMetric(TypedDict):
 
 
 class SweepHistory(TypedDict):
-    """A sweep among its forerunners."""
+    """A sweep among its predecessors."""
 
     sweeps: list[HistoricSweep]
     metrics: dict[str, HistoricMetric]
@@ -421,9 +433,9 @@ class SweepHistory(TypedDict):
 
 
 class CellGrid(TypedDict):
-    """Every cell, in the order of combinations, cases and repeats; null where there is no cell, or no score.
+    """Every cell, in the order of combinations, cases and repeats; null if there is no cell, or no score.
 
-    status: places in `statuses`. scores: by metric, with four digits; metrics for which there is no room are left out.
+    `status` has places in `statuses`. `scores` are by metric, with four digits; metrics without room are left out.
     """
 
     cases: list[str]
@@ -434,7 +446,7 @@ class CellGrid(TypedDict):
 
 
 class Tested(TypedDict):
-    """What rests on tests of the whole sweep, by metric."""
+    """The results of tests of the whole sweep, by metric."""
 
     attribution: dict[str, AttributionDocument]
     pairs: dict[str, PairsDocument]
@@ -442,7 +454,7 @@ class Tested(TypedDict):
 
 
 class EvidenceDocument(Tested):
-    """The matrix of a sweep and what stands behind it. cells: left out of more than 50,000."""
+    """The matrix of a sweep with its evidence. `cells` is left out for more than 50,000."""
 
     version: Literal[1]
     made_at: str

@@ -1,4 +1,4 @@
-"""Sweeps: what `wtb list`, `wtb status`, `wtb show SWEEP` and `wtb watch` print."""
+"""Sweeps: the documents of `wtb list`, `wtb status`, `wtb show SWEEP` and `wtb watch`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import (
+from wtb.core.documents.matrix import AsOf
+from wtb.core.documents.outputs import CellComment
+from wtb.core.documents.plan import BudgetDocument
+from wtb.core.documents.shared_types import (
     ApprovalMode,
     Better,
     CellCounts,
@@ -18,15 +21,13 @@ from wtb.core.documents.common import (
     RunStatus,
     SweepStatus,
 )
-from wtb.core.documents.costs import BudgetDocument
-from wtb.core.documents.matrix import AsOf
-from wtb.core.documents.results.outputs import CellComment
 from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.core.tree.stored_spec import Limits
+from wtb.core.values import Json
 
 
 class SweepName(TypedDict):
-    """Which sweep it is."""
+    """The name of a sweep."""
 
     id: str
     name: str
@@ -34,13 +35,13 @@ class SweepName(TypedDict):
 
 
 class SweepReason(SweepName):
-    """Which sweep it is, and why it has its status."""
+    """The name of a sweep, and the reason of its status."""
 
     reason: str | None
 
 
 class SweepOfExecution(SweepName):
-    """The sweep of an execution; `single` where somebody started that by itself."""
+    """The sweep of an execution; `single` if somebody started the execution by itself."""
 
     kind: Literal["sweep", "single"]
 
@@ -78,7 +79,7 @@ class RunDocument(TypedDict):
     error: str | None
     workflow: str | None
     workflow_version: str | None
-    metadata: NotRequired[dict[str, Any]]
+    metadata: NotRequired[dict[str, Json]]
     project: str | None
     session: str
     created_at: str
@@ -93,7 +94,7 @@ class RunsDocument(TypedDict):
 
 
 class SweepStanding(TypedDict):
-    """A sweep whose status is asked."""
+    """A sweep in a status document."""
 
     id: str
     name: str
@@ -109,7 +110,7 @@ class SweepStanding(TypedDict):
 
 
 class StatusCost(TypedDict):
-    """What a sweep and its forks have spent so far."""
+    """The amounts that a sweep and its forks have spent so far."""
 
     usd: float
     by_forks_usd: float  # of that
@@ -119,7 +120,7 @@ class StatusCost(TypedDict):
 
 
 class SweepOwner(TypedDict):
-    """A process that runs a sweep, and whether it is alive as far as can be seen from here."""
+    """A process that runs a sweep, and whether it is alive, as far as this machine can see."""
 
     host: str
     pid: int
@@ -152,14 +153,14 @@ class StalledExecution(TypedDict):
 
 
 class NextStep(TypedDict):
-    """What a person can do now, and why."""
+    """An act that is possible for a person now, and why."""
 
     why: str
     command: str
 
 
 class StatusDocument(TypedDict):
-    """How far a sweep is, who runs it, what holds it up, and how to go on."""
+    """The progress of a sweep, its runners, what holds it up, and how to continue."""
 
     sweep: SweepStanding
     approval: NotRequired[list[ApprovalMode]]  # when people are asked without a node asking
@@ -176,23 +177,23 @@ class StatusDocument(TypedDict):
 
 
 class MadeVariant(TypedDict):
-    """A variant that a sweep makes. of: the one it derives from; None for the default, or another function.
+    """A variant that a sweep makes from another one, from the default (None), or from another function.
 
-    params: The parameters that it changes, with the texts of files, but for those that are long.
+    `params` are the parameters that it changes, with the texts of files, except long ones.
     """
 
     of: str | None
-    params: dict[str, Any]
+    params: dict[str, Json]
 
 
 class SweepDefinition(TypedDict):
-    """What was asked for. Parameters, evaluators and limits are as the sweep file has them.
+    """The definition of a sweep. Parameters, evaluators and limits are as in the sweep file.
 
-    variants: Those that the sweep makes, by node and name.
+    `variants` are those that the sweep makes, by node and name.
     """
 
     workflow: str | None
-    metadata: NotRequired[dict[str, Any]]
+    metadata: NotRequired[dict[str, Json]]
     cases: int
     cases_from: Any
     vary: dict[str, list[str]]
@@ -207,7 +208,7 @@ class SweepDefinition(TypedDict):
 
 
 class SummaryDocument(StatusDocument):
-    """A sweep: what was asked for, and how far it is."""
+    """A sweep with its definition and its progress."""
 
     definition: SweepDefinition
     metrics: list[str]
@@ -222,7 +223,7 @@ class CellDocument(TypedDict):
     tags: list[str]
     expected: Any
     status: CellStatus
-    state: dict[str, Any]
+    state: dict[str, Json]
     scores: dict[str, float | None]  # null where the evaluator failed
     counted: NotRequired[dict[str, float | None]]  # scores as the matrix counts them; left out if they are the same
     reasons: NotRequired[dict[str, str]]  # of the scores that have one, and why others are null
@@ -260,13 +261,13 @@ class LiveRow(TypedDict):
 
 
 class LiveDirection(TypedDict):
-    """Which scores are better."""
+    """The direction of better scores."""
 
     better: Better
 
 
 class LiveDocument(TypedDict):
-    """A sweep by what is tallied so far."""
+    """A sweep by its tallied scores so far."""
 
     sweep: SweepReason
     tallied_at: str | None
@@ -276,7 +277,7 @@ class LiveDocument(TypedDict):
 
 
 class LeaderDocument(TypedDict):
-    """Who leads by a metric."""
+    """The leader by a metric."""
 
     combination: Combination | None
     clear: bool
@@ -286,14 +287,14 @@ class LeaderDocument(TypedDict):
 
 
 class LeadersDocument(TypedDict):
-    """Who leads by each metric, as of how many cases; null at the end."""
+    """The leaders by each metric, and the number of cases; null at the end."""
 
     as_of: AsOf | None
     best: dict[str, LeaderDocument | None]
 
 
 class WatchedWork(TypedDict):
-    """What was done so far. Node runs a second are null at the first look."""
+    """The work so far. Node runs a second are null at the first look."""
 
     node_runs: int
     node_runs_per_s: float | None

@@ -1,1 +1,1 @@
-"""Metrics: how their values are read, their scales, and what a failed cell counts as."""
+"""Metrics: how their values are read, their scales, and the scores of failed cells."""

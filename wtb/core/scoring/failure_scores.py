@@ -1,23 +1,24 @@
-"""What a failed cell counts as: which failures are results, and which score they have by a metric.
+"""Scores of failed cells: the failures that are results, and their score by a metric.
 
-A result has a score by every metric that says, or whose scale says, what a failure counts as; what is missing has
-none. Nothing of it is stored with the scores: it is applied where they are read, so that it may be changed afterwards.
+A result has a score by every metric whose evaluator or scale declares the score of a failure; a missing cell has none.
+These scores are not stored: they are applied when scores are read, so that the declaration may be changed afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-from wtb.core.scoring.scales import LEFT_OUT, OnFailure
+from wtb.core.scoring.scores import LEFT_OUT, OnFailure
+from wtb.core.texts import plural
 
 if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import StoredSpec
 
 Counts = Literal["result", "missing"]
 
-# The ways in which a cell ends without a final state, and what they count as where the sweep file says nothing.
+# The ways in which a cell ends without a final state, and what they count as unless the sweep file declares it.
 KINDS: Final[Mapping[str, Counts]] = MappingProxyType(
     {
         "error": "result",
@@ -35,34 +36,70 @@ KINDS: Final[Mapping[str, Counts]] = MappingProxyType(
     }
 )
 ENDS: Final = ("failed", "set_aside", "cancelled", "skipped")  # statuses of cells that have no final state
-# The share of a combination's cells that a provider may lose before the rest is no fair sample of them.
+# The share of a combination's cells that a provider may lose before the rest counts as no fair sample of them.
 MOST_LOST: Final = 0.05
 _WORKER_LOST = "WorkerLost"
 
 
 def kind_of(status: str, kind: str | None, type_: str | None) -> str:
-    """One of KINDS, of a cell of this status with a failure of this kind and type."""
+    """Return one of KINDS for a cell of this status with a failure of this kind and type."""
     if status == "skipped":
         return status
     if status == "cancelled":
         return "rejected" if kind == "rejected" else status
+    # A lost worker says nothing about the code under test, although the failure is stored as killed.
     if type_ == _WORKER_LOST:
         return "lost"
     return kind if kind is not None and kind in KINDS else "error"
 
 
 def results(spec: StoredSpec) -> frozenset[str]:
-    """The kinds that are results in a sweep."""
+    """Return the kinds that are results in a sweep."""
     meanings = {**KINDS, **(spec.get("failure_kinds") or {})}
     return frozenset(kind for kind in KINDS if meanings[kind] == "result")
 
 
 def failure_score(own: OnFailure | None, worst: float | None, spec: StoredSpec) -> float | None:
-    """The score of a failed cell by a metric, None where it is left out.
+    """Return the score of a failed cell by a metric; None if it is left out.
 
-    What the metric's evaluator declares counts (own), else what the sweep does, else the worse end of its scale.
+    The declaration of the metric's evaluator (`own`) counts, else that of the sweep, else the worse end of the scale.
     """
-    given = spec.get("on_failure") if own is None else own
-    if given == LEFT_OUT:
+    declared = spec.get("on_failure") if own is None else own
+    if declared == LEFT_OUT:
         return None
-    return worst if given is None else float(given)
+    return worst if declared is None else float(declared)
+
+
+def hangs_on(count: int) -> str:
+    """Return `hangs on 41 missing cells`."""
+    return f"hangs on {plural(count, 'missing cell')}"
+
+
+def unseen(one_in: int, *, is_gain: bool) -> str:
+    """Return why small gains, or small losses, in all cases are not claimed.
+
+    Args:
+        one_in: Differences rarer than 1 in so many cases cannot show.
+        is_gain: Whether it is gains that are small.
+    """
+    rare, small = ("loss", "gains") if is_gain else ("gain", "losses")
+    return f"a {rare} rarer than 1 in {one_in:,} cases cannot show here and could cancel {small} this small"
+
+
+def cure(sweep_id: str, reasons: Collection[str], *, can_declare: bool) -> str:
+    """Return the advice about missing cells.
+
+    Args:
+        sweep_id: The sweep that lacks them.
+        reasons: Why they are missing: `provider`, `evaluator` or `failed`.
+        can_declare: Whether nothing is declared yet for failed cells.
+    """
+    commands = []
+    if "provider" in reasons:
+        commands.append(f"run lost cells again with `wtb retry {sweep_id} --provider`")
+    if "evaluator" in reasons:
+        commands.append(f"score again with `wtb score {sweep_id}`")
+    if "failed" in reasons:
+        declare = "declare `scale` or `on_failure`, or " if can_declare else ""
+        commands.append(f"{declare}run failed cells again with `wtb retry {sweep_id} --failed`")
+    return " and ".join(commands) or "with these at their worst it could be chance"

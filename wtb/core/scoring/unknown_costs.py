@@ -10,14 +10,18 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 Cause = Literal["price", "usage", "connection"]
-_SHOWN = 3  # as many models or hosts in a sentence
+_MAX_NAMED = 3  # as many models or hosts in a sentence
 
 
 class UnknownCost(TypedDict):
-    """A reason why the cost of a variant of a node is not known.
+    """A reason why the cost of a variant of a node is unknown.
 
-    cause: `price` (a model without a price), `usage` (a call without token counts) or `connection` (a connection that
-    no recorded call explains). what: the model, or host and port.
+    Attributes:
+        node: The node.
+        variant: The variant.
+        cause: `price` (a model without a price), `usage` (a call without token counts) or `connection` (a connection
+            that no recorded call explains).
+        what: The model, or host and port.
     """
 
     node: str
@@ -27,37 +31,37 @@ class UnknownCost(TypedDict):
 
 
 def is_concerned(choices: Mapping[str, str], reasons: Iterable[UnknownCost]) -> bool:
-    """Return whether a combination uses a variant whose cost is not known.
+    """Return whether a combination uses a variant whose cost is unknown.
 
     Args:
-        choices: Varied node -> variant. A node that is not varied is used by all combinations.
-        reasons: Those of its sweep.
+        choices: The variants of varied nodes. A node that is not varied is used by all combinations.
+        reasons: The reasons of its sweep.
     """
     return any(choices.get(reason["node"], reason["variant"]) == reason["variant"] for reason in reasons)
 
 
 def in_sentence(reason: UnknownCost) -> str:
-    """Return why the cost of a variant is not known, as in an event."""
+    """Return the reason for an unknown cost as a sentence of an event."""
     return f"the cost of {reason['node']}={reason['variant']} is unknown: {_why(reason['cause'], [reason['what']])}"
 
 
 def sentences(reasons: Sequence[UnknownCost]) -> list[str]:
     """Return one sentence for each cause, over all variants that it concerns."""
-    found = []
+    lines = []
     for cause in ("price", "usage", "connection"):
         mine = [reason for reason in reasons if reason["cause"] == cause]
         if mine:
             variants = list(dict.fromkeys(f"{reason['node']}={reason['variant']}" for reason in mine))
             whats = list(dict.fromkeys(reason["what"] for reason in mine))
-            found.append(f"the cost of {_some(variants)} is unknown: {_why(cause, whats)}")
-    return found
+            lines.append(f"the cost of {_some(variants)} is unknown: {_why(cause, whats)}")
+    return lines
 
 
 def cost_warnings(reasons: Sequence[UnknownCost], usd: float | None, *, ended: bool) -> list[str]:
-    """Return sentences on costs that are not known, and on the dollar limit that cannot be kept for that.
+    """Return sentences on unknown costs, and on the dollar limit that cannot be kept because of them.
 
     Args:
-        reasons: Those of a sweep, or of a pilot or an earlier sweep with the same variants.
+        reasons: The reasons of a sweep, or of a pilot or an earlier sweep with the same variants.
         usd: The limit in US dollars; None without one.
         ended: The sweep has ended.
     """
@@ -79,8 +83,8 @@ def is_free(where: str, free_hosts: Iterable[str]) -> bool:
     """
     host, _, port = where.rpartition(":")
     names = {host.lower(), *(["localhost"] if _is_loopback(host) else [])}
-    known = {known for name in names for known in (name, f"{name}:{port}")}
-    return any(fnmatchcase(name, pattern.lower()) for pattern in free_hosts for name in known)
+    addresses = {address for name in names for address in (name, f"{name}:{port}")}
+    return any(fnmatchcase(name, pattern.lower()) for pattern in free_hosts for name in addresses)
 
 
 def _is_loopback(host: str) -> bool:
@@ -109,6 +113,6 @@ def _models(whats: Sequence[str]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    text = ", ".join(names[:_SHOWN])
+    more = len(names) - _MAX_NAMED
+    text = ", ".join(names[:_MAX_NAMED])
     return f"{text} and {more:,} more" if more > 0 else text

@@ -1,1 +1,1 @@
-"""State values as typed JSON and back. Nothing is pickled."""
+"""State values as typed JSON and back, redacted where they are secret. Nothing is pickled."""

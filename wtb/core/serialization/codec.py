@@ -1,8 +1,8 @@
 """State values as bytes and back: JSON with an explicit set of typed extensions, and no pickle.
 
-Plain JSON values are stored as they are; anything else is an object whose one key is its tag, such as
-`{"$tuple": [1, 2]}`. A dict that looks like that by itself is wrapped in `{"$dict": ...}`. What would
-come back as another type is refused with a `StateError` that says where in the value it is.
+Plain JSON values are stored as they are; other values become an object whose one key is its tag, for example
+`{"$tuple": [1, 2]}`. A dict that looks like that by itself is wrapped in `{"$dict": ...}`. Values that would come back
+as another type are rejected with a `StateError` that names the place in the value.
 """
 
 from __future__ import annotations
@@ -19,8 +19,21 @@ from typing import Any
 import orjson
 
 from wtb.core.errors import StateError
-from wtb.core.serialization.object_tags import BY_CLASS, OBJECT_TAGS, Payload, is_listed, is_model
-from wtb.core.serialization.type_tags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, found, is_text
+from wtb.core.serialization.type_tags import (
+    BY_CLASS,
+    MAX_BYTES,
+    OBJECT_TAGS,
+    SEQUENCES,
+    TAG_OF,
+    TAGS,
+    Payload,
+    Refused,
+    Room,
+    is_listed,
+    is_model,
+    is_text,
+    refusal_of,
+)
 
 _INT_LOW, _INT_HIGH = -(2**63), 2**64 - 1  # what orjson writes and reads back as an int
 _TAGS = TAGS | OBJECT_TAGS
@@ -29,25 +42,28 @@ _TOO_DEEP = "it contains itself or is nested deeper than JSON's 254 levels; stor
 
 
 def encode(value: object) -> bytes:
-    """`value` as canonical typed JSON: dicts in their own order, sets sorted.
+    """Encode a value as canonical typed JSON: dicts in their own order, sets sorted.
 
-    Raises StateError for what `decode` could not bring back equal and of the same types.
+    Raises:
+        StateError: For a value that `decode` could not restore equal and of the same types.
     """
     try:
-        data = _dumps(_encode_value(value, Room(MAX_BYTES)))
-        if len(data) > MAX_BYTES:
-            Room(MAX_BYTES).take(len(data))
+        encoded = _dumps(_encode_value(value, Room(MAX_BYTES)))
+        if len(encoded) > MAX_BYTES:
+            Room(MAX_BYTES).take(len(encoded))
     except (Refused, RecursionError) as error:
         raise StateError(str(_within(error, ""))) from None
-    return data
+    return encoded
 
 
 def decode(data: bytes) -> Any:
-    """A fresh value from what `encode` returned.
+    """Decode a new value from the bytes that `encode` returned.
 
-    Modules that `data` names are imported, but only their enums, dataclasses and pydantic models are
-    used, and no `__init__` runs. Raises StateError for damaged data, and for classes that have gone or
-    gained fields.
+    Modules that the data names are imported, but only their enums, dataclasses and pydantic models are used, and no
+    `__init__` runs.
+
+    Raises:
+        StateError: For damaged data, and for classes that are gone or have gained fields.
     """
     try:
         value = orjson.loads(data)
@@ -57,11 +73,11 @@ def decode(data: bytes) -> Any:
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, SyntaxError) as error:
         raise StateError(f"a stored value is damaged: {type(error).__name__}: {error}") from error
     except ImportError as error:
-        raise StateError(f"a stored value needs what is not installed here: {error}") from error
+        raise StateError(f"a stored value needs a package that is not installed: {error}") from error
 
 
 def digest(data: bytes) -> str:
-    """The SHA-256 of `data` in hex: the name under which an encoded value is stored once."""
+    """Return the SHA-256 of encoded data in hex, the name under which a value is stored once."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -73,35 +89,35 @@ def _encode_value(value: Any, room: Room) -> Any:
     return (_ENCODERS.get(kind) or room.encoders.get(kind) or _encoder_of_class(kind, room))(value, room)
 
 
-# Every value of every state passes here, so what needs no tag is told without a call.
-def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:  # noqa: C901
-    """`value`, or a copy in which those of its items (by index or key) are replaced that need a tag."""
+# Every value of every state passes here, so values that need no tag are recognized without a call.
+def _walk(value: Any, pairs: Iterable[tuple[Any, Any]], room: Room) -> Any:  # noqa: C901
+    """Return `value`, or a copy with its items (by index or key) replaced that need a tag."""
     size = 2 * len(value)
-    result = value
-    for key, item in items:
-        kind = type(item)
+    encoded = value
+    for key, member in pairs:
+        kind = type(member)
         if kind is str:
-            if item.isascii():
-                size += len(item)
+            if member.isascii():
+                size += len(member)
                 continue
         elif kind is int:
-            if _INT_LOW <= item <= _INT_HIGH:
+            if _INT_LOW <= member <= _INT_HIGH:
                 continue
         elif kind is float:
-            if isfinite(item):
+            if isfinite(member):
                 continue
-        elif kind in _CONSTANTS or ((kind is dict or kind is list) and not item):
+        elif kind in _CONSTANTS or ((kind is dict or kind is list) and not member):
             continue
         try:
-            plain = _encode_value(item, room)
+            plain = _encode_value(member, room)
         except (Refused, RecursionError) as error:
             raise _within(error, _part(key)) from None
-        if plain is not item:
-            if result is value:
-                result = value.copy()
-            result[key] = plain
+        if plain is not member:
+            if encoded is value:
+                encoded = value.copy()
+            encoded[key] = plain
     room.take(size)
-    return result
+    return encoded
 
 
 def _list(value: list[Any], room: Room) -> Any:
@@ -120,17 +136,18 @@ def _encode_dict(value: dict[Any, Any], room: Room) -> Any:
             _encode_text(key, room)
     room.take(size)
     plain = _walk(value, value.items(), room)
+    # `key` is the last key of the loop above, and so the only one of a dict that could be taken for a tag.
     return {"$dict": plain} if len(value) == 1 and key.startswith("$") else plain
 
 
 def _encode_map(value: dict[Any, Any], room: Room) -> Any:
     """Encode a dict with keys of any type as a list of pairs."""
-    items = _walk(value, value.items(), room).values()
+    members = _walk(value, value.items(), room).values()
     try:
         keys = _list(list(value), room)
     except Refused as refused:
         raise _within(refused, ".keys()") from None
-    return {"$map": [list(pair) for pair in zip(keys, items, strict=True)]}
+    return {"$map": [list(pair) for pair in zip(keys, members, strict=True)]}
 
 
 def _encode_text(value: str, room: Room) -> str:
@@ -149,7 +166,7 @@ def _encode_tagged(tag: str, value: Any, room: Room) -> Any:
     try:
         payload = _TAGS[tag][1](value)
         if type(payload) is not _TAGS[tag][2]:
-            raise found(type(value))
+            raise refusal_of(type(value))
         plain = _encode_value(payload, room)
     except Refused as refused:
         if tag not in SEQUENCES:
@@ -161,7 +178,7 @@ def _encode_tagged(tag: str, value: Any, room: Room) -> Any:
 def _dumps(plain: Any) -> bytes:
     try:
         return orjson.dumps(plain)
-    except orjson.JSONEncodeError:  # all else that orjson refuses has been refused before
+    except orjson.JSONEncodeError:  # everything else that orjson rejects was rejected before
         raise Refused(_TOO_DEEP) from None
 
 
@@ -181,19 +198,21 @@ def _part(key: object) -> str:
 def _object(
     tag: str,
     payload_of: Callable[[Any], Payload],
-    known: dict[frozenset[str], tuple[Any, int]],
+    encoded_sets: dict[frozenset[str], tuple[Any, int]],
     value: Any,
     room: Room,
 ) -> Any:
-    """An object of a class of BY_CLASS. known: the encoded sets of names of fields, which are few and repeat."""
+    """Encode an object of a class of BY_CLASS. `encoded_sets` caches encoded sets of field names, which are few and
+    repeat.
+    """
     payload = payload_of(value)
     names = payload.get("set")
     if type(names) is set:
-        key, left = frozenset(names), room.left
-        if key in known:
-            room.take(known[key][1])
+        key, room_before = frozenset(names), room.remaining
+        if key in encoded_sets:
+            room.take(encoded_sets[key][1])
         else:
-            known[key] = _encode_tagged("$set", names, room), left - room.left
+            encoded_sets[key] = _encode_tagged("$set", names, room), room_before - room.remaining
         payload["set"] = None
     try:
         plain = _walk(payload, payload.items(), room)
@@ -201,12 +220,12 @@ def _object(
         del refused.parts[-1:]  # "fields", which the user does not know
         raise
     if type(names) is set:
-        plain["set"] = known[key][0]
+        plain["set"] = encoded_sets[key][0]
     return {tag: plain}
 
 
 def _encoder_of_class(kind: type, room: Room) -> Callable[[Any, Room], Any]:
-    """The encoder of a type that is not in the table, which `room` keeps."""
+    """Return the encoder of a type that is not in the table, and cache it in `room`."""
     if is_text(kind):
         return lambda value, room: _encode_text(str(value), room)
     tag = _tag_of_class(kind)
@@ -218,7 +237,7 @@ def _encoder_of_class(kind: type, room: Room) -> Callable[[Any, Room], Any]:
 
 
 def _tag_of_class(kind: type) -> str:
-    """The tag of a type that is not in the table; a library that nobody has imported is not imported here."""
+    """Return the tag of a type that is not in the table. A library that is not imported cannot have made the value."""
     if issubclass(kind, enum.Enum):
         return "$enum"
     numpy, zoneinfo = map(sys.modules.get, ("numpy", "zoneinfo"))
@@ -232,7 +251,7 @@ def _tag_of_class(kind: type) -> str:
         return "$zoneinfo"
     if is_listed(kind):
         return "$object"
-    raise found(kind)
+    raise refusal_of(kind)
 
 
 _ENCODERS: dict[type, Callable[[Any, Room], Any]] = {
@@ -246,7 +265,7 @@ _ENCODERS: dict[type, Callable[[Any, Room], Any]] = {
 }
 
 
-# Decoding. What JSON made is fresh, so containers are rebuilt in place.
+# Decoding. Parsed containers belong to nobody else, so they are filled in place.
 
 
 def _build(value: Any) -> Any:
@@ -271,15 +290,15 @@ def _build(value: Any) -> Any:
     return _fill(value, value.items())
 
 
-def _fill(container: Any, items: Iterable[tuple[Any, Any]]) -> Any:
-    """Replace what is tagged among the items of a container, in place, at any depth."""
-    for key, item in items:
-        kind = type(item)
+def _fill(container: Any, pairs: Iterable[tuple[Any, Any]]) -> Any:
+    """Replace the tagged items of a container, in place, at any depth."""
+    for key, member in pairs:
+        kind = type(member)
         if kind is dict:
-            if len(item) == 1:
-                container[key] = _build(item)
-            elif item:
-                _fill(item, item.items())
-        elif kind is list and item:
-            _fill(item, enumerate(item))
+            if len(member) == 1:
+                container[key] = _build(member)
+            elif member:
+                _fill(member, member.items())
+        elif kind is list and member:
+            _fill(member, enumerate(member))
     return container

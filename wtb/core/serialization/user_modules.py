@@ -1,8 +1,8 @@
-"""The folder in which users' modules are, and the processes that import none of them.
+"""The folder of users' modules, and the processes that import none of them.
 
 A command finds modules in its working directory, but only once it imports user code, so that commands that only read
-run nothing of a folder. A file there takes the place of no module of Python or of a library that WTB uses, whatever
-its name is.
+run nothing of a folder. A file there never replaces a module of Python or of a library that WTB uses, whatever its
+name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DISTRIBUTION = "workflow-test-bench"  # of WTB: `NAME` in wtb/config/distributi
 
 
 class _State:
-    """What holds for this process."""
+    """The state of this process."""
 
     folder: str | None = None  # in which it finds users' modules, besides sys.path
     barred: str | None = None  # the kind of process that it is, if it imports none of them
@@ -39,22 +39,22 @@ def folder_of_modules() -> str | None:
 
 
 def search_path() -> list[str]:
-    """Return where modules are found before they are looked for in the folder of the command."""
-    return [entry or os.getcwd() for entry in sys.path if entry != _State.folder]
+    """Return the folders in which modules are searched before the folder of the command."""
+    return [folder or os.getcwd() for folder in sys.path if folder != _State.folder]
 
 
 def open_folder() -> None:
     """Let modules be found in the folder of the command, because user code is about to be imported."""
     if _State.folder is not None and _State.folder not in sys.path:
-        sys.path.append(_State.folder)  # after all that is installed, except for what ProjectFinder finds
+        sys.path.append(_State.folder)  # after all installed packages, except for modules that ProjectFinder finds
         sys.meta_path.insert(0, ProjectFinder(_State.folder))
 
 
 def shadowed_file(name: str) -> str | None:
-    """Return the file of the project that a module would come from, if another one has its name.
+    """Return the file of the project that a module would come from, if another module has its name.
 
     Args:
-        name: The name of a module that was imported.
+        name: The name of an imported module.
     """
     top = name.partition(".")[0]
     if _State.folder is None or top not in sys.modules:
@@ -73,12 +73,13 @@ class ProjectFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        # A path is given for submodules, which are found in their package.
         if path is not None or fullname in sys.stdlib_module_names or fullname in _OWN:
             return None
         local = _spec_in(fullname, [self._folder])
         if local is None:
             return None
-        installed = _spec_in(fullname, [entry for entry in sys.path if entry != self._folder])
+        installed = _spec_in(fullname, [folder for folder in sys.path if folder != self._folder])
         return None if installed is not None and fullname in _needed() else local
 
 
@@ -88,7 +89,7 @@ def _spec_in(name: str, path: list[str]) -> ModuleSpec | None:
     return None if spec is None or spec.origin is None else spec
 
 
-@cache  # it takes a third of a second, and is asked for only if a name is there twice
+@cache  # it takes a third of a second, and is needed only if a name exists twice
 def _needed() -> frozenset[str]:
     """Return the names of the modules of all distributions that WTB needs."""
     from importlib import metadata
@@ -102,7 +103,7 @@ def _needed() -> frozenset[str]:
 
 
 def _requirements(name: str) -> Iterator[str]:
-    """Yield the normalized names of what a distribution needs, and what that needs; of WTB all extras, too."""
+    """Yield the normalized names of a distribution's requirements, and of theirs; for WTB including all extras."""
     from importlib import metadata
 
     ahead: list[tuple[str, str]] = [(name, ".*")]
@@ -119,8 +120,8 @@ def _requirements(name: str) -> Iterator[str]:
             of_extra = re.search(r"extra == ['\"]([^'\"]+)['\"]", requirement)
             if match is None or (of_extra is not None and not re.fullmatch(extras, of_extra.group(1))):
                 continue
-            wanted = "|".join(re.escape(extra.strip()) for extra in (match.group(2) or "").split(","))
-            needed = _normalized(match.group(1)), wanted
+            extra_pattern = "|".join(re.escape(extra.strip()) for extra in (match.group(2) or "").split(","))
+            needed = _normalized(match.group(1)), extra_pattern
             if needed not in seen:
                 seen.add(needed)
                 ahead.append(needed)
@@ -134,7 +135,7 @@ def bar(process: str | None) -> None:
     """Import no user code in this process from now on.
 
     Args:
-        process: What errors call it, such as "a worker"; None to import user code again.
+        process: The name of the process in errors, such as "a worker"; None to import user code again.
     """
     _State.barred = process
 
@@ -144,7 +145,8 @@ def without_user_code(process: str | None) -> Iterator[None]:
     """A context in which this process imports no user code.
 
     Args:
-        process: What errors call it, such as "the server"; None for a context in which it imports user code again.
+        process: The name of the process in errors, such as "the server"; None for a context in which it imports user
+            code again.
     """
     before = _State.barred
     bar(process)
@@ -155,5 +157,5 @@ def without_user_code(process: str | None) -> Iterator[None]:
 
 
 def barred() -> str | None:
-    """Return what this process is, if it imports no user code."""
+    """Return the kind of this process, if it imports no user code."""
     return _State.barred

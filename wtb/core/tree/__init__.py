@@ -1,1 +1,1 @@
-"""The tree of a sweep: combinations, checkpoints, and which cells go on together."""
+"""The tree of a sweep: its stored spec and code, combinations, checkpoints, and the cells that run together."""

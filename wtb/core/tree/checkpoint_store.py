@@ -215,21 +215,21 @@ class InMemoryCheckpoints:
 
 
 def no_checkpoint(id: str) -> InputError:
-    """Return the error for a checkpoint that is not there."""
+    """Return the error for a checkpoint that does not exist."""
     return NotFound(f"there is no checkpoint {id!r}; the history of its execution lists those that are there")
 
 
-def check_parent(execution: str, checkpoint: Checkpoint, known: set[str]) -> None:
+def check_parent(execution: str, checkpoint: Checkpoint, history_ids: set[str]) -> None:
     """Raise ConflictError if a checkpoint does not continue one that its execution has.
 
     Args:
         execution: The execution's id.
         checkpoint: The new checkpoint.
-        known: Ids of the checkpoints that the execution has.
+        history_ids: Ids of the checkpoints that the execution has.
     """
-    if checkpoint.parent is None and known:
+    if checkpoint.parent is None and history_ids:
         raise ConflictError(f"execution {execution} has begun; expected a checkpoint that names its parent")
-    if checkpoint.parent is not None and checkpoint.parent not in known:
+    if checkpoint.parent is not None and checkpoint.parent not in history_ids:
         raise ConflictError(
             f"the parent of checkpoint {checkpoint.id}, {checkpoint.parent}, is not in the history of execution "
             f"{execution}; expected a checkpoint of it"
@@ -250,7 +250,7 @@ def check_end(id: str, head_of: str | None, children: set[str], *, is_pinned: bo
     if children:
         raise ConflictError(f"checkpoint {min(children)} follows {id}; expected the end of a line")
     if is_pinned:
-        raise ConflictError(f"checkpoint {id} is pinned; `wtb unpin {id}` lets it go")
+        raise ConflictError(f"checkpoint {id} is pinned; unpin it first with `wtb admin unpin {id}`")
 
 
 def unreached_line(end: str, parents: Mapping[str, str | None], heads: Mapping[str, str]) -> tuple[CheckpointId, ...]:

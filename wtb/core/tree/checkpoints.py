@@ -1,4 +1,4 @@
-"""Checkpoints as values: what one holds, and where an execution stands at it. Pure: no I/O."""
+"""Checkpoints as values: their contents, and the position of an execution at one. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
 
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
 
 CheckpointId = NewType("CheckpointId", str)
 CheckpointId.__doc__ = """The id of a checkpoint: a string, as commands print it.
@@ -25,14 +25,16 @@ HIDDEN = "~"
 
 
 def is_hidden(key: str) -> bool:
-    """Return whether a key of the state is the engine's own: stored like all others, and shown to nobody."""
+    """Return whether a key of the state is the engine's own: stored like all others, and hidden from people."""
     return key.startswith(HIDDEN)
 
 
 class NodeTask(NamedTuple):
-    """One of what a step runs: a node, or one of the several tasks that a node has in it.
+    """A task of a step: a node, or one of the several tasks of a node.
 
-    key: the node's name, or `node|number` where it fans out. number: from 0, among the tasks of its node.
+    Attributes:
+        key: The node's name, or `node|number` if it fans out.
+        number: From 0, among the tasks of its node.
     """
 
     key: str
@@ -41,7 +43,7 @@ class NodeTask(NamedTuple):
 
     @classmethod
     def of(cls, node: str) -> NodeTask:
-        """The only task of a node that does not fan out."""
+        """Return the only task of a node that does not fan out."""
         return cls(node, node)
 
 
@@ -93,7 +95,7 @@ class Position:
 
     @property
     def tasks(self) -> tuple[NodeTask, ...]:
-        """What the next step runs, in the order of `next`."""
+        """The tasks of the next step, in the order of `next`."""
         if not self.fan_out:
             return tuple(map(NodeTask, self.next, self.next))
         return tuple(task for node in self.next for task in self._tasks_of(node))
@@ -109,53 +111,55 @@ class Position:
         Returns:
             The attributes by name; `fan_out` and `engine` only if they are set.
         """
-        made = StoredPosition(step=self.step, next=self.next, arrived=self.arrived, visits=self.visits)
+        position = StoredPosition(step=self.step, next=self.next, arrived=self.arrived, visits=self.visits)
         if self.fan_out:
-            made["fan_out"] = self.fan_out
+            position["fan_out"] = self.fan_out
         if self.engine is not None:
-            made["engine"] = self.engine
-        return made
+            position["engine"] = self.engine
+        return position
 
     @classmethod
-    def read(cls, data: StoredPosition) -> Position:
+    def read(cls, document: StoredPosition) -> Position:
         """Read a position from plain JSON.
 
         Args:
-            data: The result of `document`.
+            document: The mapping that the method `document` returned.
 
         Returns:
             The position.
         """
         return cls(
-            data["step"],
-            tuple(data["next"]),
-            {join: tuple(sources) for join, sources in data["arrived"].items()},
-            data["visits"],
-            data.get("fan_out", {}),
-            data.get("engine"),
+            document["step"],
+            tuple(document["next"]),
+            {join: tuple(sources) for join, sources in document["arrived"].items()},
+            document["visits"],
+            document.get("fan_out", {}),
+            document.get("engine"),
         )
 
 
 def in_order(state: Mapping[str, V], order: Mapping[str, int]) -> dict[str, V]:
-    """A state with its keys in the order of declaration, and then by name.
+    """Return a state with its keys in the order of declaration, and then by name.
 
     Args:
-        state: What each key has; a database may return the keys in any order.
+        state: Values by key; a database may return the keys in any order.
         order: The place of each key that the workflow declares.
     """
     return {key: state[key] for key in sorted(state, key=lambda key: (order.get(key, len(order)), key))}
 
 
-def shown(state: Mapping[str, V]) -> dict[str, V]:
-    """A state without what is the engine's own."""
+def visible_state(state: Mapping[str, V]) -> dict[str, V]:
+    """Return a state without the engine's own keys."""
     return {key: value for key, value in state.items() if not is_hidden(key)}
 
 
 @frozen(slots=True)
 class Totals:
-    """What one cell would have spent up to here as if alone: accepted attempts only.
+    """The amounts that one cell alone would have spent up to here: accepted attempts only.
 
-    elapsed_s: seconds, for steps in parallel the longest. usd: US dollars.
+    Attributes:
+        elapsed_s: Seconds; of parallel steps, the longest.
+        usd: US dollars.
     """
 
     elapsed_s: float = 0.0
@@ -187,9 +191,11 @@ class Writer:
 
 @frozen(slots=True)
 class Inside:
-    """What a checkpoint that was taken inside a node keeps of its visit: key -> SHA-256 of what it saved.
+    """The saved data of a visit, in a checkpoint that was taken inside a node.
 
-    task: the key of its task, where the node fans out.
+    Attributes:
+        saved: SHA-256 of the saved values by key.
+        task: The key of its task, if the node fans out.
     """
 
     node_run: str
@@ -199,13 +205,13 @@ class Inside:
     task: str | None = None
 
     def is_of(self, task: NodeTask, variant: str) -> bool:
-        """Return whether the visit is this task's, under this variant."""
+        """Return whether the visit is that of a task, under a variant."""
         return (self.task or self.node, self.variant) == (task.key, variant)
 
 
 @frozen(slots=True)
 class Checkpoint:
-    """An immutable snapshot after a step, inside a node, or of what a person changed: the latter two have no writers.
+    """An immutable snapshot after a step, inside a node, or of a person's change; the latter two have no writers.
 
     Attributes:
         id: Its id, which `rollback` and `fork` take.
@@ -215,7 +221,7 @@ class Checkpoint:
         writers: The nodes that wrote it, with their variants and node runs.
         workspace: SHA-256 of the snapshot of files, or None.
         totals: Time, cost and node runs of the line up to it.
-        trigger: What had it taken: step, time, manual, durable or error.
+        trigger: Its cause: step, time, manual, durable or error.
         name: Its name, if it has one.
         created_at: Seconds since the epoch.
         inside: The visit that it was taken in, if a node was running.
@@ -248,5 +254,5 @@ class Checkpoint:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether no node comes next."""
+        """True if no node comes next."""
         return not self.position.next

@@ -1,9 +1,9 @@
-"""Which combinations of variants a sweep runs: the grid, a part of it, or a list.
+"""The combinations of variants that a sweep runs: the grid, a part of it, or a list.
 
-A combination is a mapping from each varied node to the name of one of its variants. Within this module
-it is a number, its rank in the full grid (mixed radix, the last node turning fastest), so that a
-hundred thousand of them are one array and nothing is built that is not asked for. Callers compare
-`count(...)` with their cap first; it is arithmetic.
+A combination is a mapping from each varied node to the name of one of its variants. Within this module it is a number,
+its rank in the full grid (mixed radix, the last node turning fastest), so that a hundred thousand of them are one
+array, and only requested combinations are built. Callers first compare `count(...)`, which is arithmetic, with their
+limit.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, meant_or_known
-from wtb.core.factors.factors import labels_of
-from wtb.core.factors.level_names import level_label, split_name
+from wtb.core.factors import labels_of, level_label, split_name
+from wtb.core.frozen import frozen
 
 Loc = tuple[str | int, ...]
-# Puts the place (file and line, or key) before a problem; `Located.problem` is one.
+# Prefixes a problem with its place (file and line, or key), as `Located.problem` does.
 Report = Callable[[Loc, str], str]
 Vary = Mapping[str, Sequence[str]]
 Exclude = Sequence[Mapping[str, Sequence[str]]]
 
-# Up to here a random draw looks at every combination, which is exact; beyond, it draws and rejects.
+# Up to here a random draw enumerates all combinations, which is exact; beyond, it draws and rejects.
 _ENUMERABLE = 100_000
 _ENUMERABLE_AT_LAST = 10_000_000
 
@@ -41,27 +40,27 @@ class Random:
     seed: int = 0
 
 
-AS_IS = "the workflow as it is"  # what a combination of nothing is called
+AS_IS = "the workflow as it is"  # the name of the empty combination
 
-# Whether one at a time goes from a variant of a node to another one: `is_step(node, variant, other)`.
+# `is_step(node, variant, other)`: whether one-at-a-time goes from a variant of a node to another one.
 IsStep = Callable[[str, str, str], bool]
 
 Mode = Literal["grid", "one-at-a-time"] | Random | Sequence[Mapping[str, str]]
 
 
 def in_words(choices: Mapping[str, str]) -> str:
-    """`retrieve=bm25 answer=terse`; a grid point by its levels: `answer.model=mini answer.temperature=0`."""
+    """Return a combination in words such as `retrieve=bm25 answer=terse`, with grid points by their levels."""
     return " ".join(f"{key}={label}" for key, label in labels_of(choices).items()) or AS_IS
 
 
 def chosen_in_shell(choices: Mapping[str, str]) -> str:
-    """Return options that choose a combination, or a part of it, quoted for shells: by levels where these suffice.
+    """Return options that choose a combination, or a part of it, quoted for shells: by levels if these suffice.
 
     Args:
-        choices: Node -> variant, or `node.parameter` -> level.
+        choices: Variants by node, or levels by `node.parameter`.
 
     Returns:
-        Such as `--combination answer.model=mini --combination 'answer.prompt=Be brief, please.'`.
+        For example `--combination answer.model=mini --combination 'answer.prompt=Be brief, please.'`.
     """
     pairs: list[tuple[str, str]] = []
     for key, variant in choices.items():
@@ -88,7 +87,7 @@ def _is_json(text: str) -> bool:
 
 
 class Combinations:
-    """The combinations of one sweep, in order; each is built when it is asked for."""
+    """The combinations of one sweep, in order; each is built when it is read."""
 
     def __init__(self, grid: _Grid, ranks: Sequence[int], baseline: int | None) -> None:
         self._grid = grid
@@ -106,17 +105,17 @@ class Combinations:
 
     @property
     def baseline(self) -> dict[str, str] | None:
-        """What the others are compared with; None where none was named and the default one is not run."""
+        """The combination that the others are compared with; None if none was named and the default one is not run."""
         return None if self._baseline is None else self._grid.combination(self._baseline)
 
 
 def count_grid(vary: Vary) -> int:
-    """How many combinations the full grid has, before exclusions."""
+    """Return the number of combinations of the full grid, before exclusions."""
     return math.prod(len(names) for names in vary.values())
 
 
 def count(vary: Vary, mode: Mode) -> int:
-    """How many combinations `expand` gives at most, before exclusions; arithmetic only."""
+    """Return the largest number of combinations that `expand` can return, before exclusions, by arithmetic only."""
     if mode == "grid":
         return count_grid(vary)
     if mode == "one-at-a-time":
@@ -136,20 +135,27 @@ def expand(
     is_step: IsStep | None = None,
     report: Report,
 ) -> Combinations:
-    """The combinations of `vary` (node to distinct variant names, none empty) in the order of `mode`.
+    """Return the combinations of a sweep in the order of its mode.
 
-    A combination is excluded when one mapping of `exclude` names one of its variants for every node in that
-    mapping. Where `baseline` names no variant of a node, it is the node's own (in `defaults`, else the one
-    called `default`) if that is varied, else the first listed. One at a time goes from the baseline to the variants of
-    a node for which `is_step` holds; without it to all of them. Raises InputError, all problems at once, for
-    unknown nodes and variants, a named baseline that is not run, an explicit combination given twice, and
-    when nothing is left.
+    Args:
+        vary: Distinct variant names by node, none empty.
+        mode: The grid, one at a time, a random sample, or a list.
+        exclude: A combination is excluded if one of these mappings names one of its variants for every node in it.
+        baseline: Variants of the baseline. For other nodes it has the node's own default, if that is varied, else the
+            first listed variant.
+        defaults: The default variants of nodes; without one it is the variant called `default`.
+        is_step: With one at a time, only variants of a node for which this holds, seen from the baseline.
+        report: Prefixes problems with their place.
+
+    Raises:
+        InputError: With all problems at once: unknown nodes and variants, a named baseline that is not run, a
+            combination that is listed twice, and an empty result.
     """
     grid = _Grid(vary)
     problems = [*_unknown_in(vary, mode, exclude, baseline or {}, report)]
     if problems:
         raise InputError(*problems)
-    rules = [grid.rule(item) for item in exclude]
+    rules = [grid.rule(exclusion) for exclusion in exclude]
     own = defaults or {}
     unnamed = {node: _default(names, own.get(node, "default")) for node, names in vary.items()}
     base = grid.rank(unnamed | dict(baseline or {}))
@@ -160,7 +166,7 @@ def expand(
         raise InputError(report(("exclude",), "every combination is excluded; expected at least one left"))
     if base in ranks:
         return Combinations(grid, ranks, base)
-    # An error only if a baseline is asked for, or a sweep around one.
+    # An error only if a baseline was named, or the sweep is built around it.
     if baseline or mode == "one-at-a-time":
         named = ", ".join(f"{node}={name}" for node, name in grid.combination(base).items())
         why = "it is excluded" if grid.excluded(base, rules) else "it is not listed under 'combinations'"
@@ -177,7 +183,7 @@ class _Grid:
         self.names = tuple(tuple(names) for names in vary.values())
         self.sizes = tuple(len(names) for names in self.names)
         self.total = math.prod(self.sizes)
-        # One step of a node's digit moves the rank by the size of everything that turns faster.
+        # A step of a node's digit moves the rank by the product of the sizes of all nodes that turn faster.
         self.steps = tuple(math.prod(self.sizes[place + 1 :]) for place in range(len(self.sizes)))
 
     def digits(self, rank: int) -> tuple[int, ...]:
@@ -192,25 +198,26 @@ class _Grid:
         return sum(names.index(combination[node]) * step for node, names, step in places)
 
     def is_step(self, base: int, rank: int, is_step: IsStep) -> bool:
-        """Return whether what differs between two combinations is a step."""
+        """Return whether all differences between two combinations are steps."""
         before, after = self.combination(base), self.combination(rank)
         return all(is_step(node, before[node], after[node]) for node in self.nodes if before[node] != after[node])
 
-    def rule(self, item: Mapping[str, Sequence[str]]) -> _Rule:
-        """One exclusion as (place of the node, digits of the variants named)."""
+    def rule(self, exclusion: Mapping[str, Sequence[str]]) -> _Rule:
+        """Return an exclusion as (place of the node, digits of the named variants)."""
         places = {node: place for place, node in enumerate(self.nodes)}
         return [
             (places[node], frozenset(self.names[places[node]].index(name) for name in names))
-            for node, names in item.items()
+            for node, names in exclusion.items()
         ]
 
     def excluded(self, rank: int, rules: Sequence[_Rule]) -> bool:
         return bool(rules) and _matches(self.digits(rank), rules)
 
     def allowed(self, rules: Sequence[_Rule]) -> Sequence[int]:
-        """The ranks of the whole grid that no rule excludes, in order."""
+        """Return the ranks of the whole grid that no rule excludes, in order."""
         if not rules:
             return range(self.total)
+        # The product turns the last node fastest, so it enumerates the ranks in order. An array takes 8 bytes for each.
         every = itertools.product(*map(range, self.sizes))
         return array("q", (rank for rank, digits in enumerate(every) if not _matches(digits, rules)))
 
@@ -223,7 +230,7 @@ def _matches(digits: tuple[int, ...], rules: Sequence[_Rule]) -> bool:
 
 
 def _ranks(grid: _Grid, mode: Mode, rules: Sequence[_Rule], base: int, report: Report) -> Sequence[int]:
-    """The ranks of the combinations to run, in the order of the mode."""
+    """Return the ranks of the combinations to run, in the order of the mode."""
     if mode == "grid":
         return grid.allowed(rules)
     if mode == "one-at-a-time":
@@ -240,7 +247,7 @@ def _around(grid: _Grid, base: int) -> Iterable[int]:
 
 
 def _draw(grid: _Grid, mode: Random, rules: Sequence[_Rule], base: int, report: Report) -> Sequence[int]:
-    """Draw distinct ranks that no rule excludes, the baseline among them. Raises InputError if too few are left."""
+    """Draw distinct ranks that no rule excludes, including the baseline. Raises InputError if too few are left."""
     rng = random.Random(mode.seed)
     # A sample without the baseline would have nothing to be compared with.
     drawn = set() if grid.excluded(base, rules) else {base}
@@ -265,14 +272,14 @@ def _draw(grid: _Grid, mode: Random, rules: Sequence[_Rule], base: int, report: 
 
 
 def _listed(
-    grid: _Grid, items: Sequence[Mapping[str, str]], rules: Sequence[_Rule], base: int, report: Report
+    grid: _Grid, combinations: Sequence[Mapping[str, str]], rules: Sequence[_Rule], base: int, report: Report
 ) -> Sequence[int]:
-    """The ranks of combinations that are listed one by one. Raises InputError for one that is listed twice."""
+    """Return the ranks of listed combinations. Raises InputError for one that is listed twice."""
     first: dict[int, int] = {}
     problems: list[str] = []
     default = grid.combination(base)
-    for position, item in enumerate(items):
-        rank = grid.rank(default | dict(item))
+    for position, combination in enumerate(combinations):
+        rank = grid.rank(default | dict(combination))
         if (before := first.setdefault(rank, position)) != position:
             named = ", ".join(f"{node}={name}" for node, name in grid.combination(rank).items())
             text = f"{named} twice (item {position + 1} is item {before + 1}); expected each once"
@@ -287,14 +294,14 @@ def _default(names: Sequence[str], own: str) -> str:
 
 
 def _unknown_in(vary: Vary, mode: Mode, exclude: Exclude, baseline: Mapping[str, str], report: Report) -> Iterator[str]:
-    """A problem for every node or variant that is not in `vary`."""
+    """Yield a problem for every node or variant that is not in `vary`."""
     named: list[tuple[Loc, str, Sequence[str]]] = []
     for position, rule in enumerate(exclude):
         named += [(("exclude", position, node), node, names) for node, names in rule.items()]
     named += [(("baseline", node), node, [name]) for node, name in baseline.items()]
     if not isinstance(mode, str | Random):
-        for position, item in enumerate(mode):
-            named += [(("combinations", position, node), node, [name]) for node, name in item.items()]
+        for position, combination in enumerate(mode):
+            named += [(("combinations", position, node), node, [name]) for node, name in combination.items()]
     for loc, node, names in named:
         if node not in vary:
             yield report(loc, f"no node '{node}' under 'vary'{meant_or_known(node, vary)}")

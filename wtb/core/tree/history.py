@@ -1,4 +1,4 @@
-"""The history of an execution as a value: its line of checkpoints, and what follows from it. Pure: no I/O."""
+"""The history of an execution as a value: its line of checkpoints, and figures that follow from it. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -6,20 +6,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import iso
-from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, shown
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, visible_state
+from wtb.core.tree.recorded_runs import (
+    Decision,
+    NodeBoundary,
+    RecordedRun,
+    inside_document,
+    run_document,
+    totals_document,
+    with_runs,
+)
+from wtb.core.values import Json
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import RouteDocument
-    from wtb.core.documents.executions import NodeRunDocument, TaskDocument, TotalsDocument
+    from wtb.core.documents.executions import NodeRunDocument
     from wtb.core.documents.lineage import (
         BoundaryDocument,
         CheckpointDocument,
-        InsideDocument,
         LineDocument,
     )
 
@@ -28,107 +36,8 @@ _LISTED = 20  # names in an error
 
 
 @frozen(slots=True)
-class RecordedRun:
-    """A node run on a line: a task of a node under a variant, and how it ended.
-
-    Attributes:
-        attempts: How many it has had.
-        cells: How many cells share it.
-        started_at: Seconds since the epoch, as `ended_at`.
-        writes: Key -> SHA-256 of what it wrote.
-        error: Why its last attempt failed.
-        lag_s: By how much the event loop was late on average while the accepted attempt ran, if that was measured.
-    """
-
-    id: str
-    task: str
-    node: str
-    variant: str
-    visit: int
-    status: str
-    started_at: float
-    duration_s: float
-    ended_at: float | None = None
-    attempts: int = 1
-    cells: int = 1
-    usd: float = 0.0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    writes: Mapping[str, str] = field(default_factory=dict)
-    error: str | None = None
-    lag_s: float | None = None
-
-
-class TaskOfNode(Protocol):
-    """A node run with its node and the key of its task."""
-
-    @property
-    def task(self) -> str: ...
-    @property
-    def node(self) -> str: ...
-
-
-class Decision(NamedTuple):
-    """Why an execution went from a node where it went.
-
-    tried: (to, condition or key, whether it was taken) of each edge that was tried; None of older versions.
-    """
-
-    node: str
-    to: str
-    key: str | None
-    why: str
-    tried: Sequence[tuple[str, str | None, bool]] | None = None
-
-    def document(self) -> RouteDocument:
-        """Return it as plain JSON."""
-        document: RouteDocument = {"node": self.node, "to": self.to, "key": self.key, "why": self.why}
-        if self.tried is not None:
-            document["tried"] = [{"to": to, "when": when, "taken": is_taken} for to, when, is_taken in self.tried]
-        return document
-
-
-@frozen(slots=True)
-class NodeBoundary:
-    """One visit of a node, computed from the checkpoints around it and from its node runs.
-
-    Attributes:
-        node: The node.
-        visit: Its visit, from 0.
-        entry: The checkpoint that it started from.
-        exit: The checkpoint that it wrote, or None if it has not.
-        status: pending, running, waiting, succeeded, failed or skipped.
-        started: When it began, in seconds since the epoch.
-        ended: When it ended.
-        duration: Seconds of work, without pauses and waiting; of several tasks, of the longest.
-        error: Why it failed.
-        output: Key of the state -> SHA-256 of what it wrote.
-
-    Example:
-        >>> from wtb import Workflow, start
-        >>> wf = Workflow("counting")
-        >>> wf.entry(wf.node(lambda state: {"n": state["n"] + 1}, name="count"))
-        >>> history = start(wf, {"n": 1}, db="sqlite:///:memory:").wait().history()
-        >>> boundary = history.boundary("count")
-        >>> boundary.status, boundary.visit, boundary.exit == history.latest.id
-        ('succeeded', 0, True)
-    """
-
-    node: str
-    visit: int
-    entry: CheckpointId
-    exit: CheckpointId | None
-    status: str = "pending"
-    started: float | None = None
-    ended: float | None = None
-    duration: float | None = None
-    error: str | None = None
-    output: Mapping[str, str] = field(default_factory=dict)
-
-
-@frozen(slots=True)
 class RollbackCheck:
-    """Whether a rollback can lead to a target. It is true if that is so.
+    """The result of a check whether a rollback can lead to a target. It is true if it can.
 
     Attributes:
         checkpoint: The checkpoint that the target names, or None.
@@ -163,7 +72,7 @@ class ExecutionHistory:
         runs: The node runs that wrote the line, by id.
         unfinished: Node runs at the head that have not succeeded.
         decisions: Why it went where it went, by checkpoint.
-        made: Events by which people made checkpoints, by checkpoint.
+        manual_events: Events by which people made checkpoints, by checkpoint.
         notes: Notes that people gave with names, by checkpoint.
         execution: Whose history it is, in messages.
 
@@ -187,7 +96,7 @@ class ExecutionHistory:
     runs: Mapping[str, RecordedRun] = field(default_factory=dict)
     unfinished: Sequence[RecordedRun] = ()
     decisions: Mapping[str, Sequence[Decision]] = field(default_factory=dict)
-    made: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    manual_events: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     execution: str | None = None
 
@@ -255,14 +164,14 @@ class ExecutionHistory:
                     visits[node] += 1
         for node, number in open_at.items():
             runs = [run for run in self.unfinished if run.node == node]
-            boundaries[number] = _with_runs(boundaries[number], runs)
+            boundaries[number] = with_runs(boundaries[number], runs)
         return tuple(boundaries)
 
     def _closed(self, boundary: NodeBoundary, checkpoint: Checkpoint) -> NodeBoundary:
         """Close a visit at the checkpoint that it wrote."""
         ids = [writer.node_run for writer in checkpoint.writers if writer.node == boundary.node]
         closed = replace(boundary, exit=checkpoint.id, status="succeeded")
-        return _with_runs(closed, [self.runs[id] for id in ids if id in self.runs])
+        return with_runs(closed, [self.runs[id] for id in ids if id in self.runs])
 
     def boundary(self, node: str, visit: int | None = None) -> NodeBoundary:
         """Return a visit of a node.
@@ -285,16 +194,16 @@ class ExecutionHistory:
     def _visit(
         self, node: str, visit: int | None, visits: Sequence[NodeBoundary], how: str, nodes: Sequence[str]
     ) -> NodeBoundary:
-        """Choose one of the visits of a node. Raises InputError that names the nodes or visits that there are."""
+        """Choose one of the visits of a node. Raises InputError that names the existing nodes or visits."""
         if not visits:
-            others = f"; it has: {_listed(nodes)}" if nodes else ""
-            raise InputError(f"{self._name} {how} node {node!r}{did_you_mean(node, nodes)}{others}")
+            hint = f"; it has: {_listed(nodes)}" if nodes else ""
+            raise InputError(f"{self._name} {how} node {node!r}{did_you_mean(node, nodes)}{hint}")
         if visit is None:
             return visits[-1]
         by_visit = {boundary.visit: boundary for boundary in visits}
         if visit not in by_visit:
-            known = ", ".join(map(str, by_visit))
-            raise InputError(f"{self._name} {how} visit {visit} of node {node!r}; expected one of {known}")
+            visits_text = ", ".join(map(str, by_visit))
+            raise InputError(f"{self._name} {how} visit {visit} of node {node!r}; expected one of {visits_text}")
         return by_visit[visit]
 
     @property
@@ -350,9 +259,9 @@ class ExecutionHistory:
         """
         if not self.checkpoints:
             raise InputError(f"{self._name} has not begun: it has no checkpoint")
-        for known in (self._by_id, self._exits, self._names):
-            if target in known:
-                return known[target]
+        for index in (self._by_id, self._exits, self._names):
+            if target in index:
+                return index[target]
         starting = [checkpoint for id, checkpoint in self._by_id.items() if target and id.startswith(target)]
         if len(starting) == 1:
             return starting[0]
@@ -403,6 +312,7 @@ class ExecutionHistory:
         """
         if visit is None and (target in self._by_id or target in self._exits or target in self._names):
             return self.resolve(target)
+        # A reached node without an exit is meant as a node, even if its name is the beginning of an id.
         reached = {boundary.node for boundary in self.boundaries}
         if visit is None and target not in reached and any(id.startswith(target) for id in self._by_id if target):
             return self.resolve(target)
@@ -435,7 +345,7 @@ class ExecutionHistory:
 
     # As JSON
 
-    def document(self, values: Mapping[str, Any] | None = None) -> LineDocument:
+    def document(self, values: Mapping[str, Json] | None = None) -> LineDocument:
         """Return it as plain JSON.
 
         Args:
@@ -464,14 +374,14 @@ class ExecutionHistory:
         return [run_document(self._run_of(writer, checkpoint), count[writer.node]) for writer in checkpoint.writers]
 
     def _run_of(self, writer: Writer, checkpoint: Checkpoint) -> RecordedRun:
-        """Return the node run of a writer; if there are only checkpoints, with what these hold."""
+        """Return the node run of a writer; without recorded runs, one with the data of the checkpoint."""
         if writer.node_run in self.runs:
             return self.runs[writer.node_run]
         node, visit = writer.node, max(0, checkpoint.position.visits.get(writer.node, 1) - 1)
         return RecordedRun(writer.node_run, node, node, writer.variant, visit, "succeeded", checkpoint.created_at, 0.0)
 
     def checkpoint_document(
-        self, checkpoint: Checkpoint, values: Mapping[str, Any] | None = None
+        self, checkpoint: Checkpoint, values: Mapping[str, Json] | None = None
     ) -> CheckpointDocument:
         """Return one of its checkpoints as plain JSON.
 
@@ -482,7 +392,7 @@ class ExecutionHistory:
         Returns:
             The checkpoint as in `document`.
         """
-        made = self.made.get(checkpoint.id)
+        manual_event = self.manual_events.get(checkpoint.id)
         document: CheckpointDocument = {
             "id": checkpoint.id,
             "parent": checkpoint.parent,
@@ -490,10 +400,10 @@ class ExecutionHistory:
             "name": checkpoint.name,
             "trigger": checkpoint.trigger,
             "created_at": iso(checkpoint.created_at),
-            "made": None if made is None else dict(made),
+            "made": None if manual_event is None else dict(manual_event),
             "writers": self.writers_of(checkpoint),
             "next": list(checkpoint.position.next),
-            "decisions": [one.document() for one in self.decisions.get(checkpoint.id, ())],
+            "decisions": [decision.document() for decision in self.decisions.get(checkpoint.id, ())],
             "totals": totals_document(checkpoint),
         }
         if checkpoint.id in self.notes:
@@ -502,7 +412,7 @@ class ExecutionHistory:
             document["state"] = _valued(checkpoint.state, values)
         return document
 
-    def _boundary(self, boundary: NodeBoundary, values: Mapping[str, Any] | None) -> BoundaryDocument:
+    def _boundary(self, boundary: NodeBoundary, values: Mapping[str, Json] | None) -> BoundaryDocument:
         document: BoundaryDocument = {
             "node": boundary.node,
             "visit": boundary.visit,
@@ -520,81 +430,9 @@ class ExecutionHistory:
         return document
 
 
-def _with_runs(boundary: NodeBoundary, runs: Sequence[RecordedRun]) -> NodeBoundary:
-    """Return a boundary with the status and times of its node runs.
-
-    A node with several tasks has the time of the one that took longest, and the status of one that has not succeeded.
-    """
-    if not runs:
-        return boundary
-    worst = next((run for run in runs if run.status != "succeeded"), runs[0])
-    ends = [run.ended_at for run in runs]
-    return replace(
-        boundary,
-        status=worst.status,
-        started=min(run.started_at for run in runs),
-        ended=None if None in ends else max(end for end in ends if end is not None),
-        duration=max(run.duration_s for run in runs),
-        error=worst.error,
-        output=shown({key: value for run in runs for key, value in run.writes.items()}),
-    )
-
-
-def _valued(state: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: values[digest] for key, digest in shown(state).items()}
+def _valued(state: Mapping[str, str], values: Mapping[str, Json]) -> dict[str, Json]:
+    return {key: values[digest] for key, digest in visible_state(state).items()}
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:_LISTED])) + (", ..." if len(names) > _LISTED else "")
-
-
-def task_document(run: TaskOfNode, tasks: int) -> TaskDocument:
-    """Return the task of a node run and how many its node has in the step, if it has several."""
-    return {} if run.task == run.node else {"task": run.task, "tasks": tasks}
-
-
-def run_document(run: RecordedRun, tasks: int) -> NodeRunDocument:
-    """Return a node run as plain JSON; its node has so many tasks in the step."""
-    return {
-        "node_run": run.id,
-        **task_document(run, tasks),
-        "node": run.node,
-        "variant": run.variant,
-        "visit": run.visit,
-        "status": run.status,
-        "attempts": run.attempts,
-        "cells": run.cells,
-        "duration_s": run.duration_s,
-        "lag_s": run.lag_s,
-        "usd": run.usd,
-        "tokens_in": run.tokens_in,
-        "tokens_out": run.tokens_out,
-        "started_at": iso(run.started_at),
-    }
-
-
-def totals_document(checkpoint: Checkpoint) -> TotalsDocument:
-    """Return what led to a checkpoint took, as plain JSON."""
-    totals = checkpoint.totals
-    return {
-        "elapsed_s": totals.elapsed_s,
-        "usd": totals.usd,
-        "tokens_in": totals.tokens_in,
-        "tokens_out": totals.tokens_out,
-        "node_runs": totals.node_runs,
-    }
-
-
-def inside_document(checkpoint: Checkpoint) -> InsideDocument:
-    """Return a checkpoint that was taken inside a node as plain JSON."""
-    assert checkpoint.inside is not None, "it was taken inside a node"
-    return {
-        "id": checkpoint.id,
-        "parent": checkpoint.parent,
-        "node": checkpoint.inside.node,
-        "variant": checkpoint.inside.variant,
-        "node_run": checkpoint.inside.node_run,
-        "name": checkpoint.name,
-        "trigger": checkpoint.trigger,
-        "created_at": iso(checkpoint.created_at),
-    }

@@ -1,4 +1,4 @@
-"""What the code of a sweep's variants rests on, as it is stored, so that comparisons name what changed."""
+"""The stored code of a sweep's variants, by which comparisons name changes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from typing_extensions import TypedDict
 Parts = Mapping[str, str]  # "lib:helper" or "file prompts/v1.md" -> a short digest of it
 Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> the fingerprint of its code
 
-VALUE = "value "  # before the name of a part that is a value which an object holds
-MADE_BY = "made by"  # the part that is all code which can have made such values; before files that this code names
+VALUE = "value "  # the prefix of a part that is a value in an object
+MADE_BY = "made by"  # the part of all code that may have made such values; the prefix of files that this code names
 EVALUATORS = "evaluate"  # stands for a node in the code of evaluators
-OUTSIDE = ""  # stands for a node where code wrote a file outside of node runs, such as when it was imported
+OUTSIDE = ""  # instead of a node if code wrote a file outside of node runs, for example when it was imported
 
 _MOST_NAMED = 5
-_MOST_PARTS = 200  # of a variant; the parts of a module are taken together if there are more
+_MOST_PARTS = 200  # of a variant; if there are more, the parts of a module are combined
 
 
 class StoredCode(TypedDict):
-    """What code rests on.
+    """The parts on which code depends.
 
-    parts: each with its digest. sets: of parts, by their numbers. variants: node -> variant -> the number of its set.
-    varying: globals and held values that count by the code that makes them, because they differ between processes.
-    not_followed: what code may rest on, and could not be followed.
-    written: files among the parts that nodes wrote, each with the node that was seen first: they are no code.
+    Attributes:
+        parts: Each part with its digest.
+        sets: Sets of parts, by their numbers.
+        variants: The number of the set of each variant, by node and variant.
+        varying: Globals and held values that count by the code that makes them, because they differ between processes.
+        not_followed: Possible dependencies that could not be followed.
+        written: Files among the parts that nodes wrote, each with the node that was seen first: they are no code.
     """
 
     parts: list[list[str]]
@@ -40,27 +43,27 @@ class StoredCode(TypedDict):
 def stored_code(
     variants: Mapping[str, Mapping[str, Parts]], varying: Sequence[str] = (), not_followed: Sequence[str] = ()
 ) -> StoredCode:
-    """Make what is stored of code.
+    """Make the stored form of code.
 
     Args:
-        variants: Node -> variant -> its parts.
+        variants: Parts by node and variant.
         varying: See `StoredCode`.
         not_followed: See `StoredCode`.
 
     Returns:
-        It, with each part and each set of parts once.
+        The stored form, with each part and each set of parts once.
     """
     numbers: dict[tuple[str, str], int] = {}
     sets: dict[tuple[int, ...], int] = {}
-    chosen: dict[str, dict[str, int]] = {}
+    set_numbers: dict[str, dict[str, int]] = {}
     for node, parts_by_variant in variants.items():
         for variant, parts in parts_by_variant.items():
             members = tuple(numbers.setdefault(part, len(numbers)) for part in sorted(_bounded(parts).items()))
-            chosen.setdefault(node, {})[variant] = sets.setdefault(members, len(sets))
+            set_numbers.setdefault(node, {})[variant] = sets.setdefault(members, len(sets))
     return {
         "parts": [list(part) for part in numbers],
         "sets": [list(members) for members in sets],
-        "variants": chosen,
+        "variants": set_numbers,
         "varying": list(dict.fromkeys(varying)),
         "not_followed": list(dict.fromkeys(not_followed)),
     }
@@ -83,20 +86,20 @@ def parts_of(code: StoredCode | None, node: str, variant: str) -> Parts | None:
 
 
 def differences(before: StoredCode | None, after: StoredCode | None, node: str, variant: str) -> list[str]:
-    """Name what is different between two codes of a variant: files and scripts first.
+    """Return the differences between two codes of a variant: files and scripts first.
 
     Returns:
         Texts such as "lib:helper changed"; none if one of the codes was stored by an earlier version.
     """
-    was, now = parts_of(before, node, variant), parts_of(after, node, variant)
-    if was is None or now is None:
+    old, new = parts_of(before, node, variant), parts_of(after, node, variant)
+    if old is None or new is None:
         return []
-    names = sorted(_different(was, now) - _written(before, after), key=lambda name: (not is_file(name), name))
-    return [_difference(name, was, now) for name in names if not name.startswith(MADE_BY)]
+    names = sorted(_different(old, new) - _written(before, after), key=lambda name: (not is_file(name), name))
+    return [_difference(name, old, new) for name in names if not name.startswith(MADE_BY)]
 
 
 class RecordedCode(NamedTuple):
-    """The code of the variants of a sweep: their fingerprints, and what those rest on."""
+    """The code of the variants of a sweep: their fingerprints, and their parts."""
 
     fingerprints: Fingerprints
     code: StoredCode | None
@@ -116,7 +119,7 @@ class RecordedCode(NamedTuple):
         return [pair for pair in self.variants() if not self.has_same(present, *pair)]
 
     def changed_files(self, present: RecordedCode, changed: Sequence[tuple[str, str]]) -> set[str] | None:
-        """Return the files that differ, if nothing else of changed variants does; None if something else does.
+        """Return the files that differ, if changed variants differ in nothing else; None if they do.
 
         Args:
             present: The code at present.
@@ -124,34 +127,34 @@ class RecordedCode(NamedTuple):
         """
         differing: set[str] = set()
         for node, variant in changed:
-            was, now = parts_of(self.code, node, variant), parts_of(present.code, node, variant)
-            if was is None or now is None:
+            old, new = parts_of(self.code, node, variant), parts_of(present.code, node, variant)
+            if old is None or new is None:
                 return None
-            differing |= {name.removeprefix(f"{MADE_BY} ") for name in _different(was, now)}
+            differing |= {name.removeprefix(f"{MADE_BY} ") for name in _different(old, new)}
         files = {name for name in differing if is_file(name)}
         without = self.writing(files)
         return files if all(without.has_same(present, *pair) for pair in changed) else None
 
     def writing(self, files: Iterable[str]) -> RecordedCode:
-        """Return it with files that count as written by nodes, besides those that do."""
+        """Return the code with more files that count as written by nodes."""
         if self.code is None:
             return self
         written = {**dict.fromkeys(files, OUTSIDE), **self.code.get("written", {})}
         return self._replace(code={**self.code, "written": written})
 
     def replaced(self, node: str, variant: str, other: RecordedCode, name: str) -> RecordedCode:
-        """Return it with the code that another one has of a variant, which is called `name` there."""
+        """Return the code with another one's code of a variant, which is called `name` there."""
         fingerprints = {key: dict(variants) for key, variants in self.fingerprints.items()}
         fingerprints[node][variant] = other.fingerprints[node][name]
         parts = {
-            key: {one: parts_of(self.code, key, one) or {} for one in variants}
+            key: {variant_name: parts_of(self.code, key, variant_name) or {} for variant_name in variants}
             for key, variants in fingerprints.items()
         }
         parts[node][variant] = parts_of(other.code, node, name) or {}
         return RecordedCode(fingerprints, stored_code(parts))
 
     def replacing(self, present: RecordedCode) -> dict[str, dict[str, str]]:
-        """Return present fingerprints, but the recorded ones of variants whose code is the same."""
+        """Return present fingerprints, with the recorded ones of variants whose code is the same."""
         return {
             node: {
                 variant: self.fingerprints.get(node, {}).get(variant, fingerprint)
@@ -167,40 +170,41 @@ def is_same_code(before: StoredCode | None, after: StoredCode | None, node: str,
     """Return whether no code of a variant changed, although its fingerprints differ.
 
     Three kinds of differences are no change of code. Files that nodes of either sweep wrote are output. Files that
-    appear while a sweep runs are nearly always what its nodes write. And values that objects hold, such as a session's
-    id, may differ between processes: they count only if the code that can have made them changed, too.
+    appear while a sweep runs are nearly always written by its nodes. And values that objects hold, such as a session's
+    id, may differ between processes: they count only if the code that may have made them changed, too.
     """
-    was, now = parts_of(before, node, variant), parts_of(after, node, variant)
-    if was is None or now is None:
+    old, new = parts_of(before, node, variant), parts_of(after, node, variant)
+    if old is None or new is None:
         return False
     ignored = _written(before, after)
-    counted = {name for name in _different(was, now) if name not in ignored and not _is_output(name, was)}
-    is_made_alike = MADE_BY in was and not any(name.startswith(MADE_BY) for name in counted)
-    if all(name.startswith(MADE_BY) for name in _different(was, now)):  # the same parts in another order
+    counted = {name for name in _different(old, new) if name not in ignored and not _is_output(name, old)}
+    # The same code that makes values makes values of the same meaning, such as another id of a session.
+    is_made_alike = MADE_BY in old and not any(name.startswith(MADE_BY) for name in counted)
+    if all(name.startswith(MADE_BY) for name in _different(old, new)):  # the same parts in another order
         return is_made_alike
     counted = {name for name in counted if not name.startswith(MADE_BY)}
     return not counted or (is_made_alike and all(name.startswith(VALUE) for name in counted))
 
 
-def _different(was: Parts, now: Parts) -> set[str]:
-    return {name for name, _ in was.items() ^ now.items()}
+def _different(old: Parts, new: Parts) -> set[str]:
+    return {name for name, _ in old.items() ^ new.items()}
 
 
 def _written(*codes: StoredCode | None) -> set[str]:
-    """Return the parts that are files which nodes wrote, also as files of the code that makes held values."""
+    """Return the parts that are files which nodes wrote, including files of the code that makes held values."""
     files = {file for code in codes if code is not None for file in code.get("written", ())}
     return files | {f"{MADE_BY} {file}" for file in files}
 
 
-def _is_output(name: str, was: Parts) -> bool:
-    """Return whether a part is a file that was not there before."""
-    return is_file(name.removeprefix(f"{MADE_BY} ")) and name not in was
+def _is_output(name: str, old: Parts) -> bool:
+    """Return whether a part is a file that did not exist before."""
+    return is_file(name.removeprefix(f"{MADE_BY} ")) and name not in old
 
 
-def _difference(name: str, was: Parts, now: Parts) -> str:
-    if name not in was:
+def _difference(name: str, old: Parts, new: Parts) -> str:
+    if name not in old:
         return f"{name} is new"
-    if name not in now:
+    if name not in new:
         return f"{name} is gone"
     return f"{name}: content differs" if is_file(name) else f"{name} changed"
 
@@ -211,7 +215,7 @@ def is_file(name: str) -> bool:
 
 
 def why(before: StoredCode | None, after: StoredCode | None, variants: Iterable[tuple[str, str]]) -> str:
-    """Say why the code of variants differs, in parentheses: "(lib:helper changed)"."""
+    """Return why the code of variants differs, in parentheses: "(lib:helper changed)"."""
     causes = list(dict.fromkeys(cause for each in variants for cause in differences(before, after, *each)))
     if not causes:
         return "(or a library that it uses)"
@@ -245,7 +249,7 @@ def keeping_written(code: StoredCode, before: StoredCode | None) -> StoredCode:
 
 
 def check_stored(code: StoredCode) -> None:
-    """Read all of it as its users do. Raises KeyError, IndexError, TypeError or ValueError if it is malformed."""
+    """Read all stored code as its users do. Raises KeyError, IndexError, TypeError or ValueError if it is malformed."""
     for texts in (code["varying"], code["not_followed"], *code["parts"], code.get("written", {}).values()):
         "".join(texts)
     for node, variants in code["variants"].items():

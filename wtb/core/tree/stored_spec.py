@@ -1,23 +1,115 @@
-"""A sweep as it is stored: the keys of its sweep file as JSON, and what is recorded beside them.
+"""A sweep as it is stored: its sweep file as JSON, records beside it, and rows that were added to it later.
 
-A key may be missing, where the sweep was submitted or exported by an earlier version.
+A key may be missing if the sweep was submitted or exported by an earlier version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired
+from typing import Any, Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.scoring.scales import OnFailure
+from wtb.core.frozen import frozen
+from wtb.core.scoring.scores import OnFailure
 from wtb.core.tree.stored_code import EVALUATORS, RecordedCode, StoredCode, stored_code
 from wtb.core.values import Json
 
+KEY: Final = "added_rows"  # of a stored spec
+
+
+@frozen(slots=True)
+class Addition:
+    """A combination that somebody added because of a case of the sweep.
+
+    Attributes:
+        combination: Its number, and that of its row.
+        base: The number of the combination that it was made from.
+        changed: The variants, by node, in which it differs from that one.
+        case: The id of the case that suggested it.
+        left_out: The numbers of the cases that do not count for it: those that suggested it or its base, and all cases
+            that share a cluster with them.
+        execution: The id of the execution that it was made from.
+        at: The checkpoint that was named, if any.
+        by: The person who added it.
+        reason: The reason of that person.
+        added_at: When, in seconds since the epoch.
+        final: Whether the planned part had ended as planned by then.
+    """
+
+    combination: int
+    base: int
+    changed: Mapping[str, str]
+    case: str
+    left_out: tuple[int, ...]
+    execution: str
+    at: str | None
+    by: str
+    reason: str | None
+    added_at: float
+    final: bool
+
+    def document(self) -> StoredAddition:
+        """Return the addition as plain JSON."""
+        return {
+            "combination": self.combination,
+            "base": self.base,
+            "changed": dict(self.changed),
+            "case": self.case,
+            "left_out": list(self.left_out),
+            "execution": self.execution,
+            "at": self.at,
+            "by": self.by,
+            "reason": self.reason,
+            "added_at": self.added_at,
+            "final": self.final,
+        }
+
+
+def additions(spec: StoredSpec) -> list[Addition]:
+    """Return the rows that were added to a sweep, from its stored spec, in the order of their numbers."""
+    return [_read(row) for row in spec.get(KEY, ())]
+
+
+def _read(stored: StoredAddition) -> Addition:
+    return Addition(
+        stored["combination"],
+        stored["base"],
+        stored["changed"],
+        stored["case"],
+        tuple(stored["left_out"]),
+        stored["execution"],
+        stored["at"],
+        stored["by"],
+        stored["reason"],
+        stored["added_at"],
+        stored["final"],
+    )
+
+
+EXTENSIONS: Final = "extensions"  # the key of a stored spec
+
+
+def extensions(spec: StoredSpec) -> list[StoredExtension]:
+    """Return the extensions of a sweep from its stored spec, the oldest first."""
+    return list(spec.get(EXTENSIONS, ()))
+
+
+def planned_at(spec: StoredSpec, created_at: float) -> float:
+    """Return when the plan of a sweep was last decided: at its creation or its last extension."""
+    return max([created_at, *(extension["at"] for extension in extensions(spec))])
+
+
+def first_cases(spec: StoredSpec) -> list[int]:
+    """Return the number of the first case of each extension that added cases, in order."""
+    return [extension["first_case"] for extension in extensions(spec) if extension["cases"]]
+
 
 class Environment(TypedDict):
-    """Versions of WTB, Python, the platform, packages by their name, the tools of servers by those of both, and
-    what models answered judges, by metric."""
+    """Versions of WTB, Python, the platform, packages, tools of servers, and models that judged.
+
+    Tools are by server and name, models by metric.
+    """
 
     wtb: str
     python: str
@@ -28,13 +120,13 @@ class Environment(TypedDict):
 
 
 class StoredPolicies(TypedDict):
-    """The policies that hold for the nodes of a sweep, as of its submission.
+    """The policies for the nodes of a sweep, as of its submission.
 
     Attributes:
+        by: The principal: the submitter, by the name that policies use.
         text: All policies, in Cedar.
         names: The name of each, in order.
-        actions: Actions of nodes that policies name; nodes ask about no others.
-        by: The principal: who submitted the sweep, as policies know them.
+        actions: Actions of nodes that policies name; nodes check no others.
     """
 
     by: str
@@ -44,7 +136,7 @@ class StoredPolicies(TypedDict):
 
 
 class NodeLimits(TypedDict, total=False):
-    """Where a sweep stops for one of its nodes; None is no limit."""
+    """The limits of a sweep for one of its nodes; None is no limit."""
 
     usd: float | None
     tokens: int | None
@@ -52,13 +144,18 @@ class NodeLimits(TypedDict, total=False):
 
 
 class JudgingLimits(TypedDict, total=False):
-    """Where a sweep stops for what its judges cost; None is no limit."""
+    """The limits of a sweep for the cost of its judges; None is no limit."""
 
     usd: float | None
 
 
 class Limits(NodeLimits, total=False):
-    """Where a sweep stops; None is no limit. Durations in seconds. nodes: limits of single ones. judging: of judges."""
+    """The limits of a sweep; None is no limit. Durations are in seconds.
+
+    Attributes:
+        nodes: Limits of single nodes.
+        judging: The limit of judges.
+    """
 
     cell_timeout: float | None
     wall: float | None
@@ -66,13 +163,13 @@ class Limits(NodeLimits, total=False):
     judging: JudgingLimits
 
 
-# Pydantic, which reads requests, drops keys that a TypedDict has not: here they are kept, so that they can be refused.
+# Pydantic, which reads requests, drops keys that a TypedDict lacks: here they are kept, so that they can be rejected.
 for _shape in (NodeLimits, JudgingLimits, Limits):
     _shape.__pydantic_config__ = {"extra": "allow"}  # type: ignore[attr-defined]
 
 
 class Best(TypedDict, total=False):
-    """Which combination a sweep is to find."""
+    """The goal by which a sweep chooses its best combination."""
 
     maximize: str | None
     minimize: str | None
@@ -93,10 +190,12 @@ DataFindingKind = Literal[
 
 
 class DataFinding(TypedDict):
-    """What a check of the cases found before anything ran.
+    """A finding of the check of cases before anything ran.
 
-    cases: how many cases it is about. sentence: what it does to the figures. key: of the sweep file, the case, the
-    evaluator or the command: what settles it.
+    Attributes:
+        cases: The number of cases that it concerns.
+        sentence: Its effect on the figures.
+        key: The key of the sweep file, the case, the evaluator or the command that settles it.
     """
 
     kind: DataFindingKind
@@ -106,7 +205,7 @@ class DataFinding(TypedDict):
 
 
 class StoredAddition(TypedDict):
-    """A row that was added to a sweep, as `Addition` describes it."""
+    """A row that was added to a sweep; see `Addition`."""
 
     combination: int
     base: int
@@ -122,7 +221,7 @@ class StoredAddition(TypedDict):
 
 
 class StoredStop(TypedDict):
-    """Why a combination of a sweep was stopped: who did, why, and when."""
+    """The stop of a combination: the person, the reason and the time."""
 
     by: str
     reason: str
@@ -130,16 +229,16 @@ class StoredStop(TypedDict):
 
 
 class StoredExtension(TypedDict):
-    """What was added to a sweep at one time, as planned and not as exploratory.
+    """An extension of a sweep that counts as planned, not as exploratory.
 
     Attributes:
         at: When, in seconds since the epoch.
-        by: Who added it.
-        reason: Why, for people.
+        by: The person who added it.
+        reason: The reason of that person.
         cases: How many cases were added.
         first_case: The number of the first of them.
-        repeats: How many repeats there were before, and after.
-        combinations: The numbers of the combinations that were added.
+        repeats: The numbers of repeats before and after.
+        combinations: The numbers of the added combinations.
         cells: How many cells were added.
         seen: Whether the sweep had scores by then.
     """
@@ -159,8 +258,8 @@ class StoredEvaluators(TypedDict):
     """The code that gave the scores of a sweep.
 
     Attributes:
-        fingerprints: Those of its evaluators, by name and in their order.
-        code: What they rest on.
+        fingerprints: The fingerprints of its evaluators, by name and in their order.
+        code: The parts on which they depend.
     """
 
     fingerprints: dict[str, str]
@@ -168,15 +267,21 @@ class StoredEvaluators(TypedDict):
 
 
 class StoredSpec(TypedDict, total=False):
-    """What a sweep was submitted with.
+    """The settings with which a sweep was submitted.
 
-    cases: a file or import path, or "inline". vary: node -> "all" or its variants as the sweep file has them, each with
-    its parameters; a grid point has `levels`, pairs of parameter and level, instead (`factors_of` reads them).
-    fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
-    options, of each evaluator. baseline_row: the combination that is the baseline. data: what the check of its cases
-    found. texts: of files that parameters name, by their SHA-256. sample: how many of its cases were drawn at random.
-    approval: the modes that apply, of the sweep or its workflow; missing if only nodes ask. served: a server runs it
-    itself. copied_from: the sweep beside which it was copied under another name.
+    Attributes:
+        cases: A file or import path, or "inline".
+        vary: "all" or variants by node, as in the sweep file, each with its parameters. A grid point has `levels`,
+            pairs of parameter and level, instead (`factors_of` reads them).
+        fork_variants: Variants by node in the same form, which people made for forks.
+        evaluate: Evaluators, each with its options.
+        baseline_row: The combination that is the baseline.
+        data: The findings of the check of its cases.
+        texts: The texts of files that parameters name, by their SHA-256.
+        sample: How many of its cases were drawn at random.
+        approval: The modes that apply, from the sweep or its workflow; missing if only nodes ask.
+        served: Whether a server runs it itself.
+        copied_from: The sweep beside which it was copied under another name.
     """
 
     sweep: str
@@ -228,13 +333,13 @@ class StoredSpec(TypedDict, total=False):
 
 
 def recorded_evaluators(spec: StoredSpec) -> RecordedCode | None:
-    """Return the code that gave the scores of a sweep; None if it is not known."""
+    """Return the code that gave the scores of a sweep; None if it is unknown."""
     stored = spec.get("evaluators")
     return None if stored is None else read_evaluators(stored)
 
 
 def read_evaluators(stored: StoredEvaluators) -> RecordedCode:
-    """Return the code of evaluators that `stored_evaluators` has written."""
+    """Return the code of evaluators from the form that `stored_evaluators` returned."""
     return RecordedCode({EVALUATORS: stored["fingerprints"]}, stored["code"])
 
 
@@ -244,5 +349,5 @@ def stored_evaluators(recorded: RecordedCode) -> StoredEvaluators:
 
 
 def recorded_tools(spec: StoredSpec) -> Mapping[str, Mapping[str, str]]:
-    """Server -> tool -> digest, as recorded with a sweep; no tools of a server that could not be asked from there."""
+    """Return the recorded digests of tools by server and tool; servers that were out of reach have none."""
     return spec["environment"].get("tools", {}) if "environment" in spec else {}

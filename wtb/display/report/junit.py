@@ -11,16 +11,17 @@ from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unc
 from wtb.core import texts
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import in_words
-from wtb.display.matrix import gates, recommendation, sentences, summary
+from wtb.display import figures as matrix_figures
+from wtb.display import recommendation, sentences, summary
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import FailureCause, SweepHeading
     from wtb.core.documents.comparison import ComparisonDocument
     from wtb.core.documents.matrix import MatrixDocument, RowDocument
     from wtb.core.documents.report import EvidenceDocument, Unscored
+    from wtb.core.documents.shared_types import FailureCause, SweepHeading
 
 
-# What XML 1.0 has no way to write.
+# Characters that XML 1.0 forbids, even as character references.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 EXAMPLES = 20  # causes that a combination's failure tells
 
@@ -30,22 +31,23 @@ def render(document: EvidenceDocument) -> str:
     matrix = document["matrix"]
     suite = ElementTree.Element("testsuite", name=_text(matrix["sweep"]["name"]))
     properties = ElementTree.SubElement(suite, "properties")
-    for name, value in _properties(matrix):
-        ElementTree.SubElement(properties, "property", name=_text(name), value=_text(value))
+    for name, figure in _properties(matrix):
+        ElementTree.SubElement(properties, "property", name=_text(name), value=_text(figure))
     failures = skipped = 0
     for gate in document["gates"]:
         case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
         if is_unclear(gate):
+            # JUnit has no status for unclear. Skipped tests are shown and do not fail a build.
             skipped += 1
             ElementTree.SubElement(case, "skipped", message=_text(f"unclear: {gate['because']}"))
         elif not gate["holds"]:
             failures += 1
             verdict = "cannot be decided" if gate["holds"] is None else "does not hold"
-            values = ", ".join(f"{name} = {_figure(value)}" for name, value in gate["values"].items())
+            values = ", ".join(f"{name} = {_figure(figure)}" for name, figure in gate["values"].items())
             _fail(case, f"{gate['gate']}: {verdict}", "gate", "\n".join(filter(None, [values, gate["because"]])))
     lacking: dict[int, list[Unscored]] = {}
-    for one in document["failures"]["unscored"]:
-        lacking.setdefault(one["combination"], []).append(one)
+    for missing in document["failures"]["unscored"]:
+        lacking.setdefault(missing["combination"], []).append(missing)
     for number, row in enumerate(matrix["rows"]):
         name = summary.combination_name(matrix, row)
         case = ElementTree.SubElement(suite, "testcase", classname="combinations", name=_text(name), time=_time(row))
@@ -53,9 +55,9 @@ def render(document: EvidenceDocument) -> str:
         if row["failed"] or unscored:
             failures += 1
             lost = [f"{row['failed']:,} of {row['n']:,} cells failed"] if row["failed"] else []
-            lost += [f"{plural(one['scores'], 'score')} of {one['metric']} failed" for one in unscored]
+            lost += [f"{plural(missing['scores'], 'score')} of {missing['metric']} failed" for missing in unscored]
             causes = _causes(document["failures"]["cells"], number)
-            causes += [f"{one['metric']}: {one['message']}" for one in unscored]
+            causes += [f"{missing['metric']}: {missing['message']}" for missing in unscored]
             _fail(case, "; ".join(lost), "cells" if row["failed"] else "scores", "\n".join(causes))
         elif not row["n"]:
             skipped += 1
@@ -65,6 +67,7 @@ def render(document: EvidenceDocument) -> str:
     suite.attrib |= {"tests": str(count), "failures": str(failures), "errors": "0", "skipped": str(skipped)}
     suite.set("time", f"{_took(matrix['sweep']):.3f}")
     if matrix["sweep"]["started_at"]:
+        # Most schemas of JUnit files allow neither a time zone nor fractions of a second here.
         suite.set("timestamp", matrix["sweep"]["started_at"][:19])
     return _document(suite)
 
@@ -89,12 +92,12 @@ def comparison(document: ComparisonDocument, *, strict: bool = False) -> str:
             _fail(case, f"{name}: {verdict}", "verdict", "\n".join(document["because"]))
         elif verdict == UNCLEAR:
             ElementTree.SubElement(case, "skipped", message="unclear")
-    for gate in gates.found_in(document):
+    for gate in matrix_figures.found_in(document):
         case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
         if not passes(gate, strict=strict):
-            _fail(case, f"{gates.mark(gate)}: {gates.gate_text(gate)}", "gate", gate["because"] or "")
+            _fail(case, f"{matrix_figures.mark(gate)}: {matrix_figures.gate_text(gate)}", "gate", gate["because"] or "")
         elif is_unclear(gate):
-            ElementTree.SubElement(case, "skipped", message=_text(gates.gate_text(gate)))
+            ElementTree.SubElement(case, "skipped", message=_text(matrix_figures.gate_text(gate)))
     counts = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
     suite.attrib |= {key: str(len(suite.findall(path))) for key, path in counts.items()} | {"errors": "0", "time": "0"}
     return _document(suite)
@@ -110,24 +113,24 @@ def _document(suite: ElementTree.Element) -> str:
 
 
 def _properties(matrix: MatrixDocument) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = [("sweep", matrix["sweep"]["id"]), ("status", matrix["sweep"]["status"])]
-    found += [("primary", matrix["primary"])] if matrix["primary"] else []
-    found += [("decision", " ".join(recommendation.lines(matrix)))] if "decision" in matrix else []
-    found += [(f"answer.{metric}", sentences.answer(matrix, metric)) for metric in matrix["metrics"]]
-    found += [(f"cells.{status}", count) for status, count in matrix["cells"].items()]
-    found += [("cost_usd.total", _figure(None if matrix["cost"].get("unknown") else matrix["cost"]["usd"]))]
-    found += [("node_runs.executed", matrix["node_runs"]["executed"])]
-    found += [("node_runs.unshared", matrix["node_runs"]["unshared"])]
-    return found + [("warning", warning) for warning in matrix["warnings"]]
+    properties: list[tuple[str, object]] = [("sweep", matrix["sweep"]["id"]), ("status", matrix["sweep"]["status"])]
+    properties += [("primary", matrix["primary"])] if matrix["primary"] else []
+    properties += [("decision", " ".join(recommendation.lines(matrix)))] if "decision" in matrix else []
+    properties += [(f"answer.{metric}", sentences.answer(matrix, metric)) for metric in matrix["metrics"]]
+    properties += [(f"cells.{status}", count) for status, count in matrix["cells"].items()]
+    properties += [("cost_usd.total", _figure(None if matrix["cost"].get("unknown") else matrix["cost"]["usd"]))]
+    properties += [("node_runs.executed", matrix["node_runs"]["executed"])]
+    properties += [("node_runs.unshared", matrix["node_runs"]["unshared"])]
+    return properties + [("warning", warning) for warning in matrix["warnings"]]
 
 
 def _figures(row: RowDocument) -> list[str]:
     """The figures of a combination, a line each."""
     figures = []
-    for metric, found in row["metrics"].items():
-        ci = "" if found["ci"] is None else f" [{_figure(found['ci'][0])}, {_figure(found['ci'][1])}]"
-        delta = "" if found["delta"] is None else f", {found['delta']:+.6g} from the baseline"
-        figures.append(f"{metric} = {_figure(found['mean'])}{ci}{delta}")
+    for metric, estimate in row["metrics"].items():
+        ci = "" if estimate["ci"] is None else f" [{_figure(estimate['ci'][0])}, {_figure(estimate['ci'][1])}]"
+        delta = "" if estimate["delta"] is None else f", {estimate['delta']:+.6g} from the baseline"
+        figures.append(f"{metric} = {_figure(estimate['mean'])}{ci}{delta}")
     figures.append(f"cost_usd = {_figure(row['cost_usd'])}")
     if row["cost_failed_usd"]:
         figures.append(f"cost_failed_usd = {_figure(row['cost_failed_usd'])}")
@@ -136,14 +139,14 @@ def _figures(row: RowDocument) -> list[str]:
 
 
 def _causes(groups: list[FailureCause], number: int) -> list[str]:
-    found = []
-    for one in groups:
-        if number in one["combinations"]:
-            where = f"node {one['node']!r}: " if one["node"] else ""
-            example = one["example"]
-            what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
-            found.append(f"{where}{what} (such as case {example['case']}: wtb show {example['execution']})")
-    return found[:EXAMPLES]
+    causes = []
+    for cause in groups:
+        if number in cause["combinations"]:
+            where = f"node {cause['node']!r}: " if cause["node"] else ""
+            example = cause["example"]
+            what = ": ".join(filter(None, [cause["type"], cause["message"]])) or "no error was recorded"
+            causes.append(f"{where}{what} (such as case {example['case']}: wtb show {example['execution']})")
+    return causes[:EXAMPLES]
 
 
 def _fail(case: ElementTree.Element, message: str, kind: str, details: str) -> None:
@@ -163,9 +166,9 @@ def _time(row: RowDocument) -> str:
     return f"{row['latency_s']['p50'] or 0.0:.6f}"
 
 
-def _figure(value: float | None) -> str:
-    return texts.MISSING if value is None else f"{value:.6g}"
+def _figure(figure: float | None) -> str:
+    return texts.MISSING if figure is None else f"{figure:.6g}"
 
 
-def _text(value: object) -> str:
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(value))
+def _text(content: object) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(content))

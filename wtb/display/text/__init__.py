@@ -1,1 +1,1 @@
-"""The matrix for people and programs: one module for each format, from the document of the JSON contract."""
+"""Text for terminals, from documents: one module for each subject."""

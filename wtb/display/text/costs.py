@@ -1,17 +1,80 @@
-"""What was spent, and what may be, in a terminal and as CSV. Pure."""
+"""Spending and its limits, and figures of nodes over time, in a terminal and as CSV. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from wtb.core.documents.costs import BudgetDocument, BudgetsDocument, CostRow, CostsDocument, CostTotal
-from wtb.core.scoring.judgement import JUDGING, limit_name
+from wtb.core.documents.plan import (
+    AllSeriesDocument,
+    BudgetDocument,
+    BudgetsDocument,
+    CostRow,
+    CostsDocument,
+    CostTotal,
+)
+from wtb.core.scoring.scores import JUDGING, limit_name
 from wtb.core.scoring.unknown_costs import sentences
 from wtb.core.texts import money, took
 from wtb.core.tree.stored_spec import Limits
-from wtb.display.matrix import csv
+from wtb.display import csv
 from wtb.display.tables import grid, wrapped
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 12  # of a sparkline
+
+
+def metrics(document: AllSeriesDocument, width: int, color: bool = False) -> str:
+    """A line for each series: its least, last and largest value, and how it went."""
+    if not document["series"]:
+        text = "no figures over time: nodes record them with ctx.metric, and what their processes use is measured while"
+        return "".join(
+            f"{line}\n" for line in wrapped(f"{text} they run for longer than WTB_SAMPLE_S (5 seconds)", width)
+        )
+    rows = [
+        [
+            series["case"] or "",
+            f"{series['node']}={series['variant']}",
+            series["name"],
+            *(figure(series[key], series["unit"]) for key in ("min", "last", "max")),
+            f"{series['n']:,}",
+            sparkline([number for _, number in series["points"]]),
+        ]
+        for series in document["series"]
+    ]
+    headers = ["case", "node run", "name", "min", "last", "max", "n", "over time"]
+    return grid(headers, rows, width, right={"min", "last", "max", "n"}, whole={"over time"}, color=color)
+
+
+def figure(number: float, unit: str | None) -> str:
+    """To four figures; sizes in MB."""
+    return f"{number / 1e6:,.1f} MB" if unit == "bytes" else f"{number:.4g}"
+
+
+def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
+    """Values as bars, put together evenly where there are more of them than columns; each bar is the largest."""
+    # NaN is the only value that differs from itself.
+    finite = [number for number in values if abs(number) != float("inf") and number == number]
+    if not finite:
+        return ""
+    groups = min(width, len(finite))
+    peaks = [max(finite[len(finite) * n // groups : len(finite) * (n + 1) // groups]) for n in range(groups)]
+    low, high = min(finite), max(finite)
+    if high == low:
+        return _BARS[0] * groups
+    # The largest value would be one step above the last bar.
+    return "".join(_BARS[min(len(_BARS) - 1, int((number - low) / (high - low) * len(_BARS)))] for number in peaks)
+
+
+def metrics_as_csv(document: AllSeriesDocument) -> str:
+    """One line for each point."""
+    lines: list[list[Any]] = [["case", "execution", "node_run", "node", "variant", "name", "at", "value"]]
+    for series in document["series"]:
+        about = [series[key] for key in ("case", "execution", "node_run", "node", "variant", "name")]
+        for at, number in series["points"]:
+            lines.append([*about, at, number])
+    return csv.written(lines)
+
 
 _AS_CSV: Final = (
     *("usd", "tokens_in", "tokens_out", "attempts", "calls"),
@@ -35,13 +98,15 @@ def costs(document: CostsDocument, width: int, color: bool = False) -> str:
     if "tool" in by:
         return _tools(document, width, color)
     whole = document["total"]
-    shown = [[_name(row, name) for name in by] + _figures(row) for row in document["rows"]]
-    shown.append(["total", *[""] * (len(by) - 1), *_figures(whole)])
+    table_rows = [[_name(row, name) for name in by] + _figures(row) for row in document["rows"]]
+    table_rows.append(["total", *[""] * (len(by) - 1), *_figures(whole)])
     headers = [*by, "spent", "failed", "innocent", "tokens in", "out", "attempts", "calls"]
-    kept = [n for n, name in enumerate(headers) if n < len(by) or name == "spent" or any(row[n] for row in shown)]
+    visible = [
+        n for n, name in enumerate(headers) if n < len(by) or name == "spent" or any(row[n] for row in table_rows)
+    ]
     return grid(
-        [headers[n] for n in kept],
-        [[row[n] for n in kept] for row in shown],
+        [headers[n] for n in visible],
+        [[row[n] for n in visible] for row in table_rows],
         width,
         right=set(headers[len(by) :]),
         color=color,
@@ -51,14 +116,16 @@ def costs(document: CostsDocument, width: int, color: bool = False) -> str:
 def _tools(document: CostsDocument, width: int, color: bool) -> str:
     """A row for each tool, and the total of their calls."""
     by, rows, whole = document["by"], document["rows"], document["total"]
-    shown = [[_name(row, name) for name in by] + _of_tools(row, row["usd"]) for row in rows]
+    table_rows = [[_name(row, name) for name in by] + _of_tools(row, row["usd"]) for row in rows]
     spent = sum(row["usd"] for row in rows)
-    shown.append(["total", *[""] * (len(by) - 1), *_of_tools(whole, spent)])
+    table_rows.append(["total", *[""] * (len(by) - 1), *_of_tools(whole, spent)])
     headers = [*by, "calls", "failed", "undone", "time", "spent"]
-    kept = [n for n, name in enumerate(headers) if n < len(by) or name == "calls" or any(row[n] for row in shown)]
+    visible = [
+        n for n, name in enumerate(headers) if n < len(by) or name == "calls" or any(row[n] for row in table_rows)
+    ]
     return grid(
-        [headers[n] for n in kept],
-        [[row[n] for n in kept] for row in shown],
+        [headers[n] for n in visible],
+        [[row[n] for n in visible] for row in table_rows],
         width,
         right=set(headers[len(by) :]),
         color=color,
@@ -80,8 +147,8 @@ def unknown(document: CostsDocument, width: int) -> str:
 def _name(row: CostRow, name: str) -> str:
     if name == "sweep":
         return str(row["sweep_name"] if row["sweep"] == row["sweep_name"] else f"{row['sweep_name']} ({row['sweep']})")
-    found = row.get(name)
-    return "(none)" if found is None else str(found)
+    group = row.get(name)
+    return "(none)" if group is None else str(group)
 
 
 def _figures(row: CostRow | CostTotal) -> list[str]:
@@ -92,7 +159,11 @@ def _figures(row: CostRow | CostTotal) -> list[str]:
 
 def as_csv(document: CostsDocument) -> str:
     """One line for each row, figures in full precision."""
-    by = [name for one in document["by"] for name in ([one, "sweep_name"] if one == "sweep" else [one])]
+    by = [
+        name
+        for grouping in document["by"]
+        for name in ([grouping, "sweep_name"] if grouping == "sweep" else [grouping])
+    ]
     figures = (*_AS_CSV, *_TOOLS_AS_CSV) if "tool" in by else _AS_CSV
     columns = [*by, *figures]
     return csv.written([columns, *([row.get(name) for name in columns] for row in document["rows"])])
@@ -102,22 +173,22 @@ def budgets(document: BudgetsDocument, width: int, color: bool = False) -> str:
     """Budgets: what each is of, what is spent of it, and what attempts under way may still spend."""
     rows = [
         [
-            one["scope"],
-            _of(one),
-            one["kind"].replace("_", " "),
-            amount(one["kind"], one["most"]),
-            amount(one["kind"], one["spent"]),
-            f"{one['spent'] / one['most']:.0%}" if one["most"] else "",
-            amount(one["kind"], one["reserved"]) if one["reserved"] else "",
+            budget["scope"],
+            _of(budget),
+            budget["kind"].replace("_", " "),
+            amount(budget["kind"], budget["most"]),
+            amount(budget["kind"], budget["spent"]),
+            f"{budget['spent'] / budget['most']:.0%}" if budget["most"] else "",
+            amount(budget["kind"], budget["reserved"]) if budget["reserved"] else "",
         ]
-        for one in document["budgets"]
+        for budget in document["budgets"]
     ]
     headers = ["of", "name", "kind", "most", "spent", "share", "reserved"]
     return grid(headers, rows, width, right=set(headers[3:]), color=color)
 
 
-def _of(one: BudgetDocument) -> str:
-    return f"{one['name']}: {one['node']}" if one["node"] else str(one["name"])
+def _of(budget: BudgetDocument) -> str:
+    return f"{budget['name']}: {budget['node']}" if budget["node"] else str(budget["name"])
 
 
 def amount(kind: str, figure: float | None) -> str:
@@ -131,23 +202,25 @@ def limits(settings: Limits) -> list[str]:
     """Limits of a sweep as `--limits` takes them."""
     of_all = [("", settings, _LIMITS), (JUDGING, settings.get("judging", {}), _JUDGING_LIMITS)]
     of_nodes = [(node, of, _NODE_LIMITS) for node, of in settings.get("nodes", {}).items()]
-    given: list[tuple[str, Mapping[str, Any], Sequence[str]]] = [*of_all, *of_nodes]
+    scopes: list[tuple[str, Mapping[str, Any], Sequence[str]]] = [*of_all, *of_nodes]
     return [
-        f"{limit_name(node, key)}={value:g}"
-        for node, of, keys in given
+        f"{limit_name(node, key)}={limit_value:g}"
+        for node, of, keys in scopes
         for key in keys
-        if (value := of.get(key)) is not None
+        if (limit_value := of.get(key)) is not None
     ]
 
 
 def budgets_on_one_line(budgets: Sequence[BudgetDocument]) -> str:
     """Budgets on one line: `$0.50 of $2.00, 1,200 of 5,000 tokens; project x: ...`."""
     parts = []
-    for one in budgets:
-        unit = "" if one["kind"] == "usd" else f" {one['kind'].replace('_', ' ')}"
-        node = one["node"]
-        whose = "" if one["scope"] == "sweep" else f"{one['scope']}: "
+    for budget in budgets:
+        unit = "" if budget["kind"] == "usd" else f" {budget['kind'].replace('_', ' ')}"
+        node = budget["node"]
+        whose = "" if budget["scope"] == "sweep" else f"{budget['scope']}: "
         if node:
             whose = f"{node} " if node == JUDGING else f"node {node}: "
-        parts.append(f"{whose}{amount(one['kind'], one['spent'])} of {amount(one['kind'], one['most'])}{unit}")
+        parts.append(
+            f"{whose}{amount(budget['kind'], budget['spent'])} of {amount(budget['kind'], budget['most'])}{unit}"
+        )
     return ", ".join(parts)

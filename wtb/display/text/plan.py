@@ -1,4 +1,4 @@
-"""What a sweep would run, as a document for scripts and as text for people."""
+"""The plan of a sweep, as a document for scripts and as text for people."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from wtb.core.documents.plan import (
     PlannedFactor,
     PlannedPrice,
 )
-from wtb.core.factors.factors import factors_of
-from wtb.core.factors.level_names import split_name
+from wtb.core.factors import factors_of, split_name
 from wtb.core.texts import MISSING, money, plural, printable, took
 from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_spec import Limits
@@ -37,7 +36,7 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
     """
     spec = prepared.bound.spec
     times, limits = prepared.cases * spec.repeats, spec.limits.model_dump(exclude_none=True)
-    # What exclusions, and the part that was asked for, leave of it.
+    # Only variants that exclusions leave, in the part of the sweep that is planned.
     used = {node: {choice[node] for choice in prepared.choices} for node in prepared.bound.vary}
     vary = {node: [name for name in names if name in used[node]] for node, names in prepared.bound.vary.items()}
     planned: PlanDocument = {
@@ -50,7 +49,7 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
         "repeats": spec.repeats,
         "cells": prepared.cells,
         "baseline": None if prepared.baseline is None else dict(prepared.baseline),
-        "evaluators": [one.name for one in prepared.bound.evaluators],
+        "evaluators": [evaluator.name for evaluator in prepared.bound.evaluators],
         "limits": cast("Limits", {key: limit for key, limit in limits.items() if limit != {}}),
         "node_runs": {
             "executed": _range(estimate.total("executed"), times),
@@ -104,8 +103,10 @@ def _varied(planned: PlanDocument) -> list[str]:
         if not factors:
             lines.append(f"  {node}: {', '.join(names)}")
             continue
-        others = [name for name in names if not split_name(name)[1]]
-        lines.append(f"  {node}: {', '.join([*others, plural(len(names) - len(others), 'grid point')])}")
+        single_variants = [name for name in names if not split_name(name)[1]]
+        lines.append(
+            f"  {node}: {', '.join([*single_variants, plural(len(names) - len(single_variants), 'grid point')])}"
+        )
         for factor in factors:
             nested = "; not of all variants" if factor["is_nested"] else ""
             count = plural(len(factor["levels"]), "level")
@@ -137,13 +138,16 @@ def render(planned: PlanDocument, width: int = 80) -> str:
     ]
     rows.append(["total", "", _words(runs["executed"]), _words(runs["unshared"])])
     headers = ["node", "variants", "node runs", "without sharing"]
-    parts = ["".join(f"{line}\n" for one in sentences for line in wrapped(one, width))]
+    parts = ["".join(f"{line}\n" for sentence in sentences for line in wrapped(sentence, width))]
     parts.append(grid(headers, rows, width, right=headers[1:]))
     low, high = runs["executed"]
-    most = runs["unshared"][1]
+    unshared_runs = runs["unshared"][1]
     sharing = "The path depends on the state, so node runs can only be bounded before they are done."
-    if high is not None and low == high and most:
-        sharing = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
+    # The saving is exact only if the number of node runs is.
+    if high is not None and low == high and unshared_runs:
+        sharing = (
+            f"Sharing saves {unshared_runs - high:,} of {unshared_runs:,} node runs ({1 - high / unshared_runs:.0%})."
+        )
     sentences = [sharing, *_time_and_price(planned)]
     parts.append("".join(f"{line}\n" for sentence in sentences for line in wrapped(sentence, width)))
     if "notes" in planned:
@@ -176,23 +180,26 @@ def _concurrency(concurrency: PlannedConcurrency, node_runs: list[int | None]) -
     default = " (default of async nodes)" if concurrency["is_default"] and at_once == ASYNC_SLOTS else ""
     much = f"Concurrency: {plural(at_once, 'node run')} at a time{default}"
     if "seconds" not in concurrency:
+        # Without times of earlier sweeps, only the number of node runs in a row is known.
         rounds = [None if count is None else math.ceil(count / at_once) for count in node_runs]
         return f"{much}, so that they take as long as {_words(rounds)} in a row."
     low, high = concurrency["seconds"]
+    # For mypy: only the upper bound can be unknown.
     assert low is not None
     if high is None:
         return f"{much}, so that nodes take at least {took(low)}, by earlier sweeps."
-    most = "" if took(high) == took(low) else f" - {took(high)}"
-    return f"{much}, so that nodes take about {took(low)}{most}, by earlier sweeps."
+    upper_end = "" if took(high) == took(low) else f" - {took(high)}"
+    return f"{much}, so that nodes take about {took(low)}{upper_end}, by earlier sweeps."
 
 
 def _price(price: PlannedPrice) -> str:
     """Write what the plan will cost, and by what that is measured; or why it is not known."""
     if price["usd"] is None:
-        return printable(f"Price: not known, because {price['because']}; `--pilot N` measures it.")
+        return printable(f"Price: not known, because {price['because']}; `wtb pilot` measures it.")
     low, high = price["usd"]
     assert low is not None
     much = f"at least {money(low)}" if high is None else f"{money(low)} - {money(high)}"
+    # Bounds that print alike are shown as one figure.
     if high is not None and money(low) == money(high):
         much = money(low)
     measured = f"{plural(price['node_runs'], 'node run')} of {plural(price['sweeps'], 'earlier sweep')}"
@@ -209,7 +216,7 @@ def _last_sweep(planned: PlanDocument) -> list[str]:
 
 
 def _code(code: PlannedCode, width: int) -> list[str]:
-    """What fingerprints of the code leave out."""
+    """Return paragraphs on the parts of the code that fingerprints leave out."""
     paragraphs = []
     if code["varying"]:
         names = ", ".join(code["varying"])
@@ -222,32 +229,34 @@ def _code(code: PlannedCode, width: int) -> list[str]:
     return ["".join(f"{line}\n" for text in lines for line in wrapped(text, width)) for lines in paragraphs]
 
 
-def margin_in_words(one: MarginDocument) -> str:
-    """What a margin takes, of an entry of `margins`."""
-    what = f"Margin of {one['margin']:g} in {one['metric']}"
-    if one["needed"] is None:
-        return f"{what}: {one['because']}."
-    spread = f"the differences have a standard deviation of {one['sd']:.3g}, {one['because']}"
-    who = "less was lost" if one["rows"] == 1 else f"none of {one['rows']:,} combinations lost as much"
+def margin_in_words(margin: MarginDocument) -> str:
+    """Return a sentence on the number of cases that a margin needs, from an entry of `margins`."""
+    what = f"Margin of {margin['margin']:g} in {margin['metric']}"
+    if margin["needed"] is None:
+        return f"{what}: {margin['because']}."
+    spread = f"the differences have a standard deviation of {margin['sd']:.3g}, {margin['because']}"
+    who = "less was lost" if margin["rows"] == 1 else f"none of {margin['rows']:,} combinations lost as much"
     return (
-        f"{what}: about {plural(one['needed'], 'case')} show that {who}, 80 times of 100 where nothing was lost; "
-        f"the sweep has {one['cases']:,} ({spread})."
+        f"{what}: about {plural(margin['needed'], 'case')} show that {who}, 80 times of 100 where nothing was lost; "
+        f"the sweep has {margin['cases']:,} ({spread})."
     )
 
 
-def _interval(one: EstimatedAmount, words: Callable[[float], str]) -> str:
-    return "" if one["low"] is None or one["high"] is None else f"{words(one['low'])} - {words(one['high'])}"
+def _interval(amount: EstimatedAmount, words: Callable[[float], str]) -> str:
+    return (
+        "" if amount["low"] is None or amount["high"] is None else f"{words(amount['low'])} - {words(amount['high'])}"
+    )
 
 
 def _pilot(pilot: PilotDocument, width: int) -> list[str]:
-    """What a pilot says of the whole."""
+    """Return paragraphs on a pilot and its estimates for the whole sweep."""
     sentences = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
     if pilot["status"] != "completed":
         sentences.append(f"It is not at its end, so that the whole costs more: {pilot['reason'] or pilot['status']}")
     if pilot["failed_cells"]:
         sentences.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
     estimate = pilot["estimate"]
-    found: list[tuple[str, EstimatedAmount, Callable[[float], str]]] = [
+    amounts: list[tuple[str, EstimatedAmount, Callable[[float], str]]] = [
         ("cost", estimate["usd"], money),
         ("tokens", estimate["tokens"], _count),
         ("node runs", estimate["node_runs"], _count),
@@ -255,13 +264,16 @@ def _pilot(pilot: PilotDocument, width: int) -> list[str]:
         (f"with {pilot['concurrency']:,} at a time", pilot["wall_s"], took),
     ]
     rows = [
-        [name, MISSING if one["expected"] is None else words(one["expected"]), _interval(one, words)]
-        for name, one, words in found
-        if one["expected"] is not None or name == "cost"
+        [name, MISSING if amount["expected"] is None else words(amount["expected"]), _interval(amount, words)]
+        for name, amount, words in amounts
+        # The cost always has a row, because a missing one would read as no cost.
+        if amount["expected"] is not None or name == "cost"
     ]
     headers = ["the whole sweep", "expected", "95% interval"]
     paragraphs = [sentences, [f"Method: {pilot['method']}."]]
-    first, last = ("".join(f"{line}\n" for one in lines for line in wrapped(one, width)) for lines in paragraphs)
+    first, last = (
+        "".join(f"{line}\n" for sentence in lines for line in wrapped(sentence, width)) for lines in paragraphs
+    )
     return [first, grid(headers, rows, width, right=headers[1:]), last]
 
 

@@ -1,17 +1,19 @@
-"""Sweeps in a terminal: the list, the status, the summary and the table of cells."""
+"""Sweeps in a terminal: the list, the status, the summary, the table of cells, and the screen of `wtb watch`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 from rich.cells import cell_len
 
 from wtb.core import texts
-from wtb.core.documents.common import CellCounts, counts_by_status
+from wtb.core.documents.shared_types import CellCounts, CellStatus, counts_by_status
 from wtb.core.documents.sweeps import (
     CellDocument,
+    LeaderDocument,
     QueueDocument,
     RunDocument,
     RunsDocument,
@@ -20,14 +22,159 @@ from wtb.core.documents.sweeps import (
     SweepDocument,
     SweepsDocument,
     SweepStanding,
+    WatchDocument,
+    WatchedOneSweep,
+    WatchedSweep,
+    WorkerDocument,
 )
-from wtb.core.factors.factors import label_columns, labels_of
+from wtb.core.factors import label_columns, labels_of
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.texts import money, printable
 from wtb.display import failure_causes
 from wtb.display.tables import facts, grid, wrapped
 from wtb.display.text.approvals import asking_modes
 from wtb.display.text.costs import budgets_on_one_line, limits
+
+_ENDED: Final[tuple[CellStatus, ...]] = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
+
+
+def watched(document: WatchDocument, width: int, color: bool = False) -> str:
+    """The whole of it, on at most `width` columns."""
+    sweep = document.get("sweep")
+    parts = [_sweep(sweep, width, color) if sweep is not None else _sweeps(document["sweeps"], width, color)]
+    # Workers and queues have no part in a sweep that `wtb run` executes itself.
+    if sweep is None or sweep["queued"]:
+        parts += [_workers(document["workers"], width, color), _queues(document, width)]
+    return "\n".join(part for part in parts if part)
+
+
+def line(document: WatchDocument) -> str:
+    """Return what `watched` shows as one line, for a log."""
+    at = datetime.fromisoformat(document["at"]).astimezone().strftime("%H:%M:%S")
+    sweep = document.get("sweep")
+    if sweep is not None:
+        parts = [
+            f"{sweep['status']}: {_done(sweep['cells'])} cells, {_failures(sweep['cells']):,} failed",
+            _runs(sweep),
+        ]
+        parts += [money(sweep["usd"])] if sweep["usd"] else []
+        parts += sweep["warnings"]
+    else:
+        sweeps = document["sweeps"]
+        parts = [texts.plural(len(sweeps), "open sweep")]
+        parts += [f"{each['name']} ({each['status']}) {_done(each['cells'])}" for each in sweeps]
+    if sweep is None or sweep["queued"]:
+        slots, busy = (sum(worker[key] for worker in document["workers"]) for key in ("slots", "busy"))
+        parts.append(
+            f"{texts.plural(len(document['workers']), 'worker')}, {busy:,} of {texts.plural(slots, 'slot')} busy"
+        )
+        if document["broker"] is not None and not document["broker"]["reached"]:
+            parts.append("broker out of reach")
+    return f"{at} {printable('; '.join(parts))}"
+
+
+def _sweep(sweep: WatchedOneSweep, width: int, color: bool) -> str:
+    title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}\n"
+    cells = sweep["cells"]
+    by_status = [f"{count:,} {status.replace('_', ' ')}" for status, count in counts_by_status(cells).items()]
+    best = [_leader(sweep, metric, leader) for metric, leader in sweep["best"].items() if leader is not None]
+    pairs = [
+        ("cells", f"{cells['total']:,}: {', '.join(by_status)}"),
+        ("node runs", _runs(sweep).removesuffix(" node runs")),
+        ("spent", money(sweep["usd"]) if sweep["usd"] else ""),
+        ("budgets", budgets_on_one_line(sweep["budgets"])),
+        *best,
+        ("slots", f"{sweep['slots']:,} at work on it" if sweep["slots"] else ""),
+        ("priority", str(sweep["priority"]) if sweep["priority"] else ""),
+        *(("look", warning) for warning in sweep["warnings"]),
+    ]
+    return title + facts(pairs, width)
+
+
+def _leader(sweep: WatchedOneSweep, metric: str, leader: LeaderDocument) -> tuple[str, str]:
+    """Return the leader by a metric, the number of its cases, and whether it is clear."""
+    as_of, many = sweep["as_of"], len(leader["candidates"])
+    basis = f"{leader['n']:,} cases" if as_of is None else f"as of {as_of['cases']:,} of {as_of['of']:,} cases"
+    sure = "clear" if leader["clear"] else f"{many:,} could be best" if many > 1 else ""
+    choices = texts.describe_choices(leader["combination"] or {})
+    text = f"{leader['mean']:.6g} by {choices} ({', '.join(filter(None, [basis, sure]))})"
+    return f"{'best' if leader['clear'] else 'leads'} {metric}", text
+
+
+def _sweeps(sweeps: Sequence[WatchedSweep], width: int, color: bool) -> str:
+    if not sweeps:
+        return "no sweep is open\n"
+    rows = [
+        [
+            sweep["id"],
+            sweep["name"],
+            sweep["status"],
+            "workers" if sweep["queued"] else "wtb run",
+            _done(sweep["cells"]),
+            f"{_failures(sweep['cells']):,}" if _failures(sweep["cells"]) else "",
+            _rate(sweep["node_runs_per_s"]),
+            money(sweep["usd"]) if sweep["usd"] else "",
+        ]
+        for sweep in sweeps
+    ]
+    headers = ["id", "name", "status", "run by", "cells", "failed", "runs/s", "spent"]
+    right = {"cells", "failed", "runs/s", "spent"}
+    notes = [f"{sweep['reason']}" if sweep["reason"] else "" for sweep in sweeps]
+    return grid(headers, rows, width, right=right, whole={"id", "status"}, notes=notes, color=color)
+
+
+def _workers(workers: Sequence[WorkerDocument], width: int, color: bool) -> str:
+    if not workers:
+        return "no worker is there; start one with: wtb worker\n"
+    rows = [
+        [
+            worker["name"],
+            f"{worker['busy']:,} of {worker['slots']:,}",
+            f"{worker['seen_s']:.0f} s ago",
+            ",".join(worker["queues"]),
+        ]
+        for worker in workers
+    ]
+    headers = ["worker", "busy", "seen", "queues"]
+    return grid(headers, rows, width, right={"busy", "seen"}, color=color)
+
+
+def _queues(document: WatchDocument, width: int) -> str:
+    broker = document["broker"]
+    reached = broker is not None and broker["reached"]
+    rows = [
+        [
+            queue["name"],
+            f"{queue['pending']:,}",
+            f"{queue['messages']:,}" if queue["messages"] is not None else "",
+            f"{queue['workers']:,}",
+        ]
+        for queue in document["queues"]
+    ]
+    table = grid(["queue", "waiting", "messages", "workers"], rows, width, right={"waiting", "messages", "workers"})
+    if broker is None:
+        return (table if rows else "") + "no broker is named (WTB_BROKER_URL)\n"
+    if not reached:
+        return (table if rows else "") + "\n".join(wrapped(f"broker out of reach: {broker['problem']}", width)) + "\n"
+    return table if rows else ""
+
+
+def _done(cells: CellCounts) -> str:
+    return f"{sum(cells[status] for status in _ENDED):,} of {cells['total']:,}"
+
+
+def _failures(cells: CellCounts) -> int:
+    return int(cells["failed"] + cells["set_aside"])
+
+
+def _runs(sweep: WatchedSweep) -> str:
+    rate = _rate(sweep["node_runs_per_s"])
+    return f"{sweep['node_runs']:,}{f' ({rate} a second)' if rate else ''} node runs"
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+
 
 _MOST_COLUMNS = 5  # of varied nodes and metrics in the table of cells; more of them share one column
 
@@ -45,7 +192,7 @@ def listed(document: SweepsDocument, width: int, color: bool = False) -> str:
             *([_project(sweep)] if has_projects else []),
             sweep["status"],
             _share(sweep["cells"]),
-            _or_nothing(_failed(sweep["cells"])),
+            _or_nothing(_failures(sweep["cells"])),
             texts.brief_moment(sweep["started_at"] or sweep["created_at"], time.time()),
         ]
         for sweep in sweeps
@@ -79,12 +226,8 @@ def _project(sweep: SweepDocument | SweepStanding | RunDocument) -> str:
 
 
 def _share(cells: CellCounts) -> str:
-    done = cells["succeeded"] + _failed(cells) + cells["cancelled"] + cells["skipped"]
+    done = cells["succeeded"] + _failures(cells) + cells["cancelled"] + cells["skipped"]
     return f"{done:,}" if done == cells["total"] else f"{done:,} of {cells['total']:,}"
-
-
-def _failed(cells: CellCounts) -> int:
-    return int(cells["failed"] + cells["set_aside"])
 
 
 def _or_nothing(count: int) -> str:
@@ -96,7 +239,7 @@ def _seconds(iso: str | None) -> float | None:
 
 
 def status(document: StatusDocument, width: int, color: bool = False) -> str:
-    """How far a sweep is."""
+    """Show how far a sweep is."""
     sweep = document["sweep"]
     title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}"
     return title + "\n" + facts(_progress(document), width) + _hint(document, width)
@@ -108,6 +251,7 @@ def _progress(document: StatusDocument) -> list[tuple[str, str]]:
     spent = [money(cost["usd"])] if cost["usd"] else []
     if cost.get("unknown"):
         spent = [f"{money(cost['usd'])} recorded, the rest is unknown"]
+    # Less than this is rounding of a difference between sums.
     if cost["by_forks_usd"] > 1e-9:
         spent = [f"{spent[0]}, {money(cost['by_forks_usd'])} of it by forks"]
     if cost["tokens_in"] or cost["tokens_out"]:
@@ -132,6 +276,7 @@ def _progress(document: StatusDocument) -> list[tuple[str, str]]:
         ("cost", "; ".join(spent)),
         ("budgets", budgets_on_one_line(document["budgets"])),
         ("started", when),
+        # The executions of a submitted sweep are owned by workers, which have a line of their own below.
         ("owner", "; ".join(owners) if document["queue"] is None else ""),
         *_queued(document["queue"], sweep["status"] in ("pending", "running", "paused")),
         *(("look", warning) for warning in document["warnings"]),
@@ -142,7 +287,7 @@ def _queued(queue: QueueDocument | None, is_open: bool) -> list[tuple[str, str]]
     """The facts of a sweep that workers run."""
     if queue is None:
         return []
-    waiting = [f"{texts.plural(one['executions'], 'execution')} ({one['why']})" for one in queue["waiting"]]
+    waiting = [f"{texts.plural(group['executions'], 'execution')} ({group['why']})" for group in queue["waiting"]]
     return [
         (
             "workers",
@@ -179,50 +324,57 @@ def _hint(document: StatusDocument, width: int) -> str:
 
 
 def summary(document: SummaryDocument, width: int, color: bool = False) -> str:
-    """What a sweep was asked to do, and how far it is."""
-    sweep, asked = document["sweep"], document["definition"]
+    """Show what a sweep was asked to do, and how far it is."""
+    sweep, definition = document["sweep"], document["definition"]
     title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}"
     size = (
-        f"{texts.plural(asked['combinations'], 'combination')} x {texts.plural(asked['cases'], 'case')}"
-        f" x {texts.plural(asked['repeats'], 'repeat')}"
+        f"{texts.plural(definition['combinations'], 'combination')} x {texts.plural(definition['cases'], 'case')}"
+        f" x {texts.plural(definition['repeats'], 'repeat')}"
     )
-    vary = [f"{node}: {', '.join(variants)}" for node, variants in asked["vary"].items()]
+    vary = [f"{node}: {', '.join(variants)}" for node, variants in definition["vary"].items()]
     pairs = [
         ("size", size),
         *(("" if number else "vary", text) for number, text in enumerate(vary)),
-        ("baseline", texts.chosen(asked["baseline"]) if asked["baseline"] else ""),
+        ("baseline", texts.describe_choices(definition["baseline"]) if definition["baseline"] else ""),
         ("metrics", ", ".join(document["metrics"])),
-        ("params", texts.chosen(asked["params"]) if asked["params"] else ""),
-        ("limits", " ".join(limits(asked["limits"]))),
+        ("params", texts.describe_choices(definition["params"]) if definition["params"] else ""),
+        ("limits", " ".join(limits(definition["limits"]))),
     ]
     text = title + "\n" + facts([_progress(document)[0], *pairs, *_progress(document)[1:]], width)
     return text + (_hint(document, width) or "\n") + f"more: wtb matrix | show --cells | log {sweep['id']}\n"
 
 
 def cells(
-    found: Sequence[CellDocument], vary: Sequence[str], metrics: Sequence[str], width: int, color: bool = False
+    cell_documents: Sequence[CellDocument], vary: Sequence[str], metrics: Sequence[str], width: int, color: bool = False
 ) -> str:
     """Cells with their statuses, scores and executions; what went wrong stands below."""
-    repeats = any(cell["repeat"] for cell in found)
-    vary = label_columns([cell["combination"] for cell in found]) or vary
+    repeats = any(cell["repeat"] for cell in cell_documents)
+    vary = label_columns([cell["combination"] for cell in cell_documents]) or vary
     split = len(vary) + len(metrics) <= _MOST_COLUMNS
     nodes = list(vary) if split else ["combination"]
-    shown = list(metrics)[: max(0, _MOST_COLUMNS - len(nodes))]
-    headers = ["case", *(["repeat"] if repeats else []), *nodes, "status", *map(_short_name, shown), "execution"]
+    shown_metrics = list(metrics)[: max(0, _MOST_COLUMNS - len(nodes))]
+    headers = [
+        "case",
+        *(["repeat"] if repeats else []),
+        *nodes,
+        "status",
+        *map(_short_name, shown_metrics),
+        "execution",
+    ]
     rows = [
         [
             cell["case"],
             *([str(cell["repeat"])] if repeats else []),
             *_choices(cell, vary, split),
             cell["status"],
-            *(_score(cell, metric) for metric in shown),
+            *(_score(cell, metric) for metric in shown_metrics),
             cell["execution"] or "",
         ]
-        for cell in found
+        for cell in cell_documents
     ]
-    notes = ["" if not cell["error"] else texts.hinted(cell["error"]) for cell in found]
-    right = {"repeat", *map(_short_name, shown)}
-    named = None if split else {"combination": [cell["combination"] for cell in found]}
+    notes = ["" if not cell["error"] else texts.hinted(cell["error"]) for cell in cell_documents]
+    right = {"repeat", *map(_short_name, shown_metrics)}
+    named = None if split else {"combination": [cell["combination"] for cell in cell_documents]}
     whole = {"status", "execution"}
     return grid(headers, rows, width, right=right, whole=whole, notes=notes, combinations=named, color=color)
 
@@ -235,8 +387,8 @@ def _choices(cell: CellDocument, vary: Iterable[str], split: bool) -> list[str]:
 
 
 def _score(cell: CellDocument, metric: str) -> str:
-    value = cell["scores"].get(metric)
-    return texts.score(value) if metric in cell["scores"] else ""
+    score = cell["scores"].get(metric)
+    return texts.score(score) if metric in cell["scores"] else ""
 
 
 def _short_name(metric: str) -> str:

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from msgspec import structs
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NotFound
-from wtb.core.failures import BEGUN, Failure
+from wtb.core.failures import RUNNING, Failure
+from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import iso, readable
-from wtb.core.tree.checkpoints import Checkpoint, shown
-from wtb.core.tree.history import ExecutionHistory, RecordedRun, run_document, totals_document
-from wtb.store.control.comments import comments_by_place
+from wtb.core.tree.checkpoints import Checkpoint, visible_state
+from wtb.core.tree.history import ExecutionHistory
+from wtb.core.tree.recorded_runs import RecordedRun, run_document, totals_document
+from wtb.store.control.labels import comments_by_place
 from wtb.store.database import Database
-from wtb.store.read import details, histories, lineage, queries
-from wtb.store.read.references import find_one
+from wtb.store.read import details, lineage, queries
+from wtb.store.read.details import find_one
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from wtb.core.documents.common import RouteDocument
     from wtb.core.documents.executions import (
         AttemptDocument,
         CallDocument,
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
         TotalsDocument,
     )
     from wtb.core.documents.lineage import HistoryDocument
+    from wtb.core.documents.shared_types import RouteDocument
     from wtb.core.documents.sweeps import SweepOfExecution
-    from wtb.core.documents.workflows.graphs import WorkflowDocument
+    from wtb.core.documents.workflows import WorkflowDocument
 
 
 class _EndOfStep(TypedDict, total=False):
-    """What is known of the checkpoint that a step wrote: part of `ShownStep`."""
+    """The facts about the checkpoint that a step wrote: part of `ShownStep`."""
 
     decisions: list[RouteDocument]
     name: str
@@ -56,7 +57,10 @@ class _EndOfStep(TypedDict, total=False):
 class Trace:
     """An execution, or a checkpoint of one, with the line that leads to it and the node runs on it.
 
-    project: whose it is.
+    Attributes:
+        project: The project that it belongs to.
+        about: The execution or the checkpoint.
+        history: The line that leads to it.
     """
 
     project: str
@@ -84,7 +88,7 @@ class Trace:
 def trace(database: Database, row: ExecutionRow) -> Trace:
     """The trace of an execution. The row is one of `find_execution`."""
     sweep = queries.find_sweep(database, row.sweep_id)
-    return Trace(sweep.project, _heading(database, row, sweep), histories.read_execution(database, row))
+    return Trace(sweep.project, _heading(database, row, sweep), details.read_execution(database, row))
 
 
 def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> ExecutionHeading:
@@ -123,7 +127,8 @@ def trace_of(database: Database, ref: str) -> Trace:
         try:
             checkpoint, sweep_id = details.find_checkpoint(database, ref)
         except InputError as no_checkpoint:
-            several = [text for one in (no_execution, no_checkpoint) for text in one.problems if "several" in text]
+            # An id that begins several ids is reported as such: those messages of queries.py have the word `several`.
+            several = [text for error in (no_execution, no_checkpoint) for text in error.problems if "several" in text]
             if several:
                 raise InputError(*several) from None
             text = f"there is no execution or checkpoint {ref!r}; `wtb show SWEEP --cells` lists a sweep's executions"
@@ -134,7 +139,7 @@ def trace_of(database: Database, ref: str) -> Trace:
         "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status},
         "status": "checkpoint",
     }
-    return Trace(sweep.project, about, histories.read_line(database, checkpoint.id))
+    return Trace(sweep.project, about, details.read_line(database, checkpoint.id))
 
 
 def sweep_of_execution(sweep: SweepRow) -> SweepOfExecution:
@@ -142,25 +147,27 @@ def sweep_of_execution(sweep: SweepRow) -> SweepOfExecution:
     return {"id": sweep.id, "name": sweep.name, "status": sweep.status, "kind": sweep.kind}
 
 
-def path(found: Trace) -> list[PathStep]:
+def path(own_trace: Trace) -> list[PathStep]:
     """The node runs in the order in which they ran, each with its step; those that have not ended come last."""
     done = [
-        cast("PathStep", {"step": one.step, "checkpoint": one.id, "before": one.parent, **run})
-        for one in found.line
-        for run in found.history.writers_of(one)
+        cast("PathStep", {"step": checkpoint.step, "checkpoint": checkpoint.id, "before": checkpoint.parent, **run})
+        for checkpoint in own_trace.line
+        for run in own_trace.history.writers_of(checkpoint)
     ]
-    if found.head is None:
+    if own_trace.head is None:
         return done
-    count, step = found.head.position.fan_out, found.head.step + 1
-    left = [cast("PathStep", {"step": step, **run_document(run, count.get(run.node, 1))}) for run in found.unfinished]
-    return done + left
+    count, step = own_trace.head.position.fan_out, own_trace.head.step + 1
+    unfinished = [
+        cast("PathStep", {"step": step, **run_document(run, count.get(run.node, 1))}) for run in own_trace.unfinished
+    ]
+    return done + unfinished
 
 
 def state(database: Database, head: Checkpoint | None) -> dict[str, JsonValue]:
     """The state at a checkpoint as plain JSON."""
     if head is None:
         return {}
-    seen = shown(head.state)
+    seen = visible_state(head.state)
     stored = queries.load_values(database, seen.values())
     return {key: readable(stored[value].data) for key, value in seen.items()}
 
@@ -170,14 +177,15 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
     own_trace = trace(database, row)
     runs = [*own_trace.history.runs.values(), *own_trace.unfinished]
     ids = [run.id for run in runs]
-    tried: dict[str, list[AttemptDocument]] = {}
+    attempts: dict[str, list[AttemptDocument]] = {}
     latest = {(run.id, run.attempts) for run in runs if run.status == "running"}
     for attempt in queries.attempt_rows(database, ids):
         failure = Failure(**attempt.failure) if attempt.failure else None
-        goes_on = failure is not None and failure.kind == BEGUN
-        if goes_on and (attempt.node_run_id, attempt.number) in latest:  # it has not ended
+        # An attempt is stored with this failure until it ends, so that it counts as lost if its process dies.
+        is_running = failure is not None and failure.kind == RUNNING
+        if is_running and (attempt.node_run_id, attempt.number) in latest:  # it has not ended
             attempt, failure = structs.replace(attempt, status="running"), None
-        tried.setdefault(attempt.node_run_id, []).append(
+        attempts.setdefault(attempt.node_run_id, []).append(
             {
                 "number": attempt.number,
                 "status": "waiting" if failure is not None and failure.kind == "waiting" else attempt.status,
@@ -190,27 +198,29 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
                 "stderr": attempt.stderr,
             }
         )
-    wrote = {run.id: shown(run.writes) for run in runs}
+    wrote = {run.id: visible_state(run.writes) for run in runs}
+    # One query for the values of all steps.
     stored = queries.load_values(database, {key for writes in wrote.values() for key in writes.values()})
-    reasons = histories.with_reasons(database, row.sweep_id, own_trace.history)
-    reasons = histories.with_notes(database, row.sweep_id, reasons)
-    made: list[ShownStep] = [
+    reasons = details.with_reasons(database, row.sweep_id, own_trace.history)
+    reasons = details.with_notes(database, row.sweep_id, reasons)
+    steps: list[ShownStep] = [
         {
             **cast("ShownStep", step),
             "writes": {key: readable(stored[value].data) for key, value in wrote[step["node_run"]].items()},
             **_end_of_step(reasons, step),
-            "tried": tried.get(step["node_run"], []),
+            "tried": attempts.get(step["node_run"], []),
         }
         for step in path(own_trace)
     ]
+    # Prompts and responses are large, so they are read only on request.
     if calls:
-        _add_calls(database, made, ids)
+        _add_calls(database, steps, ids)
     return {
         "execution": cast("ExecutionHeading", own_trace.about),
-        "left": _left(database, row),
+        "left": _lines_left(database, row),
         "cells": _cells(database, row),
         "scores": lineage.scores_told(database, row.id) if row.origin == "manual" else {},
-        "path": made,
+        "path": steps,
         "totals": totals_of(own_trace.head),
         "next": list(own_trace.head.position.next) if own_trace.head else [],
         "state": state(database, own_trace.head),
@@ -224,7 +234,9 @@ def _end_of_step(history: ExecutionHistory, step: PathStep) -> _EndOfStep:
     if checkpoint is None:
         return {}
     end: _EndOfStep = {}
-    if own := [one.document() for one in history.decisions.get(checkpoint.id, ()) if one.node == step["node"]]:
+    if own := [
+        decision.document() for decision in history.decisions.get(checkpoint.id, ()) if decision.node == step["node"]
+    ]:
         end["decisions"] = own
     if checkpoint.name is not None:
         end["name"] = checkpoint.name
@@ -239,6 +251,7 @@ def outline(graph: WorkflowDocument) -> GraphOutline:
         {"from": source, "to": edge["to"], "label": edge["when"]} for edge in graph["edges"] for source in edge["from"]
     ]
     for branch in graph["branches"]:
+        # Several keys may lead to one node. A drawing has one edge for them, with the last key.
         ends = {target: label for label, target in branch["to"].items()}
         if branch["default"] is not None:
             ends.setdefault(branch["default"], "default")
@@ -246,7 +259,7 @@ def outline(graph: WorkflowDocument) -> GraphOutline:
     return {"entries": graph["entries"], "nodes": [node["name"] for node in graph["nodes"]], "edges": edges}
 
 
-def _add_calls(database: Database, made: Sequence[ShownStep], ids: Sequence[str]) -> None:
+def _add_calls(database: Database, steps: Sequence[ShownStep], ids: Sequence[str]) -> None:
     by_run: dict[str, list[CallDocument]] = {}
     for call in queries.call_rows(database, ids):
         by_run.setdefault(call.node_run_id, []).append(
@@ -279,7 +292,7 @@ def _add_calls(database: Database, made: Sequence[ShownStep], ids: Sequence[str]
                 "undone_at": iso(row.undone_at),
             }
         )
-    for step in made:
+    for step in steps:
         step["calls"] = by_run.get(step["node_run"], [])
         step["invocations"] = used.get(step["node_run"], [])
 
@@ -287,16 +300,16 @@ def _add_calls(database: Database, made: Sequence[ShownStep], ids: Sequence[str]
 def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
     choices = queries.choices(database, row.sweep_id)
     place = {metric.name: metric.number for metric in queries.metric_rows(database, row.sweep_id)}
-    found = details.execution_scores(database, row)
+    score_rows = details.execution_scores(database, row)
     scores: dict[int, dict[str, float | str | None]] = {}
     reasons: dict[int, dict[str, str]] = {}
-    for score in sorted(found, key=lambda score: place.get(score.metric, 0)):
-        value = score.value if score.error is None else score.error
-        scores.setdefault(score.combination, {})[score.metric] = value
+    for score in sorted(score_rows, key=lambda score: place.get(score.metric, 0)):
+        score_or_error = score.value if score.error is None else score.error
+        scores.setdefault(score.combination, {})[score.metric] = score_or_error
         if score.reason is not None:
             reasons.setdefault(score.combination, {})[score.metric] = score.reason
     comments = comments_by_place(database, row.sweep_id, [row.case_number])
-    made: list[ExecutionCell] = []
+    documents: list[ExecutionCell] = []
     for cell in details.execution_cells(database, row):
         document: ExecutionCell = {
             "combination": choices[cell.combination],
@@ -308,8 +321,8 @@ def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
             document["reasons"] = reasons[cell.combination]
         if written := comments.get((row.case_number, row.repeat, cell.combination)):
             document["comments"] = written
-        made.append(document)
-    return made
+        documents.append(document)
+    return documents
 
 
 def totals_of(head: Checkpoint | None) -> TotalsDocument | None:
@@ -318,19 +331,19 @@ def totals_of(head: Checkpoint | None) -> TotalsDocument | None:
 
 def history_document(database: Database, row: ExecutionRow, *, states: bool = False) -> HistoryDocument:
     """The history of an execution, with its states and the input and output of each visit if wanted."""
-    history = histories.read_history(database, row)
+    history = details.read_history(database, row)
     sweep = queries.find_sweep(database, row.sweep_id)
     return {
         "execution": _heading(database, row, sweep),
         **history.document(_values(database, history) if states else None),
-        "left": _left(database, row),
+        "left": _lines_left(database, row),
     }
 
 
 def _values(database: Database, history: ExecutionHistory) -> dict[str, JsonValue]:
     """Values of the states of a history and of what its nodes wrote, by digest, as plain JSON."""
     states = [checkpoint.state for checkpoint in history] + [boundary.output for boundary in history.boundaries]
-    return readable_values(database, {digest for state in states for digest in shown(state).values()})
+    return readable_values(database, {digest for state in states for digest in visible_state(state).values()})
 
 
 def readable_values(database: Database, digests: Iterable[str]) -> dict[str, JsonValue]:
@@ -338,22 +351,22 @@ def readable_values(database: Database, digests: Iterable[str]) -> dict[str, Jso
     return {digest: readable(value.data) for digest, value in queries.load_values(database, digests).items()}
 
 
-def _left(database: Database, row: ExecutionRow) -> list[LeftLine]:
+def _lines_left(database: Database, row: ExecutionRow) -> list[LeftLine]:
     """The lines that rollbacks of an execution left, the last first."""
     with database.read() as connection:
-        found = lineage.rollbacks_of(connection, [row.id])
+        rollbacks = lineage.rollbacks_of(connection, [row.id])
     return [
         {
-            "from_id": one.from_id,
-            "to_id": one.to_id,
-            "head_id": one.head_id,
-            "status": one.status,
-            "nodes": one.nodes,
-            "superseded": one.superseded,
-            "by": one.by,
-            "reason": one.reason,
-            "at": iso(one.at),
-            "redone_at": iso(one.redone_at),
+            "from_id": rollback.from_id,
+            "to_id": rollback.to_id,
+            "head_id": rollback.head_id,
+            "status": rollback.status,
+            "nodes": rollback.nodes,
+            "superseded": rollback.superseded,
+            "by": rollback.by,
+            "reason": rollback.reason,
+            "at": iso(rollback.at),
+            "redone_at": iso(rollback.redone_at),
         }
-        for one in reversed(found)
+        for rollback in reversed(rollbacks)
     ]

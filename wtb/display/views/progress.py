@@ -1,4 +1,4 @@
-"""How sweeps and workers stand just now, as documents for whoever watches them."""
+"""The present state of sweeps and workers, as documents for whoever watches them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from wtb.config.broker import Broker
-from wtb.core.documents.common import cell_counts
+from wtb.core.documents.shared_types import cell_counts
 from wtb.core.errors import BrokerError
 from wtb.core.serialization.plain_json import iso
 from wtb.execution.runtime.budgets import budget_documents
@@ -17,14 +17,13 @@ from wtb.store import alerts
 from wtb.store.control.executions import status_in_sweep
 from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
-from wtb.store.read import queries, tallies
+from wtb.store.read import activity, queries, tallies
 from wtb.store.runs.publishing import cluster_of
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb.store.tables.sweeps import SweepRow
-from wtb.store.telemetry import workers
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import RunStatus
+    from wtb.core.documents.shared_types import RunStatus
     from wtb.core.documents.sweeps import (
         BrokerDocument,
         LeadersDocument,
@@ -51,7 +50,7 @@ def crew(database: Database) -> list[WorkerDocument]:
         far its clock is ahead of the database's.
     """
     by_name: dict[str, WorkerDocument] = {}
-    for row in filter(is_not_dead, workers.worker_rows(database)):
+    for row in filter(is_not_dead, activity.worker_rows(database)):
         worker = by_name.setdefault(
             row.worker,
             {
@@ -75,16 +74,16 @@ def shown_queue(queue: str | None) -> str:
     return queue or "default"
 
 
-def without_worker(queues: Iterable[str | None], found: Iterable[WorkerDocument]) -> list[str]:
+def without_worker(queues: Iterable[str | None], crew_rows: Iterable[WorkerDocument]) -> list[str]:
     """Those of some queues, as people call them, that none of the workers takes from."""
-    taken = {queue for worker in found for queue in worker["queues"]}
-    return sorted({shown_queue(queue) for queue in queues} - taken)
+    served = {queue for worker in crew_rows for queue in worker["queues"]}
+    return sorted({shown_queue(queue) for queue in queues} - served)
 
 
-def takers(queues: Iterable[str | None], found: Iterable[WorkerDocument]) -> int:
-    """How many of the workers take from one of some queues."""
+def takers(queues: Iterable[str | None], crew_rows: Iterable[WorkerDocument]) -> int:
+    """Count the workers that take from at least one of some queues."""
     named = {shown_queue(queue) for queue in queues}
-    return sum(not named.isdisjoint(worker["queues"]) for worker in found)
+    return sum(not named.isdisjoint(worker["queues"]) for worker in crew_rows)
 
 
 class Watch:
@@ -102,7 +101,7 @@ class Watch:
         self._before: dict[str, tuple[float, int]] = {}
 
     def look(self) -> WatchDocument:
-        """How things stand. Raises InputError where the sweep is not there any more."""
+        """Return the present state. Raises InputError if the sweep does not exist any more."""
         document = self._read()
         at = time.monotonic()
         for sweep in [document["sweep"]] if "sweep" in document else document["sweeps"]:
@@ -110,12 +109,13 @@ class Watch:
             before = self._before.get(sweep["id"])
             self._before[sweep["id"]] = (at, runs)
             if before is not None and at > before[0]:
+                # The count falls if retention removes node runs between two looks.
                 sweep["node_runs_per_s"] = max(0, runs - before[1]) / (at - before[0])
         return document
 
 
 class Standing:
-    """How one sweep, or all open ones, stand in a database, with workers and queues."""
+    """Reads the present state of one sweep, or of all open ones, with workers and queues."""
 
     def __init__(self, database: Database, sweep_id: str | None, broker: Broker | None) -> None:
         """Make it.
@@ -133,22 +133,24 @@ class Standing:
         self._leaders_of: str | None = None  # the status that the sweep had then
 
     def read(self) -> WatchDocument:
-        """How things stand; no rates are known yet. Raises InputError where the sweep is not there any more."""
-        found = crew(self._database)
-        queues, broker = self._queues(found)
-        document: WatchDocument = {"at": iso(time.time()), "workers": found, "queues": queues, "broker": broker}
+        """Return the present state, in which no rates are known yet. Raises InputError if the sweep was removed."""
+        crew_rows = crew(self._database)
+        queues, broker = self._queues(crew_rows)
+        document: WatchDocument = {"at": iso(time.time()), "workers": crew_rows, "queues": queues, "broker": broker}
         if self._sweep_id is None:
             return {**document, "sweeps": self._open()}
-        return {**document, "sweep": self._one(queries.find_sweep(self._database, self._sweep_id), found)}
+        return {**document, "sweep": self._watched_sweep(queries.find_sweep(self._database, self._sweep_id), crew_rows)}
 
-    def _one(self, row: SweepRow, crew_rows: list[WorkerDocument]) -> WatchedOneSweep:
+    def _watched_sweep(self, row: SweepRow, crew_rows: list[WorkerDocument]) -> WatchedOneSweep:
         from wtb.analysis.running_totals import live  # with numpy: lists need none
 
-        tallies.tally(self._database, row.id)  # does nothing where the scheduler has just been here
+        # Does nothing if the scheduler has just done it.
+        tallies.tally(self._database, row.id)
         standing = live(self._database, row)
         status: str = standing["sweep"]["status"]
         reason = standing["sweep"]["reason"]
-        if row.kind == "single":  # which may wait for a person while its sweep runs, or be the only one that failed
+        # A single execution may wait for a person while its sweep runs, or fail while its sweep completes.
+        if row.kind == "single":
             status, reason = status_in_sweep(row, queries.single_execution(self._database, row.id))
         return {
             "id": row.id,
@@ -161,19 +163,21 @@ class Standing:
             **self._work(row),
             "budgets": budget_documents(self._database, row.id),
             **self._who_leads(row),
-            "slots": workers.slots_on(self._database, row.id) if row.queued else None,
+            "slots": activity.slots_on(self._database, row.id) if row.queued else None,
             "stalled": stalled_document(self._database, row),
             "warnings": warnings(self._database, row, crew_rows),
         }
 
     def _who_leads(self, row: SweepRow) -> LeadersDocument:
-        """Who leads, a little out of date where that takes long to tell."""
+        """Return the leaders, a little out of date if they take long to compute."""
         from wtb.analysis.running_totals import leaders
 
         began = time.monotonic()
+        # A sweep that has just ended is read at once, so that its last picture is final.
         if began >= self._leaders_at or row.status != self._leaders_of:
             self._leaders, self._leaders_of = leaders(self._database, row), row.status
             ended = time.monotonic()
+            # The pause grows with the time that the leaders take, which grows with the sweep.
             self._leaders_at = ended + (ended - began) / LEADERS_SHARE
         return self._leaders
 
@@ -198,15 +202,17 @@ class Standing:
         return {"node_runs": runs, "node_runs_per_s": None, "usd": usd}
 
     def _queues(self, crew_rows: list[WorkerDocument]) -> tuple[list[WatchedQueue], BrokerDocument | None]:
-        pending = workers.waiting(self._database)
-        taken = {name for worker in crew_rows for name in worker["queues"]}
-        names = sorted({DEFAULT_QUEUE if name == "default" else name for name in taken} | pending.keys())
+        pending = activity.waiting(self._database)
+        served = {name for worker in crew_rows for name in worker["queues"]}
+        # DEFAULT_QUEUE is the empty string, which workers and documents show as `default`.
+        names = sorted({DEFAULT_QUEUE if name == "default" else name for name in served} | pending.keys())
         depths: Mapping[str, int] = {}
         broker: BrokerDocument | None = None
         if self._broker is not None:
             broker = {"url": self._broker.url, "reached": True, "problem": None}
             try:
                 depths = self._broker.depths(names, cluster_of(self._database))
+            # The database has the state of the sweeps, so `wtb watch` continues without the broker.
             except BrokerError as error:
                 broker |= {"reached": False, "problem": str(error)}
         queues: list[WatchedQueue] = [
@@ -222,18 +228,18 @@ class Standing:
 
 
 def warnings(database: Database, row: SweepRow, crew_rows: list[WorkerDocument]) -> list[str]:
-    """Why a sweep does not go on, or not as it could; nothing where all is well."""
+    """Return the reasons why a sweep does not continue, or is slower than it could be; empty if there are none."""
     if row.status == "paused":
         return [f"paused: {row.reason or 'nobody gave a reason'}; continue with: wtb resume {row.id}"]
     if row.status not in ("pending", "running"):
         return []
-    reasons = [silent(one) for one in stalled_document(database, row)]
+    reasons = [silent(stalled) for stalled in stalled_document(database, row)]
     if not row.queued:
         return reasons
-    refused = workers.last_refusal(database, row.id)
+    refused = activity.last_refusal(database, row.id)
     if refused is not None:
         reasons.append(f"refused by {refused.worker}: {refused.reason}")
-    pending = workers.waiting(database, row.id)
+    pending = activity.waiting(database, row.id)
     for queue in without_worker(pending, crew_rows):
         count = pending[DEFAULT_QUEUE if queue == "default" else queue]
         reasons.append(
@@ -246,31 +252,32 @@ def warnings(database: Database, row: SweepRow, crew_rows: list[WorkerDocument])
 def stalled_document(database: Database, row: SweepRow) -> list[StalledExecution]:
     """Executions of a sweep in which a node has reported nothing for longer than `run.stall`."""
     return [
-        {"execution": one.id, "case": one.case, "since": iso(one.since)} for one in alerts.stalled(database, row.id)
+        {"execution": execution.id, "case": execution.case, "since": iso(execution.since)}
+        for execution in alerts.stalled(database, row.id)
     ]
 
 
 def silent(stalled: StalledExecution) -> str:
-    """In words, with what a person can do."""
+    """Return a sentence on a stalled execution, with the command that ends it."""
     since = datetime.fromisoformat(stalled["since"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     what = f"execution {stalled['execution']} (case {stalled['case']}) has reported nothing since {since}"
     return f"{what}; end what it does with: wtb pause {stalled['execution']} --now"
 
 
 def worker_command(queue: str) -> str:
-    """What starts a worker that takes from a queue."""
+    """Return the command that starts a worker which takes from a queue."""
     return "wtb worker" if queue == "default" else f"wtb worker --queues {shlex.quote(queue)}"
 
 
 def queued_document(database: Database, row: SweepRow) -> QueueDocument:
-    """What `status` tells of a sweep that workers run: slots at work on it, and what waits, and why."""
+    """Return what `status` tells of a sweep that workers run: slots at work on it, and what waits, and why."""
     crew_rows = crew(database)
-    pending = workers.waiting(database, row.id)
-    rejecting = workers.rejecting(database, row.id)
+    pending = activity.waiting(database, row.id)
+    rejecting = activity.rejecting(database, row.id)
     open_now = row.status in ("pending", "running")
     return {
         "priority": row.priority,
-        "slots": workers.slots_on(database, row.id),
+        "slots": activity.slots_on(database, row.id),
         "waiting": [
             {
                 "queue": shown_queue(queue),

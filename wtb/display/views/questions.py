@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from wtb.core.arguments.approval import Mode
-from wtb.core.documents.common import ApprovalMode
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument, QuestionGroup, SweepOfQuestion
-from wtb.core.questions import mode_of_question
+from wtb.core.documents.shared_types import ApprovalMode
+from wtb.core.questions import Mode, mode_of_question
 from wtb.core.serialization.plain_json import iso, readable
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import visible_state
 from wtb.store.database import Database
 from wtb.store.read.queries import line, load_values
-from wtb.store.rows.control import GroupedQuestions, ListedQuestion
+from wtb.store.records import GroupedQuestions, ListedQuestion
 
 
 def approval_mode(mode: Mode | None) -> ApprovalMode | None:
@@ -81,9 +80,9 @@ def whole_question(database: Database, row: ListedQuestion) -> QuestionDocument:
     return {**question_document(row), "context": _context(database, row)}
 
 
-def readable_value(value: str | None) -> Any:
+def readable_value(encoded: str | None) -> Any:
     """Return the value of an answer as plain JSON; None if it has none."""
-    return None if value is None else readable(value.encode())
+    return None if encoded is None else readable(encoded.encode())
 
 
 def _sweep(row: ListedQuestion | GroupedQuestions) -> SweepOfQuestion:
@@ -91,7 +90,7 @@ def _sweep(row: ListedQuestion | GroupedQuestions) -> SweepOfQuestion:
 
 
 def _context(database: Database, row: ListedQuestion) -> Any:
-    """What there is to look at, as plain JSON; None where it is not kept any more."""
+    """Return what there is to look at, as plain JSON; None if it is not kept any more."""
     if row.context is not None:
         return readable(row.context.encode())
     if row.kind not in ("before", "after"):
@@ -99,7 +98,8 @@ def _context(database: Database, row: ListedQuestion) -> Any:
     checkpoints = line(database, row.checkpoint_id)
     if not checkpoints:
         return None
-    state = shown(checkpoints[-1].state)
+    state = visible_state(checkpoints[-1].state)
+    # A question after a node is about what the node changed.
     if row.kind == "after":
         before = checkpoints[-2].state if len(checkpoints) > 1 else {}
         state = {name: key for name, key in state.items() if before.get(name) != key}

@@ -7,9 +7,9 @@ from pathlib import Path
 from wtb.core.documents.administration import Amounts, OneSessionDocument, SessionDocument
 from wtb.core.serialization.plain_json import iso
 from wtb.store import process_identity
+from wtb.store.access import usage
+from wtb.store.access.sessions import Quota, find_session
 from wtb.store.database import Database
-from wtb.store.limits import usage
-from wtb.store.limits.sessions import Quota, find_session
 from wtb.store.runs import slots
 from wtb.store.tables.sweeps import SessionRow
 
@@ -28,8 +28,8 @@ def session_details(database: Database, name: str, directory: Path) -> OneSessio
         "session": _document(row, usage.usage(database, row.id, alive=process_identity.is_not_dead)),
         "sweeps_by_status": usage.sweeps_by_status(database, row.id),
         "runners": [
-            {"host": one.host, "pid": one.pid, "slots": one.slots, "state": process_identity.state_of(one)}
-            for one in runners
+            {"host": runner.host, "pid": runner.pid, "slots": runner.slots, "state": process_identity.state_of(runner)}
+            for runner in runners
         ],
         "directory": str(directory),
     }

@@ -1,1 +1,1 @@
-"""The engine port, the engine of native workflows, and what surrounds one attempt."""
+"""The engine port, the engine of native workflows, and the surroundings of one attempt."""

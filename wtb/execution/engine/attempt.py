@@ -1,28 +1,78 @@
-"""What every engine does around one attempt: its workspace, its context, its end."""
+"""The common part of an attempt in every engine: workspace, context, end; and the warm-up before the first one."""
 
 from __future__ import annotations
 
+import inspect
+import sys
+import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from types import FunctionType, ModuleType
 from typing import Any
 
-from wtb.authoring.code.event_loop import lag_of_loop
+from wtb.authoring.code.calling import lag_of_loop
+from wtb.authoring.code.walk import names_in
 from wtb.authoring.context.ask import Questioner
-from wtb.authoring.context.attempt_record import Record, decoded
-from wtb.authoring.context.checkpoints import CheckpointTaker
+from wtb.authoring.context.attempt_record import CaseView, Record, decoded
 from wtb.authoring.context.connections import watched
 from wtb.authoring.context.node_context import Context, surrounding
-from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
+from wtb.authoring.context.surroundings import AttemptWorkspace, CheckpointTaker, Surroundings
+from wtb.authoring.context.usage import load_prices
 from wtb.authoring.tools import Gate, Tool
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.errors import FinalError, InputError, NodeTimeout, Rejected, StateError, Unanswered
 from wtb.core.failures import MESSAGE, Failure, check_interrupt
 from wtb.core.questions import Asked
+from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import storable
-from wtb.core.values import Values
-from wtb.execution.engine.protocol import Engine, Result, Task, join
-from wtb.execution.engine.timed_checkpoints import timed_checkpoints
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Value, Values
+from wtb.execution.engine.protocol import Engine, Result, Root, Task, join
+
+
+@contextmanager
+def timed_checkpoints(taker: CheckpointTaker, every: float | None, record: Record) -> Iterator[None]:
+    """Take a checkpoint every so many seconds while the block runs, if something changed since the last one.
+
+    Checkpoints that the node takes with `ctx.checkpoint` count as well. The thread ends with the block.
+
+    Args:
+        taker: Takes the checkpoints of the attempt.
+        every: Seconds between two; None for none.
+        record: Where a checkpoint that cannot be taken is logged, once for each reason.
+    """
+    if every is None:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_take, args=(taker, every, record, ended), name="wtb-checkpoints", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        # A checkpoint must not read the workspace while it is closed.
+        thread.join()
+
+
+def _take(taker: CheckpointTaker, every: float, record: Record, ended: threading.Event) -> None:
+    reasons: set[str] = set()
+    wait = every
+    while not ended.wait(wait):
+        wait = taker.due_in(every)
+        if wait > 0:  # the node has taken one itself
+            continue
+        wait = every
+        try:
+            taker.take_changed()
+        except (StateError, NodeTimeout, OSError) as error:
+            if (reason := str(error)) not in reasons:
+                reasons.add(reason)
+                message = f"no checkpoint was taken by time: {reason}"
+                record.report("event", ["node.log", time.time(), {"message": message, "level": "warning"}])
+
 
 _FINAL = (FinalError, InputError, Rejected, Unanswered)  # trying again cannot help
 
@@ -61,7 +111,7 @@ class OpenAttempt:
 
     @property
     def has_files(self) -> bool:
-        """Return whether the attempt has a directory, so that its end reads and removes files."""
+        """True if the attempt has a directory, so that its end reads and removes files."""
         return self._workspace is not None and self._workspace.is_open
 
     def begin(self) -> Context:
@@ -74,6 +124,7 @@ class OpenAttempt:
         context.questioner = self._questioner
         if task.settings.policies is not None:
             context.tool_gate = _tool_gate(task, task.settings.policies, record, self._questioner)
+        # Files of checkpoints are hashed within the node's deadline, like its own work.
         checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
         self._clock = time.perf_counter()
         enter = self._stack.enter_context
@@ -88,30 +139,31 @@ class OpenAttempt:
         """Return the result of the attempt. Never raises for what user code does.
 
         Args:
-            work: Returns what the user's code wrote, on a freshly decoded copy of the state, or raises its error.
+            work: Runs the user's code on a freshly decoded copy of the state. Returns the writes, or raises its error.
         """
-        result, surroundings = self._result, self._surroundings
+        outcome, surroundings = self._result, self._surroundings
         try:
             with self._stack:
-                result.writes = work()
+                outcome.writes = work()
             if self._context is not None:
-                self._context.failed_calls.report(result.record)
-        except Asked as asked:
-            result.question = asked.question
+                self._context.failed_calls.report(outcome.record)
+        except Asked as request:
+            outcome.question = request.question
         except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
             check_interrupt(error, own_process=surroundings.own_process)
-            result.failure = _failure(error, self._is_final, self._task.node)
-        result.duration_s = self._duration_s()
-        result.lag_s = None if self._context is None else self._context.lag_s
+            outcome.failure = _failure(error, self._is_final, self._task.node)
+        outcome.duration_s = self._duration_s()
+        outcome.lag_s = None if self._context is None else self._context.lag_s
         if self._questioner.interrupts:
-            result.asked = tuple([question.key for question in self._questioner.interrupts])
-        if self._questioner.asked is not None:  # whatever the node's own code made of it
-            result.writes, result.failure, result.question = None, None, self._questioner.asked
+            outcome.asked = tuple([question.key for question in self._questioner.interrupts])
+        # The attempt waits even if the node's own code caught the exception and went on.
+        if self._questioner.pending is not None:
+            outcome.writes, outcome.failure, outcome.question = None, None, self._questioner.pending
         self._close_workspace()
         task = self._task
-        if task.join and result.writes is not None:
-            result.joined = join(self._engine, task.state, task.position, [(task.key, result.writes)], task.root)
-        return result
+        if task.join and outcome.writes is not None:
+            outcome.joined = join(self._engine, task.state, task.position, [(task.key, outcome.writes)], task.root)
+        return outcome
 
     def _duration_s(self) -> float:
         """Return the seconds of the call: around the await if the user's code is async."""
@@ -123,30 +175,30 @@ class OpenAttempt:
 
     def _close_workspace(self) -> None:
         """Keep the files of an attempt that wrote something, and remove its directory."""
-        result, workspace, checkpoints = self._result, self._workspace, self._checkpoints
+        outcome, workspace, checkpoints = self._result, self._workspace, self._checkpoints
         if workspace is None:
             return
         try:
             allowed, until = (self._task.allowed, None)
             if checkpoints is not None:
                 allowed, until = checkpoints.allowed, checkpoints.until
-            left = workspace.close(keep=result.writes is not None, allowed=allowed, until=until)
-            result.workspace, result.files = left.digest, left.new
+            snapshot = workspace.close(keep=outcome.writes is not None, allowed=allowed, until=until)
+            outcome.workspace, outcome.files = snapshot.digest, snapshot.new
         except (StateError, NodeTimeout, OSError) as error:
-            result.writes, result.question = None, None
+            outcome.writes, outcome.question = None, None
             late = isinstance(error, NodeTimeout)
-            result.failure = Failure.of(error, final=not late, node=self._task.node)
+            outcome.failure = Failure.of(error, final=not late, node=self._task.node)
 
 
 class AwaitedAttempt:
-    """An attempt in two parts: what comes before the await of the user's coroutine, and what comes after it.
+    """An attempt in two parts, before and after the await of the user's coroutine.
 
     Both parts must run in the same `contextvars.Context`.
 
     Args:
         attempt: The attempt.
         call_of: Returns the call of the user's code.
-        write: Turns what the user's code returned into what is written.
+        write: Turns the return value of the user's code into writes.
         joins_by_user_code: Whether the step is joined with the attempt, by reducers or branches of the user.
     """
 
@@ -165,7 +217,7 @@ class AwaitedAttempt:
 
     @property
     def may_end_slowly(self) -> bool:
-        """Return whether the end reads files or runs sync user code, which must not hold up an event loop."""
+        """True if the end reads files or runs sync user code, which must not hold up an event loop."""
         return self._joins_by_user_code or self._attempt.has_files
 
     def begin(self) -> Callable[[], Coroutine[Any, Any, Any]]:
@@ -177,7 +229,7 @@ class AwaitedAttempt:
         """Return the result. Never raises for what user code does.
 
         Args:
-            returned: Returns what the call returned, or raises its error.
+            returned: Returns the result of the call, or raises its error.
         """
         return self._attempt.end(lambda: self._write(returned(), self._context))
 
@@ -186,11 +238,11 @@ async def clocked(context: Context, call: Callable[[], Coroutine[Any, Any, Any]]
     """Await a call of user code, and note the seconds that it takes, and how late the event loop is meanwhile."""
     lag = lag_of_loop()
     before = None if lag is None else lag.read()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     try:
         return await call()
     finally:
-        context.awaited_s = (context.awaited_s or 0.0) + time.perf_counter() - begun
+        context.awaited_s = (context.awaited_s or 0.0) + time.perf_counter() - started
         if lag is not None and before is not None:
             context.lag_s = lag.mean_since(before)
 
@@ -221,9 +273,9 @@ def attempted(
 
 
 def _failure(error: BaseException, is_final: Callable[[BaseException], bool], node: str) -> Failure:
-    """The failure of an attempt that raised. It is final if the retry policy itself fails.
+    """Make the failure of an attempt that raised. It is final if the retry policy itself fails.
 
-    Failures of providers are repeated whatever that policy is, unless the node says otherwise by a FinalError.
+    Failures of providers are repeated whatever that policy is, unless the node raises a FinalError.
     """
     try:
         failure = Failure.of(error, final=isinstance(error, _FINAL), node=node)
@@ -238,31 +290,31 @@ def _failure(error: BaseException, is_final: Callable[[BaseException], bool], no
 
 
 def _acts_guarded(task: Task, context: Context, surroundings: Surroundings) -> AbstractContextManager[None]:
-    """Hold files, hosts and programs against policies, if any is about them."""
-    from wtb.authoring.policies.act_gate import ActGate, guarded
-    from wtb.authoring.policies.recorded import CALL, read_policies
+    """Check files, hosts and programs against policies during the block, if any policy is about them."""
+    from wtb.authoring.cedar_policies import CALL, read_policies
+    from wtb.authoring.context.policy_gates import ActGate, guarded
 
-    known = read_policies(task.settings.policies or "")
-    if known.actions <= {CALL}:
+    policies = read_policies(task.settings.policies or "")
+    if policies.actions <= {CALL}:
         return nullcontext()
-    gate = ActGate(known, _facts(task), context.record, surroundings.own_folders)
+    gate = ActGate(policies, _facts(task), context.record, surroundings.own_folders)
     return guarded(gate, owns_process=surroundings.own_process)
 
 
 def _facts(task: Task) -> dict[str, str]:
-    """What policies can know of an attempt."""
+    """Return the facts of an attempt that policies can refer to."""
     return {"node": task.node, "variant": task.variant, "case": task.root.case.id}
 
 
 def _tool_gate(task: Task, policies: str, record: Record, questioner: Questioner) -> Gate | None:
-    """What holds the calls of an attempt against policies; None if no policy is about calls."""
-    from wtb.authoring.policies.recorded import CALL, read_policies  # which few sweeps need
-    from wtb.authoring.policies.tool_gate import ToolGate
+    """Make the gate that checks calls of an attempt against policies; None if no policy is about calls."""
+    from wtb.authoring.cedar_policies import CALL, read_policies  # which few sweeps need
+    from wtb.authoring.context.policy_gates import ToolGate
 
-    known = read_policies(policies)
-    if CALL not in known.actions:
+    parsed_policies = read_policies(policies)
+    if CALL not in parsed_policies.actions:
         return None
-    return ToolGate(known, _facts(task), record, questioner, task.earlier)
+    return ToolGate(parsed_policies, _facts(task), record, questioner, task.earlier)
 
 
 def _context(
@@ -298,3 +350,54 @@ def _context(
         allowance=task.allowance,
         trace=task.trace,
     )
+
+
+_PRICED = frozenset({"call", "cost", "record_calls", "complete"})  # what asks for prices
+
+
+def warm_up(engine: Engine, surroundings: Surroundings) -> None:
+    """Make resources, load modules that nodes will need, and make one attempt without a node.
+
+    Raises WTBError if the resources cannot be made.
+    """
+    surroundings.resources()
+    functions = list(_functions(engine.workflow))
+    if any(not _PRICED.isdisjoint(names_in(function.__code__)) for function in functions):
+        load_prices()
+    if any(inspect.iscoroutinefunction(function) for function in functions):
+        surroundings.call(_nothing, timeout=None)  # starts the event loop
+    _rehearse(engine, surroundings)
+
+
+def _functions(workflow: WorkflowFacts) -> Iterator[FunctionType]:
+    """Yield the functions of its nodes, and all functions in the same modules."""
+    modules: dict[str, ModuleType] = {}
+    for node in workflow.nodes.values():
+        for variant in node.variants.values():
+            function = inspect.unwrap(getattr(variant.fn, "func", variant.fn))
+            if isinstance(function, FunctionType):
+                yield function
+            if (module := sys.modules.get(getattr(function, "__module__", ""))) is not None:
+                modules[module.__name__] = module
+    for module in modules.values():
+        yield from (member for member in vars(module).values() if isinstance(member, FunctionType))
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _rehearse(engine: Engine, surroundings: Surroundings) -> None:
+    """Make an attempt without a node. Errors in it, such as a full disk, are reported when the first node fails."""
+
+    def perform(context: Context) -> Values:
+        quiet = replace(context, record=Record())
+        quiet.log("rehearsal", number=1)
+        quiet.metric("rehearsal", 1.0)
+        quiet.call(tool="rehearsal", prompt={"text": ["a", 1.5, None]}, response=b"bytes", usd=0.0)
+        quiet.rng.random()
+        stored = Value.of({"tuple": (1, 2), "set": {1}, "large": 1 << 70, "none": None})
+        return {"rehearsal": Value.of(decode(stored.data))}
+
+    task = Task("rehearsal", "default", {}, Position(0, ()), Root(CaseView("rehearsal")))
+    attempted(engine, task, surroundings, {}, perform, lambda error: True)

@@ -16,16 +16,15 @@ from wtb.authoring.state_schema import MISSING
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import RoutingError, StateError
 from wtb.core.serialization.codec import decode
-from wtb.core.serialization.lazy_state import LazyState
 from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.checkpoints import Position
-from wtb.core.values import Value, Values, differing, stored
+from wtb.core.values import LazyState, Value, Values, differing, stored
 from wtb.execution.engine.attempt import AwaitedAttempt, OpenAttempt, attempted, clocked
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 
 
 class _Short(reprlib.Repr):
-    """A repr that costs no more than what is shown of it."""
+    """A repr whose cost is bounded by its length."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,12 +46,12 @@ class NativeEngine:
     begins_here = True
 
     def __init__(self, workflow: Workflow) -> None:
-        self.workflow = workflow
-        self._routes = Routes(workflow)
-        self._looks_at_state = {b.source for b in workflow.branches} | {
-            source for edge in workflow.edges if edge.when is not None for source in edge.sources
+        self.workflow = facts = workflow.facts()
+        self._routes = Routes(facts)
+        self._looks_at_state = {b.source for b in facts.branches} | {
+            source for edge in facts.edges if edge.when is not None for source in edge.sources
         }
-        self._has_reducers = any(key.reducer is not None for key in workflow.schema.keys.values())
+        self._has_reducers = any(key.reducer is not None for key in facts.schema.keys.values())
 
     def is_async(self, node: str, variant: str) -> bool:
         return inspect.iscoroutinefunction(self.workflow.nodes[node].variants[variant].fn)
@@ -105,7 +104,7 @@ class NativeEngine:
             raise
 
     def _encoded(self, update: Mapping[Any, Any], who: str) -> Values:
-        """The writes of a node. What it returns of its state unread is what is stored already."""
+        """Encode the writes of a node. Values of its state that it returns unread are not encoded again."""
         schema = self.workflow.schema
         writes: dict[str, Value] = {}
         if isinstance(update, LazyState):
@@ -118,10 +117,12 @@ class NativeEngine:
         return writes
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
-        """Join what the nodes of one step wrote, in the order of their declaration, and find what comes next.
+        """Join the writes of one step, in the order in which the nodes were declared, and find the next nodes.
 
-        Raises StateError where two nodes wrote a key that has no reducer, RoutingError where nothing leads on, and
-        whatever a reducer or branch function raises.
+        Raises:
+            StateError: Two nodes wrote a key that has no reducer.
+            RoutingError: No edge leads on, or the workflow has too many steps.
+            Exception: Any error of a reducer or branch function.
         """
         changed: dict[str, Value] = {}
         wrote: dict[str, str] = {}
@@ -148,6 +149,7 @@ class NativeEngine:
             ran.append(node)
             visits[node] = position.visits.get(node, 0) + 1
         followed = self._routes.after(ran, position.arrived, self._routing_view(ran, state, changed))
+        # A workflow may end with its last step; only another one would be too many.
         if followed.next and position.step + 1 >= self.workflow.max_steps:
             raise RoutingError(
                 f"still going after {position.step + 1} steps, next {', '.join(map(repr, followed.next))}: "
@@ -156,11 +158,12 @@ class NativeEngine:
         return Joined(changed, Position(position.step + 1, followed.next, followed.arrived, visits), followed.decisions)
 
     def _routing_view(self, ran: Sequence[str], state: Values, changed: Values) -> Any:
+        # Most steps need no view, which decodes values.
         if self._looks_at_state.isdisjoint(ran):
             return None
         return self.workflow.schema.view(LazyState({**state, **changed}))
 
 
 def _is_final(node: Node) -> Callable[[BaseException], bool]:
-    """Return whether an error is one after which a node is not tried again."""
+    """Return the test for errors after which a node is not repeated."""
     return lambda error: isinstance(error, node.rules.final)

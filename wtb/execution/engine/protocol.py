@@ -1,4 +1,4 @@
-"""The engine port: how workflows are run, with the shapes that go in and come out.
+"""The engine port: the interface by which workflows are run, with its input and output types.
 
 An engine runs user code on encoded values and nothing else: it knows no database, no lease and no queue, so that
 it works the same in the runner's process, on a thread and in a child process.
@@ -11,24 +11,23 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from wtb.authoring.context.allowance import Allowance
-from wtb.authoring.context.attempt_record import CaseView, OnEvent, Previous, Record
+from wtb.authoring.context.attempt_record import Allowance, CaseView, OnEvent, Previous, Record
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.graph import Decision
 from wtb.authoring.tools import ToolReport
 from wtb.authoring.workflow import Workflow
-from wtb.core.failures import BEGUN, Failure, check_interrupt
+from wtb.authoring.workflow_facts import WorkflowFacts
+from wtb.core.failures import RUNNING, Failure, check_interrupt
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
-from wtb.core.values import Values
+from wtb.core.values import Params, Values
 
 T = TypeVar("T")
-Params = Mapping[str, Any]  # of a workflow: name -> what its users give
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The execution to begin, or whose step is to be joined. params: of the workflow, overridden by the sweep."""
+    """The execution to begin, or whose step is joined. `params` are the workflow's, overridden by the sweep."""
 
     case: CaseView
     repeat: int = 0
@@ -38,13 +37,15 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the run of a sweep sets for all attempts.
+    """The settings of a run that all its attempts share.
 
-    interactive: whether people answer in place of models. mode: the mode that the run names, if it names one.
-    nobody: whether no person is there to ask.
-    fine: whether there is a checkpoint after each tool call.
-    checkpoint_every: seconds between checkpoints that are taken of running attempts; None for none.
-    policies: those that nodes are held against, as `read_policies` takes them; None without any.
+    Attributes:
+        interactive: Whether people answer instead of models.
+        mode: The mode that the run sets, if any.
+        nobody: Whether nobody can answer questions.
+        fine: Whether each tool call is followed by a checkpoint.
+        policies: Policies for nodes, as `read_policies` takes them, if there are any.
+        checkpoint_every: Seconds between timed checkpoints of running attempts; None for none.
     """
 
     interactive: bool = False
@@ -59,24 +60,30 @@ class Settings:
 class Task:
     """One attempt of a node run.
 
-    number, key: which task of its node it is, and the key of that task; the node's name if it has only this one.
-    state: the values at the head, by key. position: where the head stands.
-    attempt: from 1, over all claims. failed: the attempts before it that count as retries.
-    draws: the attempt whose random numbers it has, if it starts again with an answer.
-    root: the execution whose step it is in.
-    previous: what the attempt before it left.
-    timeout: seconds that it may take; None is no limit.
-    workspace: the snapshot of files that it starts with. allowed: bytes of new files that it may leave, None is no
-    limit.
-    join: whether the step is to be joined too, since this is its only node run.
-    asked: what LangGraph's `interrupt` asked in the attempt before it, in that order.
-    answers: of people, to what was asked at this checkpoint.
-    saved: what `ctx.checkpoint` kept of this visit before. done: tool calls that are not to be made again, in order.
-    earlier: all tool calls of the attempts before it, if policies hold for them.
-    allowance: what it may spend; None is no limit.
-    execution, token: whose attempt it is, under which claim.
-    on_event: called with each thing that the attempt reports, as it happens.
-    trace: what its span is known by, for spans that the node makes itself.
+    Attributes:
+        state: The values at the head, by key.
+        position: The position of the head.
+        root: The execution of the step.
+        attempt: The number of the attempt, from 1 over all claims.
+        failed: The number of earlier attempts that count as retries.
+        draws: The attempt whose random numbers it repeats, if it starts again with an answer.
+        previous: The report of the attempt before it.
+        timeout: Seconds that it may take; None for no limit.
+        workspace: The snapshot of files that it starts with.
+        allowed: Bytes of new files that it may leave; None for no limit.
+        join: Whether to join the step, too, because this is its only node run.
+        answers: Answers of people to questions at this checkpoint.
+        saved: Values that `ctx.checkpoint` has saved during this visit.
+        done: Tool calls that are not made again, in order.
+        earlier: All tool calls of earlier attempts, if policies apply to them.
+        allowance: The amount that it may spend; None for no limit.
+        execution: The execution.
+        token: The fencing token of the claim.
+        on_event: Called with each report of the attempt, as it happens.
+        number: The number of the task among those of its node.
+        key: The key of the task; the node's name if the node has only this one.
+        asked: Questions of LangGraph's `interrupt` in the attempt before it, in order.
+        trace: The name of its span, for spans that the node makes itself.
     """
 
     node: str
@@ -110,15 +117,15 @@ class Task:
         if not self.key:
             object.__setattr__(self, "key", self.node)
 
-    def begun(self) -> None:
+    def report_start(self) -> None:
         """Report that the attempt begins now, and no longer waits for a place to run."""
         if self.on_event is not None:
-            self.on_event(BEGUN, None)
+            self.on_event(RUNNING, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A beginning, or a step joined: the keys that changed or are gone, and where the head stands now."""
+    """A beginning, or a joined step: the keys that changed or are gone, and the new position of the head."""
 
     changed: Values
     position: Position
@@ -126,23 +133,26 @@ class Joined:
     dropped: tuple[str, ...] = ()
 
     def after(self, state: Mapping[str, T], changed: Mapping[str, T]) -> dict[str, T]:
-        """A state with what changed of it, and without what was dropped: values, or the hashes of them."""
-        found = {**state, **changed}
+        """Return a state with its changes, and without dropped keys: of values, or of their hashes."""
+        state_after = {**state, **changed}
         for name in self.dropped:
-            found.pop(name, None)
-        return found
+            state_after.pop(name, None)
+        return state_after
 
 
 @dataclass(slots=True)
 class Result:
     """The result of an attempt. Exactly one of `writes`, `failure` and `question` is set.
 
-    started_at: seconds since the epoch. duration_s: seconds.
-    lag_s: seconds by which the event loop was late on average while it awaited the node; None if that is not measured.
-    question: what it waits for; the node starts again once that is answered.
-    asked: the keys of what LangGraph's `interrupt` asked, in that order.
-    workspace: the snapshot of files that it left. files: (digest, bytes) of those that are new.
-    joined: the step, if the task asked for it to be joined.
+    Attributes:
+        started_at: Seconds since the epoch.
+        duration_s: Seconds.
+        question: The question that it waits for; the node starts again with the answer.
+        asked: The keys of the questions of LangGraph's `interrupt`, in order.
+        workspace: The snapshot of files that it left.
+        joined: The joined step, if the task requires it.
+        files: (digest, bytes) of new files.
+        lag_s: Mean delay of the event loop in seconds while it awaited the node; None if not measured.
     """
 
     started_at: float
@@ -177,11 +187,11 @@ class Awaited(Protocol):
 class Engine(Protocol):
     """Advances a workflow: `begin`, then `run` every task of a step, then `join` what they wrote into the next one.
 
-    begins_here: whether to begin runs no user code, so that the runner's own process does.
+    `begins_here` is true if a case begins without user code, so that the runner's own process can do it.
     """
 
     @property
-    def workflow(self) -> Workflow: ...
+    def workflow(self) -> WorkflowFacts: ...
 
     @property
     def begins_here(self) -> bool: ...
@@ -190,7 +200,7 @@ class Engine(Protocol):
         """Return whether a node under a variant is a coroutine function, which an event loop runs beside others."""
 
     def begin(self, state: Values, root: Root) -> Joined:
-        """From the case's input to the first position, and what that does to the state."""
+        """Return the first position of a case, and the changes of its state."""
 
     def run(self, task: Task, surroundings: Surroundings) -> Result: ...
 
@@ -201,14 +211,14 @@ class Engine(Protocol):
 
 
 def engine_of(workflow: Workflow) -> Engine:
-    """The engine that runs a workflow: it names the class by its import path."""
+    """Make the engine that runs a workflow, which names the class by its import path."""
     module, _, name = workflow.engine.partition(":")
-    made: Engine = getattr(importlib.import_module(module), name)(workflow)
-    return made
+    engine: Engine = getattr(importlib.import_module(module), name)(workflow)
+    return engine
 
 
 def begin(engine: Engine, state: Values, root: Root) -> Joined | Failure:
-    """Begin. What may run of the user's code there: what it raises is kept as a failure."""
+    """Begin a case. Errors of user code are returned as a failure."""
     try:
         return engine.begin(state, root)
     except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
@@ -217,7 +227,7 @@ def begin(engine: Engine, state: Values, root: Root) -> Joined | Failure:
 
 
 def join(engine: Engine, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
-    """Join a step. Reducers and branches are user code: what they raise is kept as a failure."""
+    """Join a step. Errors of reducers and branches, which are user code, are returned as a failure."""
     try:
         return engine.join(state, position, writes, root)
     except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner

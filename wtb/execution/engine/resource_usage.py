@@ -1,4 +1,4 @@
-"""What nodes that run for long have printed so far, and what their processes use, looked at now and then."""
+"""Samples of long node runs: the output so far, and the resources of their processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stream(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Sampled:
-    """An attempt. every: seconds between its samples, 0 for none; due: when the next one is."""
+    """An attempt. `every` is the number of seconds between its samples, 0 for none; `due` is the time of the next."""
 
     pid: int
     whole: bool
@@ -55,16 +55,16 @@ class _Sampled:
     printed_at: float = 0.0
 
     def follow(self, output: Mapping[str, Stream]) -> None:
-        """Report what is printed there, too."""
+        """Report the output of these streams, too."""
         self.output = output
 
     @property
     def size(self) -> int:
-        return sum(one.size for one in self.output.values())
+        return sum(stream.size for stream in self.output.values())
 
 
 class Sampler:
-    """Tells of each attempt that runs for longer than an interval, once in each, what its processes use and it printed.
+    """Reports resources and output of each attempt that runs for longer than an interval, once per interval.
 
     Its thread runs while there is an attempt.
     """
@@ -84,12 +84,12 @@ class Sampler:
         shared: bool = False,
         every: float | None = None,
     ) -> Iterator[Callable[[Mapping[str, Stream]], None]]:
-        """While an attempt runs. Yields what takes the streams that it prints to.
+        """Report samples during the block. Yields a function that takes the streams of the attempt's output.
 
         Args:
-            pid: Of the process in which it runs.
+            pid: The process in which it runs.
             on_event: Called with each sample.
-            whole: Whether it runs in the children of that process and what they started, else in it alone.
+            whole: Whether it runs in all descendants of that process, else in the process itself.
             shared: Whether other attempts run there, too.
             every: Seconds between two samples, 0 for none; without it, the `interval`.
         """
@@ -97,8 +97,8 @@ class Sampler:
         if on_event is None:
             yield _ignore
             return
-        begun = time.monotonic()
-        sampled = _Sampled(pid, whole, {"shared": True} if shared else {}, on_event, every, begun + every)
+        started = time.monotonic()
+        sampled = _Sampled(pid, whole, {"shared": True} if shared else {}, on_event, every, started + every)
         with self._changed:
             self._all.add(sampled)
             if self._every is None:
@@ -114,7 +114,8 @@ class Sampler:
 
     def _loop(self) -> None:
         """Report what each attempt printed, and a sample of those that have run for their interval, until none runs."""
-        known: dict[int, psutil.Process] = {}  # asked again: their processor time counts from the last time
+        # psutil measures CPU since the last call on the same object, so the objects are kept.
+        handles: dict[int, psutil.Process] = {}
         while True:
             with self._changed:
                 self._changed.wait(self._every)
@@ -122,69 +123,69 @@ class Sampler:
                     self._every = None
                     return
                 now = time.monotonic()
-                due = [one for one in self._all if one.every and now >= one.due]
-                printed = [one for one in self._all if one.size != one.printed]
+                due = [sampled for sampled in self._all if sampled.every and now >= sampled.due]
+                printed = [sampled for sampled in self._all if sampled.size != sampled.printed]
                 self._every = min(map(_between, self._all))
             _report_printed(printed)
-            processes = {(one.pid, one.whole) for one in due}  # many attempts may share one
-            samples = {(pid, whole): measured(pid, whole, known) for pid, whole in processes}
-            for one in due:
-                one.due = now + one.every
-                sample = samples[one.pid, one.whole]
+            processes = {(sampled.pid, sampled.whole) for sampled in due}  # many attempts may share one
+            samples = {(pid, whole): measured(pid, whole, handles) for pid, whole in processes}
+            for sampled in due:
+                sampled.due = now + sampled.every
+                sample = samples[sampled.pid, sampled.whole]
                 if sample is not None:
                     try:
-                        one.on_event("event", [SAMPLE, time.time(), sample | one.mark])
+                        sampled.on_event("event", [SAMPLE, time.time(), sample | sampled.mark])
                     except WTBError:  # its lease is gone, or the journal: its own thread finds that out too
                         continue
-            for pid in [pid for pid, process in known.items() if not process.is_running()]:
-                del known[pid]
+            for pid in [pid for pid, process in handles.items() if not process.is_running()]:
+                del handles[pid]
 
 
 def _ignore(output: Mapping[str, Stream]) -> None:
-    """Take streams of an attempt that nobody listens to."""
+    """Ignore the streams of an attempt without a listener."""
 
 
-def _between(one: _Sampled) -> float:
+def _between(sampled: _Sampled) -> float:
     """Seconds between two looks at an attempt."""
-    return min(PRINTED_S, one.every or PRINTED_S)
+    return min(PRINTED_S, sampled.every or PRINTED_S)
 
 
-def _report_printed(found: list[_Sampled]) -> None:
-    """Report the output of attempts that printed more, those first that have waited longest, as far as a bound."""
-    left = MOST_PRINTED
-    for one in sorted(found, key=lambda one: one.printed_at):
-        if left <= 0:
+def _report_printed(printed: list[_Sampled]) -> None:
+    """Report new output up to a bound, first of the attempts that have waited longest."""
+    room = MOST_PRINTED
+    for sampled in sorted(printed, key=lambda sampled: sampled.printed_at):
+        if room <= 0:
             return
-        if time.monotonic() - one.printed_at < PRINTED_S / 2:  # looked at for the sake of another one's samples
+        if time.monotonic() - sampled.printed_at < PRINTED_S / 2:  # looked at for the sake of another one's samples
             continue
-        one.printed, one.printed_at = one.size, time.monotonic()
-        texts = {name: stream.text() for name, stream in one.output.items()}
-        left -= sum(len(text or "") for text in texts.values())
+        sampled.printed, sampled.printed_at = sampled.size, time.monotonic()
+        texts = {name: stream.text() for name, stream in sampled.output.items()}
+        room -= sum(len(text or "") for text in texts.values())
         try:
-            one.on_event(PRINTED, texts)
+            sampled.on_event(PRINTED, texts)
         except WTBError:  # its lease is gone, or the journal: its own thread finds that out too
             continue
 
 
-def measured(pid: int, whole: bool, known: dict[int, psutil.Process]) -> dict[str, float] | None:
-    """rss in bytes, cpu in percent of one core since the last time, open files, processes; None where it has ended."""
+def measured(pid: int, whole: bool, handles: dict[int, psutil.Process]) -> dict[str, float] | None:
+    """Measure rss in bytes, cpu in percent of one core since the last time, open files, processes; None if ended."""
     import psutil
 
     try:
-        first = known.setdefault(pid, psutil.Process(pid))
-        found = first.children(recursive=True) if whole else [first]
+        first = handles.setdefault(pid, psutil.Process(pid))
+        processes = first.children(recursive=True) if whole else [first]
     except psutil.Error:
-        known.pop(pid, None)
+        handles.pop(pid, None)
         return None
     sums = {"rss": 0, "cpu": 0.0, "files": 0, "processes": 0}
-    for process in found:
-        process = known.setdefault(process.pid, process)
+    for process in processes:
+        process = handles.setdefault(process.pid, process)
         try:
             with process.oneshot():
                 rss, cpu = process.memory_info().rss, process.cpu_percent()
             files = process.num_fds()
         except psutil.Error:  # it has ended meanwhile
-            known.pop(process.pid, None)
+            handles.pop(process.pid, None)
             continue
         sums["rss"] += rss
         sums["cpu"] += cpu

@@ -1,1 +1,1 @@
-"""What hosts executions in this process: slots, leases, budgets, disks, repair."""
+"""The host of executions in this process: its pool, heartbeat, budgets, quotas, alerts, code drift and repair."""

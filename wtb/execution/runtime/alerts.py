@@ -1,6 +1,6 @@
 """Alerts for people while a sweep runs: a node has stalled, a node asks, or a budget is used up.
 
-An alert is an event that the sweep's `notify` asks for. It is sent at least once, by the process that runs the
+An alert is an event that the sweep's `notify` subscribes to. It is sent at least once, by the process that runs the
 sweep or by the scheduler, from a thread of its own, so that a slow recipient delays nothing.
 """
 
@@ -15,8 +15,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.values import Json
 from wtb.store import alerts as store
 from wtb.store.database import Database
-from wtb.store.rows.control import AlertRow
-from wtb.store.rows.sweeps import ListeningSweep
+from wtb.store.records import AlertRow, ListeningSweep
 
 KINDS: Final[Mapping[str, Sequence[str]]] = {
     "stalled": ("execution.stalled",),
@@ -37,7 +36,7 @@ class AlertedSweep(TypedDict):
 
 
 class AlertMessage(TypedDict):
-    """What is sent of an event; url: the page where people look at it, None if WTB_PAGES_URL is not set."""
+    """An event as it is sent. `url` is its page; None if WTB_PAGES_URL is not set."""
 
     url: str | None
     sweep: AlertedSweep
@@ -50,7 +49,7 @@ class AlertMessage(TypedDict):
 
 
 class Alerts:
-    """Sends the alerts of one sweep, or without `sweep_id` of all sweeps that no process runs by itself.
+    """Sends the alerts of one sweep, or without `sweep_id` of all sweeps that workers run.
 
     They are sent one at a time, on a thread of its own.
     """
@@ -58,14 +57,14 @@ class Alerts:
     def __init__(self, database: Database, sweep_id: str | None = None) -> None:
         self._database = database
         self._sweep_id = sweep_id
-        self._wanted = threading.Event()
+        self._requested = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def look(self) -> None:
         """Start a thread that sends pending alerts. Returns at once if one is still sending."""
         with self._lock:
-            self._wanted.set()
+            self._requested.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._send, name="wtb-alerts", daemon=True)
                 self._thread.start()
@@ -80,8 +79,9 @@ class Alerts:
         """The body of the thread: send, and make way for another thread at the end, however it ends."""
         try:
             self._send_all()
-        finally:  # whatever happened, the next look starts another
+        finally:
             with self._lock:
+                # However this thread ended, the next look has to start another one.
                 if self._thread is threading.current_thread():
                     self._thread = None
 
@@ -89,27 +89,29 @@ class Alerts:
         """Send pending alerts, again if more were requested meanwhile."""
         while True:
             with self._lock:
-                if not self._wanted.is_set():
+                if not self._requested.is_set():
                     self._thread = None
                     return
-                self._wanted.clear()
+                self._requested.clear()
             try:
                 for sweep in store.listening(self._database, self._sweep_id):
                     send_alerts(self._database, sweep)
-            except StoreError:  # out of reach: who looks next tries again
+            except StoreError:
                 continue
 
 
 def send_alerts(database: Database, sweep: ListeningSweep) -> int:
     """Send the alerts that are due for a sweep (id, name, notify). Returns how many were sent. Raises StoreError."""
-    from wtb.config.webhooks import NotificationError, send  # which takes its time to import
+    # Slow to import, and few sweeps send alerts.
+    from wtb.config.webhooks import NotificationError, send
 
-    wanted = [[kind for word in target["on"] for kind in KINDS.get(word, ())] for target in sweep.notify]
-    store.note(database, sweep.id, wanted)
+    kinds_by_target = [[kind for word in target["on"] for kind in KINDS.get(word, ())] for target in sweep.notify]
+    store.note(database, sweep.id, kinds_by_target)
     sent = 0
     while (alert := store.claim(database, sweep.id)) is not None:
         target = sweep.notify[alert.target]
         try:
+            # The same key for each try, so that a recipient can drop an alert that arrives twice.
             send(target, _message(sweep, alert), f"{sweep.id}-{alert.event_id}-{alert.target}")
         except NotificationError as error:
             pause = _PAUSES_S[min(alert.tries, len(_PAUSES_S)) - 1]
@@ -122,7 +124,7 @@ def send_alerts(database: Database, sweep: ListeningSweep) -> int:
 
 def _message(sweep: ListeningSweep, event: AlertRow) -> AlertMessage:
     from wtb.config.webhooks import page_url
-    from wtb.core.documents.events.texts import event_text
+    from wtb.core.documents.event_texts import event_text
 
     if event.kind == "approval.asked":
         url = page_url("inbox")

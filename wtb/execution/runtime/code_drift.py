@@ -1,6 +1,6 @@
-"""Whether the code of a sweep, or a tool of a server, changed since it was submitted, where that matters.
+"""Changes of a sweep's code, or of a server's tools, since it was submitted.
 
-Files among the code that nodes write are no code: see `WrittenFiles`.
+Files that nodes write do not count as code: see `WrittenFiles`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MOST, LONGEST = 1000, 500  # files that a sweep records as written, and characte
 
 
 class WrittenFiles:
-    """Files among the code of a sweep that nodes write: they are output, so that a change of them is none of the code.
+    """Files among the code of a sweep that nodes write: they are output, so their changes are no changes of code.
 
-    What is heard in one runner is recorded, so that all others know it. Used by all threads.
+    A report in one runner is recorded for all others. Used by all threads.
 
     Args:
-        database: Where it is recorded.
+        database: The database in which it is recorded.
         sweep: The sweep.
-        notice: Called with words for people about each file that was not known.
-        is_shared: Whether nodes of other sweeps run in this process, too, whose files may be others.
+        notice: Called with a sentence about each new file.
+        is_shared: Whether nodes of other sweeps, which write other files, run in this process, too.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class WrittenFiles:
             node: The node; `OUTSIDE` if code wrote it when it was imported, or between node runs.
 
         Returns:
-            Words for people about it; None if it was known, or cannot be recorded now.
+            A sentence about it; None if it was known, or cannot be recorded now.
         """
         if file in self._recorded or not self._may_be_written(file):
             return None
@@ -83,12 +83,12 @@ class WrittenFiles:
         return words
 
     def _may_be_written(self, file: str) -> bool:
-        """Return whether to believe a node process; a file that was not there before is no part of the code yet."""
+        """Return whether to accept the report of a node process; a new file is no part of the code yet."""
         is_new = not self._is_shared and len(file) <= LONGEST and len(self._recorded) < MOST
         return is_file(file) and (is_new or file in self._parts)
 
     def cover(self, files: Collection[str]) -> bool:
-        """Return whether nodes have written all of some files. Waits for what other runners are about to record."""
+        """Return whether nodes have written all these files. Waits for reports that other runners are recording."""
         until = time.monotonic() + LATE_S
         while not self._are_known(files):
             try:
@@ -105,7 +105,7 @@ class WrittenFiles:
 
 
 def changed_ahead(database: Database, sweep: SweepRow, bound: Bound) -> list[tuple[str, str]]:
-    """(node, variant) whose code differs from what the sweep records, of nodes that have yet to run."""
+    """Return (node, variant) of nodes that have yet to run and whose code differs from the recorded code."""
     after = successors(bound.workflow)
     ahead: set[str] = set()
     for _, position in queries.heads(database, sweep.id):
@@ -118,20 +118,20 @@ def changed_ahead(database: Database, sweep: SweepRow, bound: Bound) -> list[tup
     ]
 
 
-def _gone(database: Database, sweep: SweepRow, bound: Bound) -> list[str]:
-    """The nodes that come next somewhere and are not in the workflow: they were renamed or removed."""
+def _missing_nodes(database: Database, sweep: SweepRow, bound: Bound) -> list[str]:
+    """Return next nodes of executions that are not in the workflow: they were renamed or removed."""
     ahead = [position["next"] for _, position in queries.heads(database, sweep.id) if position is not None]
     return list(dict.fromkeys(node for nodes in ahead for node in nodes if node not in bound.workflow.nodes))
 
 
 def accept_code(database: Database, sweep: SweepRow, bound: Bound, *, allow: bool) -> list[tuple[str, str]]:
-    """Record the code that is there now.
+    """Record the present code.
 
-    Raises ConflictError where it changed and `allow` does not say so, and where the node that comes next is gone.
+    Raises ConflictError if it changed and `allow` is false, or if the next node of an execution is gone.
     """
-    if gone := _gone(database, sweep, bound):
+    if missing := _missing_nodes(database, sweep, bound):
         raise ConflictError(
-            f"sweep {sweep.id}: its executions are to continue with {', '.join(map(repr, gone))}, which the "
+            f"sweep {sweep.id}: its executions are to continue with {', '.join(map(repr, missing))}, which the "
             f"workflow no longer has; bring the old code back, or `wtb fork` them from an earlier checkpoint"
         )
     changed = changed_ahead(database, sweep, bound)
@@ -149,14 +149,15 @@ def accept_code(database: Database, sweep: SweepRow, bound: Bound, *, allow: boo
 
 
 def accept_tools(database: Database, sweep: SweepRow, bound: Bound, *, allow: bool) -> list[str]:
-    """Record the tools of servers that are there now. Returns those that changed, as `files.read`.
+    """Record the present tools of servers. Returns those that changed, such as `files.read`.
 
-    Raises ConflictError where they changed and `allow` does not say so, and InputError where a server cannot be asked.
+    Raises ConflictError if they changed and `allow` is false, and InputError if a server does not respond.
     """
     try:
         present = present_tools(bound.workflow)
     except InputError:
-        if allow:  # nodes that call it say so, too
+        # Changes are allowed, so there is nothing to find out. Nodes that call the server report that it is away.
+        if allow:
             return []
         raise
     changed = changed_tools(sweep.spec, present)

@@ -5,40 +5,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from wtb.authoring.cedar_policies import written
 from wtb.authoring.code.calling import Caller
-from wtb.authoring.graph_snapshot import outline_digest
-from wtb.authoring.policies.recorded import written
+from wtb.authoring.graph import outline_digest
 from wtb.config.yaml_reader import Located
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
+from wtb.core.frozen import frozen
 from wtb.core.stop import Disk
 from wtb.core.tree import stored_spec
-from wtb.execution.attempts.provider_waits import ProviderWaits
 from wtb.execution.engine.executor import CodeExecutor, Surroundings, ThreadExecutor
 from wtb.execution.engine.protocol import engine_of
 from wtb.execution.engine.redacting import redacting
 from wtb.execution.execution import Execution
+from wtb.execution.holds import Holds
 from wtb.execution.journal import Journal
-from wtb.execution.pauses.holds import Holds
-from wtb.execution.pauses.memory_quota import CALM_S, REACHED, session_memory
 from wtb.execution.runner import Dispatcher, Runner
 from wtb.execution.runtime.budgets import Budgets
 from wtb.execution.runtime.code_drift import WrittenFiles
-from wtb.execution.runtime.disk_space import NoRoom, Room
-from wtb.execution.runtime.node_limits import Permits
-from wtb.execution.sandbox.heads import CodeHead
+from wtb.execution.runtime.quotas import CALM_S, REACHED, Permits, session_memory
+from wtb.execution.sandbox.framing import CodeHead
 from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.execution.state import Combinations, Limits, Progress, RunningSweep, SweepIds, SweepPolicies
+from wtb.execution.waits import NoRoom, ProviderWaits, Room
 from wtb.planning.binding import Bound
 from wtb.planning.checks import check_nodes
+from wtb.store.access.budgets import open_budgets
+from wtb.store.access.sessions import Quota, quota_of
+from wtb.store.access.usage import disk_used
 from wtb.store.control import executions
+from wtb.store.control.stopped import end_stopped
 from wtb.store.database import Database
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.growth.stopped import end_stopped
-from wtb.store.housekeeping.files import missing_files
-from wtb.store.limits.budgets import open_budgets
-from wtb.store.limits.sessions import Quota, quota_of
-from wtb.store.limits.usage import disk_used
+from wtb.store.housekeeping.contents import missing_files
 from wtb.store.read.queries import choices
 from wtb.store.runs.flush import flush
 from wtb.store.runs.leases import record_memory_wait, recorded_code
@@ -50,22 +48,25 @@ from wtb.store.tables.sweeps import SweepRow
 class PendingRequests:
     """Requests of people for the executions of this process.
 
-    gone: (execution, token) of those that were taken away. pending: whether more of the sweep could be claimed.
+    Attributes:
+        lost_claims: (execution, token) of executions whose lease was lost.
+        pending: Whether more of the sweep could be claimed.
+        holds: The holds of the sweep, up to date.
     """
 
-    gone: Collection[tuple[str, int]]
+    lost_claims: Collection[tuple[str, int]]
     pending: bool
     holds: Holds
 
     def affects(self, execution: Execution) -> bool:
-        """Return whether an execution that waits for a slot is to be released."""
-        return (execution.id, execution.token) in self.gone or self.holds.requested(execution) is not None
+        """Return whether an execution that waits for a slot must be released."""
+        return (execution.id, execution.token) in self.lost_claims or self.holds.requested(execution) is not None
 
 
 class SweepContext:
-    """A sweep as this process runs it, kept up to date with what others in its session use.
+    """A sweep as this process runs it, kept up to date with the usage of others in its session.
 
-    limits: replace those of the sweep from now on. Raises InputError if they allow less than is spent already.
+    `limits` replace those of the sweep from now on. Raises InputError if they allow less than is already spent.
     """
 
     def __init__(
@@ -129,9 +130,9 @@ class SweepContext:
 
         Args:
             code: Runs the code of the sweep.
-            workspaces: Where its attempts get their files.
+            workspaces: Directories for its attempts.
             dispatcher: Takes the executions that fork off.
-            sync: Whether to commit every step at once, whatever the sweep asks for.
+            sync: Whether to commit every step at once, whatever the sweep sets.
             waits: See `Journal`.
         """
         code.accept_files(self.written.cover)
@@ -147,12 +148,12 @@ class SweepContext:
         return Runner(self.sweep, code, journal, workspaces, dispatcher)
 
     def refresh_usage(self) -> None:
-        """Read what others have used of the session's disk quota and of the budgets."""
+        """Read the usage of the session's disk quota and of the budgets, by all runners."""
         self.sweep.limits.budgets.look()
         self.sweep.limits.disk.seen(_disk_used(self._database, self._session, self._quota))
 
     def look_at_memory(self) -> None:
-        """Measure the node processes of the session, if it has a memory quota, and tell people if node runs wait."""
+        """Measure the node processes of the session, if it has a memory quota, and report if node runs wait."""
         memory, now = self.sweep.limits.memory, time.monotonic()
         memory.look()
         reason = memory.reason
@@ -161,33 +162,36 @@ class SweepContext:
             self.sweep.progress.add_notice(reason)
             record_memory_wait(self._database, self._row, reason)
             self._is_told = True
+        # Only after some calm: around the quota, a message for each change would be noise.
         elif reason is None and self._is_told and now - self._waited_at >= CALM_S:
             record_memory_wait(self._database, self._row, None)
             self._is_told = False
 
     def close(self) -> None:
-        """Stop measuring: the code of the sweep runs no more here."""
+        """Stop measuring, because the code of the sweep no longer runs in this process."""
         if self._code is not None:
             self.sweep.limits.memory.remove(self._code)
             self._code = None
 
     def poll_requests(self, code: CodeExecutor, waiting: Sequence[Execution]) -> PendingRequests:
-        """Read what people ask for, and kill the nodes of executions that were taken away.
+        """Read the requests of people, and kill the nodes of executions whose lease was lost.
 
-        waiting: executions that wait for a slot in this process.
+        Args:
+            code: Runs the code of the sweep.
+            waiting: Executions that wait for a slot in this process.
         """
         sweep = self.sweep
         seen = executions.read_requests(self._database, sweep.ids.id, sweep.ids.runner_id)
-        sweep.holds.refresh(seen.asked, seen.breakpoints)
+        sweep.holds.refresh(seen.by_execution, seen.breakpoints)
         self._see_stopped(seen.stopped)
         claimed = [*code.running_attempts(), *((execution.id, execution.token) for execution in waiting)]
-        gone = executions.lost_claims(self._database, sweep.ids.runner_id, claimed) if claimed else set()
-        for execution, token in gone:
+        lost_claims = executions.lost_claims(self._database, sweep.ids.runner_id, claimed) if claimed else set()
+        for execution, token in lost_claims:
             code.end_attempt(execution, token)
-        return PendingRequests(gone, seen.pending, sweep.holds)
+        return PendingRequests(lost_claims, seen.pending, sweep.holds)
 
     def _see_stopped(self, stopped: frozenset[int]) -> None:
-        """End executions that only stopped combinations need, and have others go on without these."""
+        """End executions that only stopped combinations need, and let others continue without these."""
         combinations = self.sweep.combinations
         if stopped - combinations.stopped:
             self._looks_left = _LOOKS_AFTER_STOP
@@ -201,7 +205,7 @@ _LOOKS_AFTER_STOP = 3  # in which executions end that forked off while their run
 
 
 def _policies(row: SweepRow, bound: Bound) -> SweepPolicies | None:
-    """The policies that a sweep recorded, with what is known of it."""
+    """Return the recorded policies of a sweep, with the facts that they can refer to."""
     recorded = row.spec.get("policies")
     if recorded is None:
         return None
@@ -217,21 +221,21 @@ def _disk_used(database: Database, session: str, quota: Quota) -> int:
 
 
 def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> CodeExecutor:
-    """Run the code of a sweep on threads of this process."""
+    """Make the executor that runs the code of a sweep on threads of this process."""
     surroundings = Surroundings(caller, bound.workflow.resources, workspaces)
-    return redacting(ThreadExecutor(bound.workflow, bound.evaluators, surroundings), bound.spec.redact.redactor)
+    return redacting(ThreadExecutor(bound.adapter, bound.evaluators, surroundings), bound.spec.redact.redactor)
 
 
 def in_processes(
     bound: Bound, workspaces: Workspaces, owner: str, slots: int, *, unshared: int | None = None
 ) -> CodeExecutor:
-    """Run the code of a sweep in at most `slots` node processes, of which `unshared` serve one node run at a time."""
+    """Make the executor for at most `slots` node processes, of which `unshared` serve one node run at a time."""
     head: CodeHead = {
         "fingerprints": bound.fingerprints,
         "code": bound.code,
         "outline": outline_digest(bound.workflow),
     }
-    code = UserCode(engine_of(bound.workflow), bound.evaluators, bound.recipe, head)
+    code = UserCode(engine_of(bound.adapter), bound.evaluators, bound.recipe, head)
     return redacting(
         InProcesses(code, bound.spec.run, workspaces, owner, slots, unshared=unshared), bound.spec.redact.redactor
     )

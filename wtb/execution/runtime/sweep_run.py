@@ -1,4 +1,4 @@
-"""Running a sweep in this process: its pool, its journal, its heartbeat, and how it ends."""
+"""Running a sweep in this process: its pool, its journal, its heartbeat and its end; or one fork of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from wtb.analysis.early_stop import Stopping
+from wtb.analysis.sweep_ends import Stopping
 from wtb.authoring.code.calling import Caller, Debugged
 from wtb.config.run_options import SYNC_SLOTS
 from wtb.core.errors import ConflictError, StoreError, WTBError
@@ -14,33 +14,32 @@ from wtb.core.fault_points import point
 from wtb.core.stop import PROCESS_DIED, Stop, Stopped
 from wtb.core.tree.stored_spec import Limits
 from wtb.execution.described_code import DescribedBound, run_described
-from wtb.execution.engine.described_engine import DescribedEngine
+from wtb.execution.engine.description import DescribedEngine
 from wtb.execution.engine.protocol import engine_of
 from wtb.execution.execution import Execution
 from wtb.execution.load import load_executions
 from wtb.execution.runtime.alerts import Alerts
-from wtb.execution.runtime.cleanup import clean, clean_files
-from wtb.execution.runtime.disk_space import DATABASE_BLIND_S, Room, disks
-from wtb.execution.runtime.heartbeat import Heartbeat
-from wtb.execution.runtime.repair import repair_sweep
 from wtb.execution.runtime.sweep_context import SweepContext, in_processes, on_threads
 from wtb.execution.runtime.thread_pool import LocalPool, slots_of
+from wtb.execution.runtime.upkeep import Heartbeat, clean, clean_files, repair_sweep
 from wtb.execution.state import Progress, ended_cells
+from wtb.execution.waits import DATABASE_BLIND_S, Room, disks
 from wtb.planning.binding import Bound
 from wtb.store.control import approvals, executions
+from wtb.store.control.forks import claim_fork
 from wtb.store.database import Database
-from wtb.store.database_errors import is_disk_full
+from wtb.store.database_url import is_disk_full
 from wtb.store.files.locations import check_files
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
+from wtb.store.housekeeping.contents import mark, settle
 from wtb.store.housekeeping.deletion import delete_sweep
-from wtb.store.housekeeping.files import mark, settle
 from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.costs import mean_seconds, measured_runs, recent_sweeps
-from wtb.store.read.queries import cell_counts, find_sweep
+from wtb.store.read.queries import cell_counts, find_execution, find_sweep
 from wtb.store.runs import leases
 from wtb.store.runs.leases import record_full, record_room
-from wtb.store.runs.slots import LEASE_S, end_runner, take_slots
+from wtb.store.runs.slots import LEASE_S, end_runner, register_runner
 from wtb.store.tables.sweeps import SweepRow
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
@@ -50,10 +49,13 @@ AT_ONCE = 256  # executions claimed in one transaction
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended.
+    """The end of a run.
 
-    status: of the sweep. reason: why, if it is not completed. limit: the limit that was reached, if any. stuck: the
-    number of threads that did not end.
+    Attributes:
+        status: The status of the sweep.
+        reason: The reason, if it is not completed.
+        limit: The limit that was reached, if any.
+        stuck: The number of threads that did not end.
     """
 
     status: str
@@ -69,13 +71,13 @@ def default_slots(database: Database, bound: Bound) -> int:
     def seconds() -> Mapping[tuple[str, str], float]:
         return mean_seconds(measured_runs(database, recent_sweeps(database, bound.workflow.name, 1)))
 
-    return slots_of(bound.spec.run, engine or engine_of(bound.workflow), bound.vary, seconds)
+    return slots_of(bound.spec.run, engine or engine_of(bound.adapter), bound.vary, seconds)
 
 
 class SweepRun:
     """One run of a submitted sweep by this process. Call `start`, then `wait` until it returns True, then `finish`.
 
-    only: run just this execution and its forks, in place of all that is pending.
+    With `only`, it runs this execution and its forks instead of everything that is pending.
 
     Raises ConflictError if another process runs the sweep, or if the quota of the session allows no node run.
     """
@@ -97,7 +99,8 @@ class SweepRun:
         self._row = row
         self.stop = Stop()
         self.caller = Debugged() if pdb else Caller()
-        self._take_over(row)
+        self._reclaim(row)
+        # A database in memory has no earlier runs whose files could be missing.
         if database.path is not None or not database.is_sqlite:
             check_files(database, workspaces)
             mark(database, workspaces.files)
@@ -116,8 +119,8 @@ class SweepRun:
         room = Room(disks(workspaces.root, workspaces.files.root), self.stop, self._is_full, self._has_room)
         self.context = SweepContext(database, row, bound, runner.id, self.progress, room, limits=limits)
         self.sweep = self.context.sweep
-        wanted = default_slots(database, bound)
-        self.slots = take_slots(database, runner, row.session_id, wanted, LEASE_S, alive=is_not_dead)
+        slot_count = default_slots(database, bound)
+        self.slots = register_runner(database, runner, row.session_id, slot_count, LEASE_S, alive=is_not_dead)
         unshared = run.concurrency or SYNC_SLOTS
         if isinstance(bound, DescribedBound):
             code = bound.described
@@ -135,9 +138,10 @@ class SweepRun:
         self._alerts = None if row.notify is None else Alerts(database, self.sweep_id)
         self._stopping = Stopping(database, row)
 
-    def _take_over(self, row: SweepRow) -> None:
-        take_over(self.database, self.sweep_id)
-        if row.status != "pending":  # it ran before, and may have been damaged since
+    def _reclaim(self, row: SweepRow) -> None:
+        reclaim_sweep(self.database, self.sweep_id)
+        if row.status != "pending":
+            # It ran before, and its values may have been damaged since.
             repair_sweep(self.database, row)
 
     def start(self) -> None:
@@ -152,7 +156,7 @@ class SweepRun:
         return self.finish()
 
     def begin(self) -> None:
-        """The first half of `start`: everything but the work."""
+        """Do the first half of `start`: everything but the work."""
         leases.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.ids.runner_id)
         self._heartbeat.start()
         try:
@@ -186,16 +190,16 @@ class SweepRun:
         """Commit, release what is left, and decide the status of the sweep."""
         stuck = self._end_slots()
         leases.release_runners(self.database, self.sweep_id, [self.sweep.ids.runner_id])
-        point("finish.given_back")
+        point("finish.released")
         self._see_decision()
         if self.stop.decided is not None:
             return Ended(self.stop.decided, self.stop.reason, stuck=stuck)
         if self.stop.requested:
             return self._pause(self.stop.reason or "stopped", stuck)
-        if left := executions.complete(self.database, self.sweep_id):
-            if "running" in left:
+        if open_statuses := executions.complete(self.database, self.sweep_id):
+            if "running" in open_statuses:
                 return Ended("running", "others still work on it", stuck=stuck)
-            return self._pause(executions.standstill(self.database, self.sweep_id, left), stuck)
+            return self._pause(executions.standstill(self.database, self.sweep_id, open_statuses), stuck)
         return Ended("completed", stuck=stuck)
 
     def _end_slots(self) -> int:
@@ -206,6 +210,7 @@ class SweepRun:
         try:
             self.pool.check()
         finally:
+            # Even if a slot failed: finished node runs are committed, while the heartbeat still keeps the leases.
             self.journal.close()
         self._heartbeat.end()
         if not stuck:
@@ -213,7 +218,7 @@ class SweepRun:
         return stuck
 
     def _pause(self, reason: str, stuck: int) -> Ended:
-        """Pause the sweep, unless a person or its own rule ended it at this very moment."""
+        """Pause the sweep, unless a person or its own stopping rule has just ended it."""
         if leases.pause(self.database, self.sweep_id, reason, by="wtb"):
             return Ended("paused", reason, self.stop.limit, stuck)
         status, why = leases.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))
@@ -249,11 +254,11 @@ class SweepRun:
                     raise
         point("claim.committed")
         for row in claimed:
-            self.journal.adopt_claim(row.id, row.token)
+            self.journal.accept_claim(row.id, row.token)
         return load_executions(self.database, self.sweep_id, claimed)
 
     def _look(self) -> None:
-        """Poll what others decided about the sweep and its executions, and what they use of the session's quotas."""
+        """Read decisions of others about the sweep and its executions, and the usage of the session's quotas."""
         with suppress(ConflictError):  # somebody else decided about it just now
             self._stopping.look(self.progress.done)
         self._see_decision()
@@ -275,7 +280,9 @@ class SweepRun:
         status, reason = leases.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))
         if status != "running" and not self.stop.requested:
             self.stop.request(reason or f"the sweep was {status}", decided=status)
-            if status != "paused":  # nobody wants what its nodes still do
+            # A paused sweep will continue, so its running nodes may finish. After a cancellation their results have no
+            # use.
+            if status != "paused":
                 self.code.close()
 
     def _is_full(self, reason: str) -> None:
@@ -307,7 +314,7 @@ class SweepRun:
 
 
 def new_run(database: Database, sweep_id: str, bound: Bound, workspaces: Workspaces, *, pdb: bool = False) -> SweepRun:
-    """The first run of a sweep that was just submitted. If that raises, the sweep is deleted."""
+    """Make the first run of a new sweep. If this raises ConflictError, the sweep is deleted."""
     try:
         return SweepRun(database, find_sweep(database, sweep_id), bound, workspaces=workspaces, pdb=pdb)
     except ConflictError:
@@ -315,8 +322,8 @@ def new_run(database: Database, sweep_id: str, bound: Bound, workspaces: Workspa
         raise
 
 
-def take_over(database: Database, sweep_id: str) -> None:
-    """Take over a sweep whose owners are provably dead. Raises ConflictError naming an owner that may be alive."""
+def reclaim_sweep(database: Database, sweep_id: str) -> None:
+    """Reclaim a sweep whose owners are provably dead. Raises ConflictError naming an owner that may be alive."""
     dead = []
     for owner in leases.owners(database, sweep_id):
         if may_live(owner, expired=owner.expired):
@@ -330,4 +337,59 @@ def take_over(database: Database, sweep_id: str) -> None:
         dead.append(owner.id)
     if dead:
         leases.release_runners(database, sweep_id, dead)
-        leases.pause(database, sweep_id, PROCESS_DIED, by="wtb")  # not one at its end, where only a fork ran on
+        # Does nothing for a sweep that has ended and of which only a fork was running.
+        leases.pause(database, sweep_id, PROCESS_DIED, by="wtb")
+
+
+class ForkRun(SweepRun):
+    """A run of one execution that owns no cell. The sweep keeps its status, and its own runner continues."""
+
+    def __init__(
+        self, database: Database, execution_id: str, row: SweepRow, bound: Bound, workspaces: Workspaces
+    ) -> None:
+        self.execution_id = execution_id
+        self._status = row.status
+        super().__init__(database, row, bound, workspaces=workspaces)
+
+    def _reclaim(self, row: SweepRow) -> None:
+        """Does nothing: this run does not own the sweep."""
+
+    def begin(self) -> None:
+        self._heartbeat.start()
+        try:
+            self.code.prepare()
+        except WTBError:
+            self._clean_up()
+            raise
+
+    def finish(self) -> Ended:
+        """Commit what is left, and release the execution if it has not ended."""
+        try:
+            stuck = self._end_slots()
+        finally:
+            with suppress(WTBError):
+                leases.release_all(self.database, self.sweep.ids.runner_id)
+            self._clean_up()
+        row = find_execution(self.database, self.execution_id)
+        return Ended(row.status, row.reason or self.stop.reason, stuck=stuck)
+
+    def _claim(self) -> Sequence[Execution]:
+        claimed = claim_fork(self.database, self.execution_id, self.sweep.ids.runner_id, LEASE_S)
+        for row in claimed:
+            self.journal.accept_claim(row.id, row.token)
+        return load_executions(self.database, self.sweep_id, claimed)
+
+    def _see_decision(self) -> None:
+        status, reason = leases.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))
+        if status in ("cancelled", "deleted") and not self.stop.requested:
+            self.stop.request(reason or f"the sweep was {status}", decided=status)
+            self.code.close()
+
+
+def is_being_run(database: Database, sweep: SweepRow) -> bool:
+    """Return whether a live process runs a sweep, so that it claims pending executions."""
+    return any(
+        may_live(owner, expired=owner.expired)
+        for owner in leases.owners(database, sweep.id)
+        if owner.id == sweep.runner_id
+    )

@@ -26,9 +26,9 @@ def slots_of(
 
     Args:
         run: The options of the sweep, which may name a number.
-        engine: Knows which variants are async.
+        engine: The engine, for the variants that are async.
         vary: Varied node -> names of its variants.
-        seconds: Returns the mean seconds of node runs by node and variant, as far as earlier sweeps measured them.
+        seconds: Returns the mean seconds of node runs by node and variant, if earlier sweeps measured them.
 
     Returns:
         The number of slots.
@@ -40,8 +40,9 @@ def slots_of(
     nodes = engine.workflow.nodes
     if not any(engine.is_async(name, variant) for name, node in nodes.items() for variant in node.variants):
         return SYNC_SLOTS
-    known = {key: mean for key, mean in seconds().items() if key[0] in nodes and key[1] in nodes[key[0]].variants}
-    return ASYNC_SLOTS if known and engine.is_async(*max(known, key=known.__getitem__)) else SYNC_SLOTS
+    means = {key: mean for key, mean in seconds().items() if key[0] in nodes and key[1] in nodes[key[0]].variants}
+    # The node that takes longest decides: many slots help only if it waits instead of computing.
+    return ASYNC_SLOTS if means and engine.is_async(*max(means, key=means.__getitem__)) else SYNC_SLOTS
 
 
 class Job(Generic[T]):
@@ -49,13 +50,13 @@ class Job(Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        self._taken = threading.Lock()
+        self._claimed = threading.Lock()
         self._done = threading.Event()
         self._result: list[T] = []
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        if not self._taken.acquire(blocking=False):
+        if not self._claimed.acquire(blocking=False):
             return
         try:
             self._result.append(self._work())
@@ -65,8 +66,8 @@ class Job(Generic[T]):
 
     @property
     def is_taken(self) -> bool:
-        """Whether a slot runs it, or has run it."""
-        return self._taken.locked()
+        """True if a slot runs it, or has run it."""
+        return self._claimed.locked()
 
     def wait(self) -> None:
         self._done.wait()
@@ -80,7 +81,7 @@ class Job(Generic[T]):
 class LocalPool:
     """Threads that run executions, the deepest first, so that few are open at a time.
 
-    claim: claims more executions and returns them; none if nothing is pending.
+    `claim` claims more executions and returns them; none if nothing is pending.
     """
 
     def __init__(self, slots: int, claim: Callable[[], Sequence[Execution]], stop: Stop) -> None:
@@ -100,7 +101,7 @@ class LocalPool:
         return True
 
     def requeued(self, execution: Execution) -> None:
-        """Have a slot claim it again, unless the sweep is being stopped: then whoever resumes the sweep does."""
+        """Let a slot claim it again, unless the sweep is being stopped."""
         if not self._stop.requested:
             self.look_again()
 
@@ -128,20 +129,21 @@ class LocalPool:
             return mine
 
     def look_again(self) -> None:
-        """Claim again: there may be pending executions, although there were none before."""
+        """Claim again, because there may be pending executions although there were none before."""
         with self._lock:
             self._exhausted = False
             self._lock.notify()
 
     def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Share jobs with the free slots; this one runs what nobody has taken, then waits for the others."""
+        """Share jobs with the free slots; run those that nobody has taken, then wait for the others."""
         shared = [Job(job) for job in jobs]
         with self._lock:
             self._jobs.extend(shared[1:])  # type: ignore[arg-type]  # a queue of jobs of any result
             self._lock.notify(len(shared) - 1)
         for job in shared:
             job.run()
-        for job in shared:  # all of them, before the first error is raised: what they did counts
+        for job in shared:
+            # For all of them before the first error is raised: their node runs are recorded and count.
             job.wait()
         return [job.result() for job in shared]
 
@@ -159,7 +161,7 @@ class LocalPool:
         return self._error is not None or not any(thread.is_alive() for thread in self.threads)
 
     def wait_all(self, seconds: float) -> None:
-        """Give slots that are about to end a moment to do so."""
+        """Wait for slots that are about to end."""
         ends = time.monotonic() + seconds
         for thread in self.threads:
             thread.join(max(0.0, ends - time.monotonic()))
@@ -172,30 +174,31 @@ class LocalPool:
     def work(self, run: Callable[[Execution], None]) -> None:
         """The loop of one slot: jobs first, then executions, until nothing is left."""
         try:
-            while (taken := self._take()) is not None:
+            while (job_or_execution := self._next_work()) is not None:
                 try:
-                    if isinstance(taken, Job):
-                        taken.run()
+                    if isinstance(job_or_execution, Job):
+                        job_or_execution.run()
                     else:
-                        run(taken)
+                        run(job_or_execution)
                 finally:
-                    self._give(-1)
+                    self._add_busy(-1)
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
             with self._lock:
                 self._error = self._error or error
                 self._lock.notify_all()
             self._stop.request(f"{type(error).__name__}: {error}")
 
-    def _give(self, change: int) -> None:
+    def _add_busy(self, change: int) -> None:
         with self._lock:
             self._busy += change
             if not self._busy:
                 self._lock.notify_all()
 
-    def _take(self) -> Job[object] | Execution | None:
+    def _next_work(self) -> Job[object] | Execution | None:
         """Wait for a job, else an execution. Returns None when nothing is left to do."""
         with self._lock:
             while self._error is None:
+                # Jobs first, because a slot waits for them to finish its step.
                 if self._jobs:
                     self._busy += 1
                     return self._jobs.popleft()
@@ -210,6 +213,7 @@ class LocalPool:
                     continue
                 elif self._exhausted and not self._busy:
                     return None
+                # Ends by itself now and then, because a stop is requested without this lock.
                 self._lock.wait(0.5)
         return None
 

@@ -14,27 +14,23 @@ from typing import Any, TypeVar
 
 from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
-from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.ask import TEXT as QUESTION
-from wtb.authoring.context.attempt_record import CaseView, Previous, Record, Undecoded
+from wtb.authoring.context.attempt_record import Allowance, CaseView, Previous, Record, Undecoded
 from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.authoring.graph import Decision, Tried
 from wtb.core.failures import MESSAGE, Failure
-from wtb.core.providers.faults import REASONS, ProviderFault
+from wtb.core.provider_faults import REASONS, ProviderFault
 from wtb.core.questions import Answer, Question
-from wtb.core.scoring.figures import FIGURES, OBSERVED, read_observed
-from wtb.core.scoring.measure import Measure, Score
-from wtb.core.scoring.passes import read_passes
-from wtb.core.scoring.reasons import stored_reason
-from wtb.core.scoring.scales import LEFT_OUT
+from wtb.core.scoring.measure import FIGURES, OBSERVED, Measure, Score, read_observed, read_passes
+from wtb.core.scoring.scores import LEFT_OUT, stored_reason
 from wtb.core.serialization.codec import digest, encode
 from wtb.core.tree.checkpoints import Position, StoredPosition, Totals
 from wtb.core.units import LONGEST_S
-from wtb.core.values import Value, Values
-from wtb.execution.engine.protocol import Joined, Params, Result, Root, Settings, Task, Writes
-from wtb.execution.sandbox.framing import Frame
-from wtb.execution.sandbox.heads import (
+from wtb.core.values import Params, Value, Values
+from wtb.execution.engine.protocol import Joined, Result, Root, Settings, Task, Writes
+from wtb.execution.sandbox.framing import (
     Beginning,
+    Frame,
     ReadCase,
     ReadFailure,
     ReadPrevious,
@@ -79,7 +75,7 @@ def _as_values(sent: ReadValues, blobs: Sequence[bytes]) -> dict[str, Value]:
 
 
 def _sent_fields(record: type[Any], *omitted: str) -> Sequence[tuple[str, object]]:
-    """The fields of a dataclass that travel, with their defaults: a field that has its default does not travel."""
+    """Return the fields of a dataclass that travel, with their defaults: a field with its default is left out."""
     return [
         (field.name, field.default if field.default_factory is MISSING else field.default_factory())
         for field in fields(record)
@@ -93,20 +89,20 @@ _TASK = _sent_fields(Task, "root", "execution", "token", "on_event")
 _RESULT = _sent_fields(Result, "record", "stdout", "stderr")
 
 
-def task(given: Task) -> object:
-    """The head of a frame for an attempt."""
-    return _head(given)
+def task(task: Task) -> object:
+    """Make the head of a frame for an attempt."""
+    return _head(task)
 
 
-def _head(given: Task) -> dict[str, object]:
-    head = {name: value for name, default in _TASK if (value := getattr(given, name)) != default}
-    head["root"], head["state"] = _root(given.root), _values(given.state)
-    if given.saved:
-        head["saved"] = _values(given.saved)
-    if given.previous is not None:
-        output = given.previous.output
-        data = output.data if isinstance(output, Undecoded) else encode(output)
-        head["previous"] = {**vars(given.previous), "output": data}
+def _head(task: Task) -> dict[str, object]:
+    head = {name: field for name, default in _TASK if (field := getattr(task, name)) != default}
+    head["root"], head["state"] = _root(task.root), _values(task.state)
+    if task.saved:
+        head["saved"] = _values(task.saved)
+    if task.previous is not None:
+        output = task.previous.output
+        encoded = output.data if isinstance(output, Undecoded) else encode(output)
+        head["previous"] = {**vars(task.previous), "output": encoded}
     return head
 
 
@@ -126,39 +122,43 @@ def _as_fields(head: Mapping[str, Any], blobs: Sequence[bytes], params: Params) 
     return sent
 
 
-def tasks(given: Sequence[Task], until: float) -> object:
-    """The head of a frame for several attempts, made in order: what all of them have in common is there once.
+def tasks(batch: Sequence[Task], until: float) -> object:
+    """Make the head of a frame for several attempts, made in order. Common parts are in it once.
 
-    until: the time of the monotonic clock, which all processes of a machine share, from which on none of them begins.
+    Args:
+        batch: The attempts.
+        until: The time of the monotonic clock, shared by all processes of a machine, after which none of them begins.
     """
-    heads = [_head(one) for one in given]
-    first, others = heads[0], heads[1:]
-    common = {name: value for name, value in first.items() if all(name in one and one[name] == value for one in others)}
-    return [until, common, [{name: one[name] for name in one if name not in common} for one in heads]]
+    heads = [_head(task) for task in batch]
+    first, rest = heads[0], heads[1:]
+    common = {
+        name: field for name, field in first.items() if all(name in head and head[name] == field for head in rest)
+    }
+    return [until, common, [{name: head[name] for name in head if name not in common} for head in heads]]
 
 
 def as_tasks(frame: Frame, params: Params) -> tuple[float, list[Task]]:
-    """Read several attempts, as `tasks` wrote them. What they have in common is read once: it cannot be changed."""
+    """Read several attempts, as `tasks` wrote them. Common parts are read once, because they are immutable."""
     until, common, heads = frame.head
     shared = _as_fields(common, frame.blobs, params)
     return until, [Task(**shared, **_as_fields(head, frame.blobs, params)) for head in heads]
 
 
-def _as_previous(data: ReadPrevious, blobs: Sequence[bytes]) -> Previous:
-    output, suggestions = Undecoded(blobs[data["output"]]), tuple(data["suggestions"])
-    return Previous(data["attempt"], data["limit"], data["error"], output, suggestions, data["feedback"])
+def _as_previous(sent: ReadPrevious, blobs: Sequence[bytes]) -> Previous:
+    output, suggestions = Undecoded(blobs[sent["output"]]), tuple(sent["suggestions"])
+    return Previous(sent["attempt"], sent["limit"], sent["error"], output, suggestions, sent["feedback"])
 
 
-def _as_question(data: ReadQuestion, blobs: Sequence[bytes]) -> Question:
+def _as_question(sent: ReadQuestion, blobs: Sequence[bytes]) -> Question:
     return Question(
-        data["kind"],
-        data["node"],
-        data["text"],
-        data["number"],
-        tuple(data["options"]),
-        None if data["context"] is None else blobs[data["context"]],
-        data["timeout"],
-        data["default"],
+        sent["kind"],
+        sent["node"],
+        sent["text"],
+        sent["number"],
+        tuple(sent["options"]),
+        None if sent["context"] is None else blobs[sent["context"]],
+        sent["timeout"],
+        sent["default"],
     )
 
 
@@ -174,56 +174,56 @@ _READ_TASK: Mapping[str, Callable[[Any, Sequence[bytes]], Any]] = {
 }
 
 
-def result(given: Result) -> object:
-    """The head of a frame for what an attempt came to."""
-    head = {name: value for name, default in _RESULT if (value := getattr(given, name)) != default}
-    if given.writes is not None:
-        head["writes"] = _data(given.writes)
-    if given.joined is not None:
-        head["joined"] = joined(given.joined)
+def result(outcome: Result) -> object:
+    """Make the head of a frame for the result of an attempt."""
+    head = {name: field for name, default in _RESULT if (field := getattr(outcome, name)) != default}
+    if outcome.writes is not None:
+        head["writes"] = _data(outcome.writes)
+    if outcome.joined is not None:
+        head["joined"] = joined(outcome.joined)
     return head
 
 
-def joined(given: Joined | Failure) -> Any:
-    """The head of a frame for a step that was joined, or for why it was not."""
-    if isinstance(given, Failure):
-        return given
-    position = given.position.document()
+def joined(step: Joined | Failure) -> Any:
+    """Make the head of a frame for a joined step, or for its failure."""
+    if isinstance(step, Failure):
+        return step
+    position = step.position.document()
     return {
-        "changed": _data(given.changed),
+        "changed": _data(step.changed),
         "position": position,
-        "decisions": given.decisions,
-        "dropped": given.dropped,
+        "decisions": step.decisions,
+        "dropped": step.dropped,
     }
 
 
 def _data(values: Values) -> dict[str, bytes]:
-    """What a node process sends of values: the runner hashes them itself."""
+    """Return values as a node process sends them, without digests: the runner hashes them itself."""
     return {name: value.data for name, value in values.items()}
 
 
 def as_result(frame: Frame, record: Record) -> Result:
-    """Read what an attempt came to. Raises Malformed."""
+    """Read the result of an attempt. Raises Malformed."""
     return read_frame(frame, "result", lambda head, blobs: _as_result(head, blobs, record))
 
 
 def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Result:
-    made = Result(
+    outcome = Result(
         boundary.number(head["started_at"]),
         boundary.number(head["duration_s"]),
         record,
         boundary.optional(lambda writes: written_values(writes, blobs), head.get("writes")),
         boundary.optional(_as_failure, head.get("failure")),
-        boundary.optional(lambda question: _asked(question, blobs), head.get("question")),
+        boundary.optional(lambda question: _node_question(question, blobs), head.get("question")),
         tuple(boundary.text(key) for key in head.get("asked", ())),
         boundary.optional(boundary.digest_of_file, head.get("workspace")),
         boundary.optional(lambda joined: _as_joined(joined, blobs), head.get("joined")),
         boundary.files(head.get("files", ())),
         lag_s=boundary.optional(boundary.number, head.get("lag_s")),
     )
-    if [made.writes, made.failure, made.question].count(None) != 2:
+    if [outcome.writes, outcome.failure, outcome.question].count(None) != 2:
         raise Malformed("an attempt came to none of writes, a failure and a question, or to several")
-    return made
+    return outcome
 
 
 def read_frame(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], T]) -> T:
@@ -234,100 +234,101 @@ def read_frame(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], T
 
 
 def written_values(sent: Mapping[str, int], blobs: Sequence[bytes]) -> dict[str, Value]:
-    """Values that a node process made: their hashes are not trusted."""
+    """Read values of a node process, whose hashes are computed here instead of trusted."""
     values = {}
     for name, number in sent.items():
-        data = boundary.typed_json(blobs[boundary.count(number)])
-        values[boundary.check_key(name, "a node process")] = Value(digest(data), data)
+        content = boundary.typed_json(blobs[boundary.count(number)])
+        values[boundary.check_key(name, "a node process")] = Value(digest(content), content)
     return values
 
 
 _FAILURES = ("error", "timeout", "state", "routing", "budget", "rejected", "disk", "provider")
 
 
-def _as_failure(data: ReadFailure) -> Failure:
-    if data["kind"] not in _FAILURES or (data["kind"] == "provider") != (data["provider"] is not None):
-        raise Malformed(f"a failure of kind {data['kind']!r:.20}")
+def _as_failure(sent: ReadFailure) -> Failure:
+    # Kinds that the runner itself decides, such as "killed" or "lost", cost no retry, so a process cannot claim them.
+    if sent["kind"] not in _FAILURES or (sent["kind"] == "provider") != (sent["provider"] is not None):
+        raise Malformed(f"a failure of kind {sent['kind']!r:.20}")
     return Failure(
-        data["kind"],
-        boundary.text(data["type"], 200),
-        boundary.text(data["message"], MESSAGE),
-        boundary.text(data["trace"], MESSAGE),
-        data["final"] is True,
-        boundary.optional(boundary.name, data["node"]),
-        tuple(boundary.text(key) for key in data["asked"]),
-        boundary.optional(_as_fault, data["provider"]),
+        sent["kind"],
+        boundary.text(sent["type"], 200),
+        boundary.text(sent["message"], MESSAGE),
+        boundary.text(sent["trace"], MESSAGE),
+        sent["final"] is True,
+        boundary.optional(boundary.name, sent["node"]),
+        tuple(boundary.text(key) for key in sent["asked"]),
+        boundary.optional(_as_fault, sent["provider"]),
     )
 
 
-def _as_fault(data: Mapping[str, Any]) -> ProviderFault:
-    if data["reason"] not in REASONS:
-        raise Malformed(f"a fault of a provider with the reason {data['reason']!r:.20}")
+def _as_fault(sent: ProviderFault) -> ProviderFault:
+    if sent["reason"] not in REASONS:
+        raise Malformed(f"a fault of a provider with the reason {sent['reason']!r:.20}")
     return {
-        "provider": boundary.text(data["provider"], 200),
-        "reason": data["reason"],
-        "status": boundary.optional(lambda status: boundary.count(status, 999), data["status"]),
+        "provider": boundary.text(sent["provider"], 200),
+        "reason": sent["reason"],
+        "status": boundary.optional(lambda status: boundary.count(status, 999), sent["status"]),
         "retry_after_s": boundary.optional(
-            lambda seconds: boundary.number(seconds, most=LONGEST_S), data["retry_after_s"]
+            lambda seconds: boundary.number(seconds, maximum=LONGEST_S), sent["retry_after_s"]
         ),
     }
 
 
-def _asked(data: ReadQuestion, blobs: Sequence[bytes]) -> Question:
-    """A question that a node process asks."""
-    if data["kind"] not in ("ask", "action"):
-        raise Malformed(f"a question of kind {data['kind']!r:.20}")
+def _node_question(sent: ReadQuestion, blobs: Sequence[bytes]) -> Question:
+    """Read a question from a node process."""
+    if sent["kind"] not in ("ask", "action"):
+        raise Malformed(f"a question of kind {sent['kind']!r:.20}")
     return Question(
-        data["kind"],
-        boundary.text(data["node"], 300),
-        boundary.text(data["text"], QUESTION),
-        boundary.count(data["number"], 2**31 - 1),
-        tuple(boundary.name(option) for option in data["options"]),
-        None if data["context"] is None else boundary.typed_json(blobs[boundary.count(data["context"])]),
-        boundary.optional(lambda seconds: boundary.number(seconds, most=LONGEST_S), data["timeout"]),
-        boundary.optional(boundary.name, data["default"]),
+        sent["kind"],
+        boundary.text(sent["node"], 300),
+        boundary.text(sent["text"], QUESTION),
+        boundary.count(sent["number"], 2**31 - 1),
+        tuple(boundary.name(option) for option in sent["options"]),
+        None if sent["context"] is None else boundary.typed_json(blobs[boundary.count(sent["context"])]),
+        boundary.optional(lambda seconds: boundary.number(seconds, maximum=LONGEST_S), sent["timeout"]),
+        boundary.optional(boundary.name, sent["default"]),
     )
 
 
-def _as_joined(data: Any, blobs: Sequence[bytes]) -> Joined | Failure:
-    if "kind" in data:
-        return _as_failure(data)
+def _as_joined(sent: Any, blobs: Sequence[bytes]) -> Joined | Failure:
+    if "kind" in sent:
+        return _as_failure(sent)
     return Joined(
-        written_values(data["changed"], blobs),
-        _position(data["position"]),
-        tuple(_decision(**decision) for decision in data["decisions"]),
-        tuple(boundary.check_key(key, "a node process") for key in data["dropped"]),
+        written_values(sent["changed"], blobs),
+        _position(sent["position"]),
+        tuple(_decision(**decision) for decision in sent["decisions"]),
+        tuple(boundary.check_key(key, "a node process") for key in sent["dropped"]),
     )
 
 
-def _position(data: StoredPosition) -> Position:
-    """Where a step leads to. That the next nodes are there is for those who know the workflow."""
-    names = [boundary.name(node) for node in data["next"]]
-    fan_out = {node: boundary.count(data.get("fan_out", {})[node], MOST_TASKS) for node in data.get("fan_out", {})}
+def _position(sent: StoredPosition) -> Position:
+    """Read the position that a step leads to. Callers check that the workflow has the next nodes."""
+    names = [boundary.name(node) for node in sent["next"]]
+    fan_out = {node: boundary.count(sent.get("fan_out", {})[node], MOST_TASKS) for node in sent.get("fan_out", {})}
     if len(set(names)) < len(names) or not fan_out.keys() <= set(names) or 0 in fan_out.values():
         raise Malformed("a position whose next nodes cannot be")
     return Position(
-        boundary.count(data["step"], 2**31 - 1),
+        boundary.count(sent["step"], 2**31 - 1),
         tuple(names),
-        {boundary.text(join): tuple(map(boundary.name, sources)) for join, sources in data["arrived"].items()},
-        {boundary.name(node): boundary.count(times, 2**31 - 1) for node, times in data["visits"].items()},
+        {boundary.text(join): tuple(map(boundary.name, sources)) for join, sources in sent["arrived"].items()},
+        {boundary.name(node): boundary.count(times, 2**31 - 1) for node, times in sent["visits"].items()},
         fan_out,
-        boundary.document(data.get("engine")),
+        boundary.document(sent.get("engine")),
     )
 
 
 def _decision(node: Any, to: Any, key: Any, why: Any, tried: Any) -> Decision:
-    edges = tuple(_tried(**edge) for edge in tried)
+    edges = tuple(_tried_edge(**edge) for edge in tried)
     key = boundary.optional(boundary.text, key)
     return Decision(boundary.name(node), boundary.name(to), key, boundary.text(why), edges)
 
 
-def _tried(to: Any, when: Any, is_taken: Any) -> Tried:
+def _tried_edge(to: Any, when: Any, is_taken: Any) -> Tried:
     return Tried(boundary.name(to), boundary.optional(boundary.text, when), is_taken is True)
 
 
 def beginning(state: Values, root: Root) -> Beginning:
-    """The head of a frame for a case to begin with."""
+    """Make the head of a frame for a case to begin."""
     return {"state": _values(state), "root": _root(root)}
 
 
@@ -337,7 +338,7 @@ def as_beginning(frame: Frame, params: Params) -> tuple[Values, Root]:
 
 
 def step(state: Values, position: Position, writes: Writes, root: Root) -> StepToJoin:
-    """The head of a frame for a step to be joined."""
+    """Make the head of a frame for a step to join."""
     updates = [(task, _values(update)) for task, update in writes]
     return {"state": _values(state), "position": position.document(), "writes": updates, "root": _root(root)}
 
@@ -350,14 +351,14 @@ def as_step(frame: Frame, params: Params) -> tuple[Values, Position, Writes, Roo
 
 
 def as_joined(frame: Frame) -> Joined | Failure:
-    """Read a step that was joined, or why it was not. Raises Malformed."""
+    """Read a joined step, or its failure. Raises Malformed."""
     return read_frame(frame, "joined", _as_joined)
 
 
-def evaluation(given: EvaluationTask, first: int) -> Scoring:
-    """The head of a frame for a cell to be scored by the evaluators from number `first` on."""
-    sent = {name: getattr(given, name) for name in EvaluationTask.__slots__}
-    head = sent | {"input": _values(given.input), "state": _values(given.state)}
+def evaluation(task: EvaluationTask, first: int) -> Scoring:
+    """Make the head of a frame for a cell to score with the evaluators from number `first` on."""
+    sent = {name: getattr(task, name) for name in EvaluationTask.__slots__}
+    head = sent | {"input": _values(task.input), "state": _values(task.state)}
     return {"first": first, "task": head}
 
 
@@ -380,18 +381,18 @@ def as_scores(frame: Frame) -> list[Score]:
 
 
 def as_full(frame: Frame) -> Failure:
-    """Read why a cell cannot be scored now. Raises Malformed."""
+    """Read the disk failure for which a cell cannot be scored now. Raises Malformed."""
     failure = read_frame(frame, "full", lambda head, _: _as_failure(head))
     if failure.kind != "disk":
         raise Malformed(f"a disk that is not full ({failure.kind})")
     return failure
 
 
-def reported_scores(what: str, data: Any) -> list[Score]:
-    """Read the scores of an evaluator that others follow. Raises Malformed."""
+def reported_scores(what: str, sent: Any) -> list[Score]:
+    """Read the scores of an evaluator that is not the last. Raises Malformed."""
     if what != "scored":
         raise Malformed(f"found a report {what!r:.50}, expected scores")
-    return boundary.shaped(lambda: [_score(**score) for score in data])
+    return boundary.shaped(lambda: [_score(**score) for score in sent])
 
 
 def _score(
@@ -435,31 +436,31 @@ def _score(
     )
 
 
-def _reason(value: Any) -> str | None:
-    return stored_reason(boundary.text(value))
+def _reason(sent: Any) -> str | None:
+    return stored_reason(boundary.text(sent))
 
 
-def _spent(value: Any) -> float:
-    amount = _score_number(value)
+def _spent(sent: Any) -> float:
+    amount = _score_number(sent)
     if amount < 0:
         raise Malformed("less than nothing was spent")
     return amount
 
 
-def _observed(value: Any) -> str:
-    text = boundary.text(value)
+def _observed(sent: Any) -> str:
+    text = boundary.text(sent)
     if len(text) > OBSERVED:
-        raise Malformed(f"what a cell tells of a figure, of {len(text):,} characters")
+        raise Malformed(f"the cell value of a figure, of {len(text):,} characters")
     read_observed(text)
     return text
 
 
-def _score_number(value: Any) -> float:
-    return boundary.number(value, -MOST_SCORE, MOST_SCORE)
+def _score_number(sent: Any) -> float:
+    return boundary.number(sent, -MOST_SCORE, MOST_SCORE)
 
 
 def as_returned(frame: Frame) -> str | Failure:
-    """Read what a tool returned, as typed JSON. Raises Malformed."""
+    """Read the result of a tool, as typed JSON. Raises Malformed."""
     return read_frame(frame, "tool", lambda head, _: _returned(head))
 
 

@@ -1,4 +1,4 @@
-"""The runner's side of one node process: it is started, asked, timed, and ended with everything that it started."""
+"""The runner's side of one node process: its start, its requests, its deadlines, and its end with all descendants."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from wtb.authoring.boundary import Malformed
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import NodeTimeout, WTBError
+from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import storable
-from wtb.execution.sandbox.deadlines import Clock
-from wtb.execution.sandbox.framing import Frame, Inbox, packed
-from wtb.execution.sandbox.heads import SetupHead
+from wtb.execution.sandbox.attempt_output import Output
+from wtb.execution.sandbox.framing import Clock, Frame, Inbox, SetupHead, packed
 from wtb.execution.sandbox.launch.launching import files_to_hide, launch_of, start
 from wtb.execution.sandbox.launch.process_tags import kill_process
-from wtb.execution.sandbox.output import Output
-from wtb.store.files.handover import OUTBOX, Handover
 from wtb.store.files.safe_directories import remove_tree
+from wtb.store.files.shared_store import OUTBOX, Handover
 from wtb.store.files.workspaces import Workspaces
 
 NO_MESSAGE = "ended, since what it sent is not a message ({})"  # as user code that writes into its connection does
@@ -42,15 +40,15 @@ _NOTHING = memoryview(b"")
 
 
 class ProcessDied(WTBError):
-    """A node process ended before it answered."""
+    """A node process ended before it responded."""
 
 
 class MemoryQuotaReached(ProcessDied):
-    """A node process was ended, since the node processes of its session used too much memory."""
+    """A node process was ended because the node processes of its session used too much memory."""
 
 
 def _end_reason(code: int | None, processes: int | None) -> str:
-    """How a process ended. code: its exit code, or less than 0 for a signal. processes: how many were too many."""
+    """Describe how a process ended. A negative `code` is a signal; `processes` is set if they were too many."""
     if processes is not None:
         return f"ended, since it had {processes} processes, more than run.rlimits.processes allows"
     if code is None:
@@ -64,16 +62,21 @@ def _end_reason(code: int | None, processes: int | None) -> str:
 
 
 def cover_none(files: Collection[str]) -> bool:
-    """Return that no node is known to have written files."""
+    """Return False: no node is known to have written the files."""
     return False
 
 
 @frozen
 class Setup:
-    """What every node process of a run starts with.
+    """The settings with which every node process of a run starts.
 
-    head: what its first frame says. environment: all it inherits. limits: as in `run.rlimits`.
-    workspaces: where it works, and the store that it reads. cover: decides whether nodes wrote all files that differ.
+    Attributes:
+        head: The head of its first frame.
+        environment: All variables that it inherits.
+        limits: Limits, as in `run.rlimits`.
+        folder: Its working directory.
+        workspaces: The directories that it works in, and the store that it reads.
+        cover: Decides whether nodes wrote all files that differ.
     """
 
     head: SetupHead
@@ -84,21 +87,22 @@ class Setup:
     cover: Callable[[Collection[str]], bool] = cover_none
 
 
-def _ignore(what: str, data: Any) -> None:
-    """Take a report that nobody listens to."""
+def _ignore(what: str, details: Any) -> None:
+    """Ignore a report without a listener."""
 
 
 def _nobody_waits() -> None:
-    """Take that an answer is late, where nothing waits behind it."""
+    """Ignore that an answer is late, because nothing waits behind it."""
 
 
 @frozen
 class Request:
-    """What becomes of a request until its answer comes.
+    """The handling of a request until its answer arrives.
 
-    on_report: called with each report that comes before the answer: what it is, and its data.
-    clock: until when the process may take.
-    until: when `on_late` is called, once, if there is no answer by then; a time of the monotonic clock.
+    Attributes:
+        on_report: Called with the kind and the data of each report before the answer.
+        clock: The deadline of the process.
+        until: The time of the monotonic clock at which `on_late` is called, once, if there is no answer by then.
     """
 
     on_report: Callable[[str, Any], None] = _ignore
@@ -108,7 +112,7 @@ class Request:
 
 
 def show(output: str) -> None:
-    """Show what user code printed that belongs to no attempt."""
+    """Print output of user code that belongs to no attempt."""
     if output:
         print(output, end="", file=sys.stderr, flush=True)
 
@@ -117,7 +121,7 @@ class NodeProcess:
     """One warm process. Used by one thread at a time; `end` may be called from any."""
 
     def __init__(self, setup: Setup) -> None:
-        self.asked = 0
+        self.request_count = 0
         self.spent = False
         self._mark = secrets.token_bytes(16)
         self.output = {name: Output(mark=self._mark) for name in ("stdout", "stderr")}
@@ -151,11 +155,11 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """The id of its reaper, whose only child it is."""
+        """The id of its reaper, whose only child the process is."""
         return self._process.pid
 
     def handover(self, begun_with: str | None) -> Handover:
-        """Return what takes over the files of an attempt that begins with a snapshot."""
+        """Return the handover of files for an attempt that begins with a snapshot."""
         return Handover(self._workspaces, self.directory / OUTBOX, begun_with)
 
     def lives(self) -> bool:
@@ -179,8 +183,8 @@ class NodeProcess:
             if frame.kind == "changed":
                 frame = self._continue_with(*self._read_changes(frame.head))
         except ProcessDied as error:
-            data = (self.output["stderr"].take() or "").strip()
-            raise ProcessDied(f"a node process could not start: {error}\n{data[-2000:]}".rstrip()) from error
+            stderr_text = (self.output["stderr"].take() or "").strip()
+            raise ProcessDied(f"a node process could not start: {error}\n{stderr_text[-2000:]}".rstrip()) from error
         if frame.kind == "refused":
             raise WTBError(storable(str(frame.head)))
         for output in self.output.values():
@@ -188,7 +192,7 @@ class NodeProcess:
         return frame.head
 
     def _read_changes(self, head: Any) -> tuple[Sequence[str], str]:
-        """Read which files among the code differ, and what is wrong if nodes did not write them."""
+        """Read the files among the code that differ, and the error to raise if nodes did not write them."""
         try:
             files, problem = head
             return [str(file) for file in files], str(problem)
@@ -207,9 +211,9 @@ class NodeProcess:
         """Send a request and wait for its answer.
 
         Args:
-            kind: What is asked for.
+            kind: The kind of the request.
             head: JSON, dataclasses and bytes.
-            request: What becomes of it meanwhile.
+            request: The handling of reports and deadlines.
 
         Raises:
             ProcessDied: The process ended, or sent something of another shape.
@@ -219,12 +223,14 @@ class NodeProcess:
         return self.answer(request)
 
     def post(self, kind: str, head: Any) -> None:
-        """Send what asks for one thing, or for several, whose answers come in order."""
+        """Send one request, or several whose answers come in order."""
         self._unsent = self._send(memoryview(packed(kind, head)))
 
     def answer(self, request: Request) -> Frame:
-        """Wait for the next answer to what was sent. Raises as `ask` does."""
-        self.asked += 1
+        """Wait for the next answer. Raises as `ask` does."""
+        # The process counts in step, so that a report of a thread that outlived an earlier attempt is recognized by its
+        # number.
+        self.request_count += 1
         frame = self._next(request)
         try:
             spent, head = frame.head
@@ -239,16 +245,16 @@ class NodeProcess:
         for name, output in self.output.items():
             while not output.parts:
                 if not self._read_from(name):
-                    self._refuse(ValueError("the end of an output is missing"))
+                    self._refuse(ValueError("an output is truncated"))
                     return
 
     def _read_from(self, name: str) -> bool:
         """Read once from a stream. Returns whether there was anything."""
-        found = next((descriptor for descriptor, known in self._names.items() if known == name), None)
-        return found is not None and self._read(found, name)
+        stream = next((descriptor for descriptor, stream_name in self._names.items() if stream_name == name), None)
+        return stream is not None and self._read(stream, name)
 
     def output_text(self) -> str:
-        """Return, and forget, what the process printed."""
+        """Return the output of the process, and forget it."""
         return "".join(output.take() or "" for output in self.output.values())
 
     def _next(self, request: Request) -> Frame:
@@ -262,24 +268,29 @@ class NodeProcess:
             if late:
                 request.on_late()
                 until = None
-            left = clock.left
-            if left is not None and left <= 0:
+            seconds_left = clock.seconds_left
+            if seconds_left is not None and seconds_left <= 0:
                 self.end()
                 self._read_rest()
                 raise NodeTimeout(f"still running at its deadline of {clock.limit:g} s; its process was ended")
-            if self._closed_at is not None:  # it is about to end, or user code has closed the channel
-                left = min(self._closed_at + CLOSED_S - time.monotonic(), math.inf if left is None else left)
-                if left <= 0:
+            # Either the process is about to end, and the leash will report how, or user code has closed the channel.
+            if self._closed_at is not None:
+                seconds_left = min(
+                    self._closed_at + CLOSED_S - time.monotonic(), math.inf if seconds_left is None else seconds_left
+                )
+                if seconds_left <= 0:
                     self._end_for("ended, since it closed its connection")
             if until is not None:
-                late = time.monotonic() >= until  # once what was sent before then has been read
-                left = min(until - time.monotonic(), math.inf if left is None else left)
-            self._receive(self._poll.poll(None if left is None else max(0.0, left) * 1000.0 + 1.0))
+                # Decided now and acted on in the next round, after everything that was sent before has been read.
+                late = time.monotonic() >= until
+                seconds_left = min(until - time.monotonic(), math.inf if seconds_left is None else seconds_left)
+            # One millisecond more, because poll() takes whole milliseconds and must not return before the deadline.
+            self._receive(self._poll.poll(None if seconds_left is None else max(0.0, seconds_left) * 1000.0 + 1.0))
             if self._unsent:
                 self._unsent = self._send(self._unsent)
 
     def _answer_of(self, request: Request) -> Frame | None:
-        """Handle what has arrived up to an answer, and return that."""
+        """Handle frames up to an answer, and return that."""
         while self._frames:
             frame = self._frames.popleft()
             if frame.kind == "report":
@@ -299,18 +310,18 @@ class NodeProcess:
     def _take(self, head: Any, on_report: Callable[[str, Any], None]) -> None:
         """Pass on a report that comes before the answer. A process that sends one of another shape is ended."""
         try:
-            asked, what, data = head
+            request_number, what, details = head
         except (TypeError, ValueError) as error:
             self._refuse(error)
             return
-        if asked == self.asked:  # not by a thread that outlived an earlier attempt
+        if request_number == self.request_count:  # not by a thread that outlived an earlier attempt
             try:
-                on_report(what, data)
+                on_report(what, details)
             except Malformed as error:
                 self._refuse(error)
 
     def _refuse(self, error: Exception) -> None:
-        """End the process for what it sent."""
+        """End the process because of a frame that it sent."""
         self._end_for(NO_MESSAGE.format(error))
 
     def _end_for(self, why: str) -> None:
@@ -319,12 +330,12 @@ class NodeProcess:
             self.end()
 
     def end_over_quota(self, why: str) -> None:
-        """End the process for the sake of the memory quota of its session. From any thread."""
+        """End the process because of the memory quota of its session. From any thread."""
         self._is_over_quota = self._ended is None
         self._end_for(why)
 
     def _death(self) -> ProcessDied:
-        """Return how the process ended."""
+        """Return the error that describes how the process ended."""
         return (MemoryQuotaReached if self._is_over_quota else ProcessDied)(self._ended or "")
 
     def _send(self, unsent: memoryview) -> memoryview:
@@ -340,16 +351,17 @@ class NodeProcess:
         return rest
 
     def _receive(self, ready: Sequence[tuple[int, int]]) -> None:
-        """Read from the descriptors that are ready. That of the end comes last, since output may be left."""
-        ended = heard = False
+        """Read from the descriptors that are ready. The leash comes last, because output may be left."""
+        ended = has_message = False
         for descriptor, events in ready:
             name = self._names[descriptor]
             if name == "leash":
                 ended = True
             elif events & ~select.POLLOUT:
                 self._read(descriptor, name)
-                heard |= name == "channel"
-        if heard:  # what was printed before an answer may have come when the poll had looked at it already
+                has_message |= name == "channel"
+        # Output from before an answer may arrive after poll() has looked at its pipe, so both pipes are read once more.
+        if has_message:
             for name in self.output:
                 self._read_from(name)
         if ended:
@@ -359,7 +371,7 @@ class NodeProcess:
             )
 
     def _read_rest(self) -> None:
-        """Read what an ended process left, up to a bound: a descendant that is still to be killed may go on writing."""
+        """Read the rest of an ended process, up to a bound: a descendant that is not killed yet may still write."""
         for descriptor, name in list(self._names.items()):
             for _ in range(LEFT_READS):
                 if not self._read(descriptor, name):
@@ -368,39 +380,41 @@ class NodeProcess:
     def _read(self, descriptor: int, name: str) -> bool:
         """Read once from a pipe; one that reached its end is not read again. Returns whether there was anything."""
         try:
-            data = os.read(descriptor, _AT_ONCE)
+            chunk = os.read(descriptor, _AT_ONCE)
         except BlockingIOError:
             return False
         except ConnectionResetError:
-            data = b""
-        if not data:
+            chunk = b""
+        if not chunk:
             self._poll.unregister(descriptor)
             del self._names[descriptor]
             if name == "channel":
                 self._closed_at = time.monotonic()
         elif name == "channel":
             try:
-                self._frames.extend(self._inbox.feed(data))
+                self._frames.extend(self._inbox.feed(chunk))
             except ValueError as error:
                 self._refuse(error)
                 return False
         elif name == "leash":
-            self._end_report += data
+            self._end_report += chunk
         else:
-            self.output[name].add(data)
-        return bool(data)
+            self.output[name].add(chunk)
+        return bool(chunk)
 
     def end(self) -> None:
         """Release the leash, and wait until the reaper has ended everything."""
         with contextlib.suppress(OSError):  # the reaper was quicker
             self._leash.shutdown(socket.SHUT_WR)
-        self._process.send_signal(signal.SIGCONT)  # user code may have stopped it
+        # User code may have stopped the reaper, which could then neither see the leash nor kill.
+        self._process.send_signal(signal.SIGCONT)
         try:
             self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:  # stopped, or it cannot cope
             self._process.kill()
             self._process.wait()
-        if self._process.returncode != 0:  # the reaper did not come to its end by itself, so others may be left
+        if self._process.returncode != 0:
+            # The reaper was killed before it had ended everything, so the rest is found by its marks.
             kill_process(self._id)
 
     def close(self) -> None:

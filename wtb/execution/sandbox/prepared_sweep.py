@@ -1,4 +1,4 @@
-"""A sweep that a node process has prepared: its file is read here, its code and its cases only there."""
+"""A sweep that a node process has prepared: the runner reads its file, and only the process its code and cases."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
 from wtb.authoring.code.recipe import Recipe
 from wtb.config.run_options import Rlimits
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.stored_spec import DataFinding, DataFindingKind
 from wtb.execution.described_code import (
@@ -23,14 +23,14 @@ from wtb.execution.described_code import (
     read_description,
     start_process,
 )
-from wtb.execution.sandbox.heads import NO_CODE, PreparedHead, ReadNewCase
+from wtb.execution.sandbox.framing import NO_CODE, PreparedHead, ReadNewCase
 from wtb.execution.sandbox.messages import read_frame, written_values
 from wtb.execution.sandbox.node_process import NO_MESSAGE, NodeProcess, ProcessDied, Request
 from wtb.execution.sandbox.pool import setup_of
 from wtb.planning.binding import Bound
 from wtb.planning.cases import CaseSource
 from wtb.planning.checks import notification_targets
-from wtb.planning.data.picking import Only
+from wtb.planning.picking import Only
 from wtb.planning.prepare import Prepared
 from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.files.workspaces import Workspaces
@@ -39,7 +39,7 @@ from wtb.store.runs.submission import NewCase
 
 @frozen
 class PreparedSweep(Prepared):
-    """A sweep whose cases a node process encodes. process: the node process."""
+    """A sweep whose cases `process`, a node process, encodes."""
 
     process: NodeProcess = field(kw_only=True)
 
@@ -60,6 +60,7 @@ class PreparedSweep(Prepared):
                 total += len(cases)
                 if not cases or total > self.cases:
                     raise Malformed(f"found {total:,} cases, expected {self.cases:,}")
+                # Before any case is stored: a row must not refer to files that are not in the store.
                 for case in cases:
                     self.process.handover(None).take(case.workspace, case.files)
             except Malformed as error:
@@ -69,22 +70,23 @@ class PreparedSweep(Prepared):
 
 @contextmanager
 def prepared_apart(spec: SweepSpec, file: Path, workspaces: Workspaces, owner: str) -> Iterator[Prepared]:
-    """Have a node process prepare the sweep of a file, which ends with this context.
+    """Have a node process prepare the sweep of a file. The process ends with this context.
 
     Args:
         spec: The sweep of that file, in the session that it is submitted to.
         file: The sweep file.
-        workspaces: Below whose root the process works; their store takes the files of cases.
-        owner: Whose process it is.
+        workspaces: The directories that the process works in; their store takes the files of cases.
+        owner: The owner of the process.
 
     Yields:
         The sweep, checked. Its code is known by its description.
 
     Raises:
         WTBError: With everything that is wrong, one line each.
-        ProcessDied: The process ended over it.
+        ProcessDied: The process ended during the preparation.
     """
-    run = spec.run.model_copy(update={"rlimits": Rlimits()})  # which are those of nodes
+    # The limits of the sweep are for nodes, not for reading its cases.
+    run = spec.run.model_copy(update={"rlimits": Rlimits()})
     setup = setup_of(Recipe(None).text(), NO_CODE, run, workspaces, owner)
     process = start_process(replace(setup, head={**setup.head, "prepare": str(file.absolute())}))
     try:
@@ -106,7 +108,7 @@ def prepared_apart(spec: SweepSpec, file: Path, workspaces: Workspaces, owner: s
 
 
 def _as_bound(spec: SweepSpec, process: NodeProcess, sent: Any) -> tuple[Bound, PreparedHead]:
-    """Read what a process has prepared; user code may have written anything there. Raises as `shaped` expects."""
+    """Read the preparation of a process, which user code may have forged. Raises as `shaped` expects."""
     bound = bind_described(spec, DescribedCode(checked_description(sent["code"]), process))
     head = sent["prepared"]
     prepared: PreparedHead = {
@@ -122,8 +124,8 @@ def _as_bound(spec: SweepSpec, process: NodeProcess, sent: Any) -> tuple[Bound, 
     }
     if prepared["clusters"] and len(prepared["clusters"]) != prepared["cases"]:
         raise Malformed("the clusters of other cases than it has")
-    bound.workflow.versions = {server: _answering(tools) for server, tools in prepared["tools"].items()}
-    return bound, prepared
+    versions = {server: _answering(tools) for server, tools in prepared["tools"].items()}
+    return replace(bound, workflow=replace(bound.workflow, versions=versions)), prepared
 
 
 def _answering(tools: Mapping[str, str]) -> Any:
@@ -138,7 +140,7 @@ def _as_choices(bound: Bound, sent: Mapping[str, str]) -> dict[str, str]:
     return dict(sent)
 
 
-def _as_finding(sent: Mapping[str, Any]) -> DataFinding:
+def _as_finding(sent: DataFinding) -> DataFinding:
     if sent["kind"] not in get_args(DataFindingKind):
         raise Malformed(f"a finding of kind {sent['kind']!r:.100}")
     return {

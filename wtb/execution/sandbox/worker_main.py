@@ -1,6 +1,6 @@
-"""A node process: it makes the workflow from its recipe, then does what the runner asks.
+"""A node process: it makes the workflow from its recipe, then serves the requests of the runner.
 
-It does one thing at a time, unless it is shared: see wtb/execution/sandbox/shared/shared_worker.py.
+It does one thing at a time, unless it is shared: see wtb/execution/sandbox/shared_worker.py.
 
 It imports neither the database nor anything else of the runner, so that it starts quickly and holds nothing that
 user code could damage.
@@ -23,34 +23,31 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.authoring.code.fingerprint import present_code
 from wtb.authoring.code.recipe import Recipe, assemble
-from wtb.authoring.code.sources.written_files import written_here
 from wtb.authoring.context.attempt_record import OnEvent, Record
+from wtb.authoring.context.audit_hook import written_here
 from wtb.authoring.context.surroundings import AttemptWorkspace
-from wtb.authoring.context.tool_replay import ToolCall, call_tool
 from wtb.authoring.evaluation.evaluators import evaluate
-from wtb.authoring.graph_snapshot import outline_digest
-from wtb.config.garbage import start_collecting
+from wtb.authoring.graph import outline_digest
+from wtb.authoring.tools import ToolCall, call_tool
+from wtb.config.distribution import start_collecting
 from wtb.core.errors import WTBError
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Score
 from wtb.core.tree.stored_code import RecordedCode, why
-from wtb.execution.engine.executor import Surroundings
+from wtb.execution.engine.attempt import warm_up
+from wtb.execution.engine.executor import Entered, Surroundings
 from wtb.execution.engine.protocol import Engine, begin, engine_of, join
-from wtb.execution.engine.warmup import warm_up
-from wtb.execution.engine.working_directory import Entered
 from wtb.execution.sandbox import messages
-from wtb.execution.sandbox.deadlines import COROUTINE, FILES, NODE
-from wtb.execution.sandbox.framing import Channel, Frame
+from wtb.execution.sandbox.framing import COROUTINE, FILES, NODE, Channel, Frame
 from wtb.execution.sandbox.launch.hidden_database import HiddenFiles
-from wtb.store.files.handover import OUTBOX, Outbox
-from wtb.store.files.shared_store import store_at
+from wtb.store.files.shared_store import OUTBOX, Outbox, store_at
 from wtb.store.files.workspaces import Bounds, Workspaces
 
 if TYPE_CHECKING:
     from wtb.authoring.code.calling import Caller
-    from wtb.authoring.workflow import Workflow
+    from wtb.authoring.workflow_facts import WorkflowFacts
     from wtb.execution.engine.description import CodeDescription
-    from wtb.execution.sandbox.heads import SetupHead
+    from wtb.execution.sandbox.framing import SetupHead
 
 
 def main(descriptor: int) -> None:
@@ -58,19 +55,21 @@ def main(descriptor: int) -> None:
     channel = Channel(descriptor)
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # so that what was printed before a crash is seen
+        if isinstance(stream, io.TextIOWrapper):
+            # By lines, so that output from before a crash is not lost in a buffer.
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     setup = channel.receive()
     if setup is None:
         return
-    hidden = HiddenFiles(
-        setup.head.get("hidden", ())
-    )  # before anything of the user's is imported, or a thread is started
+    # Before user code is imported, which could open the files, and before a thread is started: a thread keeps the mount
+    # namespace that it was started in.
+    hidden = HiddenFiles(setup.head.get("hidden", ()))
     shared = setup.head["places"] > 1
-    if shared or "draft" in setup.head:  # which may be shared once the runner knows what it is
-        from wtb.authoring.code.event_loop import see_own_tasks_only
-        from wtb.execution.sandbox.shared.global_functions import watch_functions
-        from wtb.execution.sandbox.shared.routed_output import route_output
+    # A process that describes a draft may be shared later, and these must be in place before user code is imported.
+    if shared or "draft" in setup.head:
+        from wtb.authoring.code.calling import see_own_tasks_only
+        from wtb.execution.sandbox.global_functions import watch_functions
+        from wtb.execution.sandbox.shared_run import route_output
 
         route_output()
         watch_functions()
@@ -90,6 +89,7 @@ def main(descriptor: int) -> None:
     except WTBError as error:
         channel.send("refused", str(error))
         return
+    # What was imported stays, so the garbage of importing is removed once, before the collector starts.
     gc.collect()
     start_collecting()
     channel.send("ready", worker.description)
@@ -100,7 +100,7 @@ def main(descriptor: int) -> None:
 
 
 class Worker:
-    """What a node process holds while it lives."""
+    """The state of a node process during its life."""
 
     def __init__(self, channel: Channel, setup: SetupHead, hidden: HiddenFiles) -> None:
         self.description: CodeDescription | None = None
@@ -112,8 +112,7 @@ class Worker:
             recipe = Recipe.read(setup["recipe"])
             workflow, self._evaluators = assemble(recipe)
             if workflow is not None:
-                _compare(channel, setup, workflow, recipe)
-        self._workflow = workflow
+                _compare(channel, setup, workflow.facts(), recipe)
         self._channel = channel
         self._params = recipe.params or {}
         self._engine: Engine | None = None
@@ -125,8 +124,8 @@ class Worker:
         workspaces = Workspaces(files, directory, Bounds(**setup["bounds"]))
         self._calls = Deadlines(channel)
         self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
-        if workflow is not None and self._engine is not None:
-            warm_up(workflow, self._engine, self._surroundings)
+        if self._engine is not None:
+            warm_up(self._engine, self._surroundings)
         self._mark = bytes.fromhex(setup["mark"])
         self._growth: int = setup["growth"]
         self._hidden = hidden
@@ -143,69 +142,70 @@ class Worker:
             if frame.kind == "runs":
                 self._make_all(frame)
                 continue
-            self._channel.asked += 1
+            self._channel.request_count += 1
             kind, head = self._answer(frame)
             self._channel.send(kind, [self._is_spent(), head])
 
     def _leave_output(self) -> None:
-        """Print to its own streams, as a process that is not shared does."""
-        from wtb.execution.sandbox.shared.routed_output import leave_output
+        """Restore the streams of the process, which is not shared."""
+        from wtb.execution.sandbox.shared_run import leave_output
 
         leave_output()
         self._condition = Condition(self._growth, self._hidden)
 
     def _make_all(self, frame: Frame) -> None:
-        """Make several attempts in order, each with an answer of its own. Those that are left are said to be so."""
+        """Make several attempts in order, each with an answer of its own, and report attempts that are left."""
         assert self._engine is not None, "only nodes are run together"
         until, tasks = messages.as_tasks(frame, self._params)
         for place, task in enumerate(tasks, 1):
-            self._channel.asked += 1
-            made = messages.result(self._engine.run(task, self._surroundings))
+            self._channel.request_count += 1
+            reply = messages.result(self._engine.run(task, self._surroundings))
             spent = self._is_spent()
-            if not spent and place < len(tasks):  # what is printed from here on is of the next one
+            if not spent and place < len(tasks):
+                # By os.write, because user code may have replaced sys.stdout: output after the mark belongs to the next
+                # attempt.
                 os.write(1, self._mark)
                 os.write(2, self._mark)
-            self._channel.send("result", [spent, made])
+            self._channel.send("result", [spent, reply])
             if spent:
                 return
             if place < len(tasks) and time.monotonic() >= until:
-                self._channel.asked += 1
+                self._channel.request_count += 1
                 self._channel.send("left", [False, None])
                 return
 
     def _is_spent(self) -> bool:
-        """Flush what was printed. Returns whether the process is to be replaced."""
+        """Flush the output. Returns whether the process must be replaced."""
         _flush_output()
         return self._condition.is_poor() or self._calls.abandoned or self._surroundings.is_displaced()
 
     def serve_many(self, places: int, *, is_async: bool) -> None:
         """Serve so many attempts at a time, of nodes that are all async, or all sync."""
-        from wtb.execution.sandbox.shared.shared_worker import Shared, SharedServer
+        from wtb.execution.sandbox.shared_worker import Shared, SharedServer
 
         assert self._engine is not None, "only nodes share a process"
         shared = Shared(self._engine, self._params, self._surroundings)
         loop = self._calls.caller().loop_thread()
         server = SharedServer(self._channel, shared, loop, lambda: self._condition.is_poor(), places, is_async=is_async)
-        # What the server has put in the place of Python's own is no change.
+        # The server has replaced functions of Python, which are no changes by user code.
         self._condition = Condition(self._growth, self._hidden)
         server.serve()
 
-    def _scored(self, made: list[Score]) -> None:
-        self._channel.send("report", [self._channel.asked, "scored", made])
+    def _scored(self, scores: list[Score]) -> None:
+        self._channel.send("report", [self._channel.request_count, "scored", scores])
 
     def _answer(self, frame: Frame) -> tuple[str, Any]:
-        """Do what a frame asks for. Returns the kind and the head of the answer."""
+        """Serve a request. Returns the kind and the head of the answer."""
         if frame.kind == "score":
             evaluators = self._evaluators[frame.head["first"] :]
             try:
-                made = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
+                scores = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
             except OSError as error:
                 return "full", Failure.of(error)
-            return "scores", made
+            return "scores", scores
         assert self._engine is not None, "only evaluators were asked for"
         if frame.kind == "tool":
-            assert self._workflow is not None, "only the tools of a workflow are called"
-            return "tool", call_tool(self._workflow.tools, ToolCall(**frame.head), self._calls)
+            return "tool", call_tool(self._engine.workflow.tools, ToolCall(**frame.head), self._calls)
         if frame.kind == "begin":
             return "joined", messages.joined(begin(self._engine, *messages.as_beginning(frame, self._params)))
         if frame.kind == "join":
@@ -214,18 +214,18 @@ class Worker:
         return "result", messages.result(self._engine.run(task, self._surroundings))
 
 
-def _compare(channel: Channel, setup: SetupHead, workflow: Workflow, recipe: Recipe) -> None:
-    """Check that the code here is what the runner has. Raises WTBError.
+def _compare(channel: Channel, setup: SetupHead, workflow: WorkflowFacts, recipe: Recipe) -> None:
+    """Check that the code in this process is the runner's. Raises WTBError.
 
-    If nothing but files differs, the runner decides: it knows which of them nodes have written meanwhile.
+    If only files differ, the runner decides, because it knows which of them nodes have written meanwhile.
     """
     recorded = RecordedCode(setup["fingerprints"], setup.get("code"))
     nodes = workflow.nodes
-    known = all(node in nodes and variant in nodes[node].variants for node, variant in recorded.variants())
-    if not known or outline_digest(workflow) != setup["outline"]:
+    is_known = all(node in nodes and variant in nodes[node].variants for node, variant in recorded.variants())
+    if not is_known or outline_digest(workflow) != setup["outline"]:
         raise WTBError(
-            "a node process finds another workflow at its import path than the one that was given: it was changed "
-            "after it was imported. Make the change in its module, or use the thread pool (run: {pool: thread})"
+            "the workflow differs from the one at its import path, because it was changed after its import. Make the "
+            "change in its module, or use the thread pool (run: {pool: thread})"
         )
     vary = {node: list(variants) for node, variants in recorded.fingerprints.items()}
     present = RecordedCode(*present_code(nodes.values(), vary, recipe))
@@ -244,7 +244,7 @@ def _compare(channel: Channel, setup: SetupHead, workflow: Workflow, recipe: Rec
 
 
 def _flush_output() -> None:
-    """Flush stdout and stderr, whatever user code has made of them."""
+    """Flush stdout and stderr, even if user code has replaced or closed them."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -253,9 +253,11 @@ def _flush_output() -> None:
 
 
 class Condition:
-    """Whether this process is still fit for another attempt.
+    """The condition of this process, which decides about another attempt.
 
-    growth: Bytes by which it may grow. hidden: What user code must not read.
+    Args:
+        growth: Bytes by which it may grow.
+        hidden: Files that user code must not read.
     """
 
     def __init__(self, growth: int, hidden: HiddenFiles) -> None:
@@ -266,14 +268,16 @@ class Condition:
         self._used = _what_is_used()
         self._page = os.sysconf("SC_PAGE_SIZE")
         try:
+            # Opened once, because the check runs after every attempt.
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:  # not Linux: bounded by the number of node runs alone
             self._statm = -1
 
     def is_poor(self) -> bool:
-        """Whether it has grown too much since the first time it was asked, or user code has changed what others need:
-        its output, what WTB itself uses, or an alarm that would go off in somebody else's attempt. Or what is to be
-        hidden can be read.
+        """Return whether the process is no longer fit for another attempt.
+
+        That is, if it has grown too much since the first call, if hidden files can be read, or if user code has changed
+        something that other attempts need: the output, functions that WTB uses, or an alarm that is still set.
         """
         if self._has_grown() or _standard_streams() != self._streams or _what_is_used() != self._used:
             return True
@@ -292,7 +296,7 @@ class Condition:
 
 
 def _what_is_used() -> tuple[object, ...]:
-    """Some of what this process needs to do its work, and user code can put other things in the place of."""
+    """Return some of the functions and streams that this process needs and user code can replace."""
     return (
         *(time.time, time.perf_counter, time.monotonic, json.dumps, json.loads, open, print, len, isinstance, sorted),
         *(os.chdir, os.getcwd, os.getpid, os.open, os.read, os.write, os.close, os.listdir, os.lstat, os.scandir),
@@ -316,7 +320,7 @@ class Deadlines:
 
     @property
     def abandoned(self) -> bool:
-        """Whether something still runs that ignored its cancellation."""
+        """True if something still runs that ignored its cancellation."""
         return self._asynchronous is not None and self._asynchronous.abandoned > 0
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
@@ -338,7 +342,7 @@ class Deadlines:
         return self.caller().call(lambda: returned, timeout=None) if inspect.iscoroutine(returned) else returned
 
     def caller(self) -> Caller:
-        """Calls what is async; there is none before the first call."""
+        """Return the caller of async functions, which is made on first use."""
         if self._asynchronous is None:
             from wtb.authoring.code.calling import Caller
 
@@ -366,9 +370,10 @@ class NodeSurroundings(Surroundings):
         self._place: tuple[int, int] | None = None
 
     def record(self, on_event: OnEvent | None = None) -> Record:
-        """Tells the runner everything as it comes about: what was spent counts, even if this process is killed."""
-        asked = self._channel.asked
-        return Record(on_event=lambda what, data: self._channel.send("report", [asked, what, data]))
+        """Report everything to the runner as it happens: spending counts, even if this process is killed."""
+        # Bound now: a thread that outlives its attempt must not report under the number of the next one.
+        request_number = self._channel.request_count
+        return Record(on_event=lambda what, details: self._channel.send("report", [request_number, what, details]))
 
     def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
         if not enter:
@@ -380,15 +385,15 @@ class NodeSurroundings(Surroundings):
         return entered.enter()
 
     def is_displaced(self) -> bool:
-        """Return whether user code has put something else in the place of the directory that workspaces lie in."""
+        """Return whether user code has replaced the directory that contains the workspaces."""
         return self._place is not None and self._present() != self._place
 
     def _present(self) -> tuple[int, int] | None:
         try:
-            found = os.lstat(self._root)
+            status = os.lstat(self._root)
         except FileNotFoundError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _keep(self, entered: Entered) -> None:
         self._empty = entered

@@ -1,1 +1,1 @@
-"""The REST API: operations of the registry over HTTP."""
+"""The REST API: operations of the registry over HTTP, sign-in, and the pages."""

@@ -6,58 +6,95 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from http import HTTPStatus
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from anyio.to_thread import current_default_thread_limiter, run_sync
-from fastapi import Body, Depends, FastAPI, Path, Query, Request
+from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError, ValidationException, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute
 
+from wtb.config.distribution import pip_install
 from wtb.core.errors import AccessDenied, WTBError
-from wtb.core.ids import new_id
-from wtb.core.telemetry.log_ids import log_ids
+from wtb.core.ids import log_ids, new_id
+from wtb.core.values import Arguments
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
-from wtb.hosting.access.doors import Doors
-from wtb.hosting.api import figures, sign_in
-from wtb.hosting.api.examples import examples_of
-from wtb.hosting.api.guard import Guard, Limits
+from wtb.hosting.api import sign_in, web_pages
+from wtb.hosting.api.ends import CancelOnDisconnect, operation_routes, outcome_routes, when_ended
+from wtb.hosting.api.guard import Doors, Guard, Limits
+from wtb.hosting.api.idempotency import answered_once, changed_if_current, is_known, key_of, tag_of, when_answered
 from wtb.hosting.api.identities import Identities, origin_of
+from wtb.hosting.api.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
 from wtb.hosting.api.problems import PROBLEM, Problem, fault, problem_of
-from wtb.hosting.api.reference import reference_route
-from wtb.hosting.api.requests.ends import operation_routes, when_ended
-from wtb.hosting.api.requests.idempotency import answered_once, key_of, when_answered
-from wtb.hosting.api.requests.long_answers import WAIT_S, Prefer, Wait, seconds_to_wait
-from wtb.hosting.api.requests.long_running import Asked, LongOperations
-from wtb.hosting.api.requests.outcomes import CancelOnDisconnect, outcome_routes
-from wtb.hosting.api.requests.preconditions import changed_if_current, is_known, tag_of
-from wtb.hosting.api.requests.uploads import upload_routes
-from wtb.hosting.api.routes import AGENTS, PREFIX, ROUTES, Lines, Route
-from wtb.hosting.api.streaming import execution, follow, several
-from wtb.hosting.api.streaming.started import Started
+from wtb.hosting.api.reference import examples_of, reference_route
+from wtb.hosting.api.routes import AGENTS, METRICS, PREFIX, ROUTES, Lines, Route
+from wtb.hosting.api.streaming import execution, follow, subscriptions
+from wtb.hosting.api.streaming.execution import Started
 from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS, run_quickly
-from wtb.hosting.pages.static import document, is_for_people, page_routes
-from wtb.hosting.telemetry.route import metrics_router
+from wtb.hosting.api.uploads import upload_routes
+from wtb.hosting.api.web_pages import document, is_for_people, page_routes
 from wtb.operations.auditing import note_refusal
-from wtb.operations.handles.documentation import arguments_described
-from wtb.operations.registry import Effect, arguments_of
-from wtb.store.access.operations import NewOperation
+from wtb.operations.context import Context
+from wtb.operations.identity import Identity
+from wtb.operations.methods import arguments_described
+from wtb.operations.registry import Effect, Permission, arguments_of
+from wtb.store.access.requests import NewOperation
 from wtb.store.tables.schema import REVISION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable
 
-    from wtb.hosting.agents.server import AgentEndpoint
-    from wtb.operations.context import Context, Origin
-    from wtb.operations.identity import Identity
+    from wtb.hosting.agent_server import AgentEndpoint
+    from wtb.operations.context import Origin
     from wtb.store.database import Database
+
+
+def metrics_router(context: Context, subscribers: Callable[[], int]) -> APIRouter:
+    """Return the route by which Prometheus reads a server.
+
+    Args:
+        context: The context of operations.
+        subscribers: Returns the number of followed streams.
+    """
+    routes = APIRouter(tags=["metrics"])
+    if find_spec("prometheus_client") is None:
+
+        @routes.get(METRICS, summary="Show metrics as Prometheus reads them.")
+        def missing() -> Response:
+            return Problem(HTTPStatus.NOT_IMPLEMENTED, f"metrics need more packages: {pip_install('metrics')}")
+
+        return routes
+
+    from prometheus_client.registry import Collector
+
+    from wtb.hosting.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
+
+    tallies, process = Tallies(), ProcessMetrics(subscribers, context.database)
+
+    @routes.get(METRICS, summary="Show metrics as Prometheus reads them.")
+    def metrics(request: Request) -> Response:
+        identity: Identity = request.state.identity
+        refusal = identity.refusal(Permission.read)
+        if refusal is not None:
+            return Problem(HTTPStatus.FORBIDDEN, refusal)
+        database = context.acting_as(identity, Permission.read).database
+        collectors: list[Collector] = [DatabaseMetrics(database, tallies)]
+        # The figures of the process are those of all projects together.
+        if identity.may[Permission.read] is None:
+            collectors.append(process)
+        body, media_type = exposition(collectors, request.headers.get("accept", ""))
+        return Response(body, headers={"Content-Type": media_type})
+
+    return routes
+
 
 _log = logging.getLogger("wtb")
 _READY_S = 1.0  # for so long it is known that the database answers
@@ -72,15 +109,15 @@ def make_app(
     limits: Limits | None = None,
     agents: bool = False,
 ) -> FastAPI:
-    """Make the application that answers requests by operations.
+    """Make the application that serves requests by operations.
 
     Args:
-        context: Where they act.
-        token: That of the operator, who may do everything.
-        hosts: The names by which the server may be asked.
-        doors: How people come in.
-        limits: What a request may take.
-        agents: Answer agents, too, at `/mcp`.
+        context: The context of the operations.
+        token: The operator's token, which permits everything.
+        hosts: The host names that requests may use.
+        doors: The ways to sign in.
+        limits: The limits of a request.
+        agents: Whether to serve agents, too, at `/mcp`.
 
     Returns:
         An ASGI application.
@@ -94,6 +131,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # By default AnyIO has 40 threads, more than there are connections to the database.
         current_default_thread_limiter().total_tokens = OPERATIONS
         agent_requests = endpoint.running() if endpoint else nullcontext()
         async with streams.reading(), long_operations.renewing(), agent_requests:
@@ -102,7 +140,7 @@ def make_app(
     app = FastAPI(
         title="WTB",
         version=__version__,
-        docs_url=None,  # its page loads scripts from elsewhere
+        docs_url=None,  # FastAPI's page loads scripts from another host
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
         lifespan=lifespan,
@@ -114,8 +152,10 @@ def make_app(
     app.add_exception_handler(WebSocketRequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_fault)
-    app.add_api_route(f"{PREFIX}/health", _health, methods=["GET"], summary="Say that the server answers.")
-    app.add_api_route(f"{PREFIX}/ready", _readiness(context.database), methods=["GET"], summary="Say that it can work.")
+    app.add_api_route(f"{PREFIX}/health", _health, methods=["GET"], summary="Report that the server responds.")
+    app.add_api_route(
+        f"{PREFIX}/ready", _readiness(context.database), methods=["GET"], summary="Report that the server can work."
+    )
     for route in ROUTES:
         app.add_api_route(
             PREFIX + route.path,
@@ -135,8 +175,8 @@ def make_app(
     app.include_router(follow.router(context, streams, doors.requests))
     app.include_router(execution.router(context, streams))
     app.include_router(outcome_routes(context))
-    app.include_router(several.router(context, streams, doors.requests))
-    app.include_router(figures.router(context))
+    app.include_router(subscriptions.router(context, streams, doors.requests))
+    app.include_router(web_pages.router(context))
     app.include_router(metrics_router(context, lambda: streams.followers))
     app.include_router(operation_routes(long_operations))
     app.include_router(upload_routes(context))
@@ -148,7 +188,7 @@ def make_app(
 
 
 def _agent_endpoint(context: Context) -> AgentEndpoint:
-    from wtb.hosting.agents.server import AgentEndpoint  # which takes more than a second to import
+    from wtb.hosting.agent_server import AgentEndpoint  # which takes more than a second to import
 
     return AgentEndpoint(context)
 
@@ -158,7 +198,7 @@ def _health() -> Mapping[str, str | bool]:
 
 
 def _readiness(database: Database) -> Callable[[], Awaitable[Mapping[str, str]]]:
-    """Return what answers whether requests can be carried out. Anybody may ask: the database is asked once a second."""
+    """Return the handler of readiness checks. They need no token, so they query the database only once a second."""
     taking_turns, fresh_until = asyncio.Lock(), 0.0
 
     async def ready() -> Mapping[str, str]:
@@ -167,7 +207,8 @@ def _readiness(database: Database) -> Callable[[], Awaitable[Mapping[str, str]]]
             if time.monotonic() > fresh_until:
                 try:
                     revision = await run_quickly(database.revision)
-                except WTBError as error:  # whose words name the database
+                except WTBError as error:
+                    # Not the message of the error, which names the database: anyone can send this request.
                     raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the database is out of reach") from error
                 if revision != REVISION:
                     detail = f"the database is of version {revision}; this server expects {REVISION}"
@@ -183,7 +224,7 @@ def _id_of(route: Route) -> str:
 
 
 def _further_responses(route: Route) -> dict[int | str, dict[str, Any]]:
-    """Return how else a route answers where nothing is wrong, as OpenAPI describes it."""
+    """Return the further successful responses of a route, for OpenAPI."""
     responses: dict[int | str, dict[str, Any]] = {}
     if route.is_long or route.starts_execution:
         responses[HTTPStatus.ACCEPTED] = {"description": "It goes on; `Location` is where to ask what comes of it."}
@@ -197,7 +238,7 @@ def _origin(route: Route, request: Request) -> Origin:
 
 
 def _permission(route: Route, context: Context) -> Any:
-    """Return what refuses those who may not ask this, before what they sent is looked at."""
+    """Return the dependency that rejects requests without permission, before their arguments are checked."""
 
     def check(request: Request) -> None:
         identity: Identity = request.state.identity
@@ -211,15 +252,16 @@ def _permission(route: Route, context: Context) -> Any:
 
 
 def _endpoint(route: Route, context: Context, long_operations: LongOperations, streams: Streams) -> Callable[..., Any]:
-    """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
+    """Return a function with the parameters of an operation, which FastAPI reads from requests."""
     function = route.function
     reads = route.operation.effect is Effect.reads and not route.is_long
 
-    def answer(request: Request, arguments: Mapping[str, Any]) -> Response:
+    def answer(request: Request, arguments: Arguments) -> Response:
         identity: Identity = request.state.identity
         acting = context.acting_as(identity, route.needs, _origin(route, request))
 
         def carry_out() -> Response:
+            # One snapshot, so that the parts of a document that several queries read fit together.
             with acting.database.snapshot() if reads else nullcontext():
                 return _response(route, request, function(acting, **arguments))
 
@@ -227,7 +269,9 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations, s
         try:
             with log_ids(request=new_id(), by=identity.name, operation=route.name):
                 return answered_once(context.database, request, change, shows_secret=route.operation.shows_secret)
-        except AccessDenied as error:  # by a policy; noted here, since what was begun is rolled back
+        except AccessDenied as error:
+            # Denied by a policy. Recorded here, because the transaction of the operation, with its audit row, is rolled
+            # back.
             note_refusal(acting, route.name, error)
             raise
 
@@ -240,13 +284,13 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations, s
         identity: Identity = request.state.identity
         acting = context.acting_as(identity, route.needs)
         key = None if route.operation.effect is Effect.reads else key_of(request)
-        asked = Asked(
+        operation = Asked(
             NewOperation(new_id(), route.name, acting.by, key),
             identity.name or "the operator",
             acting.database,
             seconds_to_wait(wait, prefer, WAIT_S),
         )
-        return await long_operations.answer(asked, partial(answer, request, arguments))
+        return await long_operations.answer(operation, partial(answer, request, arguments))
 
     async def and_wait(
         request: Request, wait: float | None = None, prefer: str | None = None, **arguments: Any
@@ -270,35 +314,38 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations, s
         seconds = seconds_to_wait(wait, prefer, 0.0)
         return await started.followed(request, response, seconds, cancel_on_disconnect)
 
-    chosen: Callable[..., Any] = in_time if route.is_long else and_wait if route.starts else at_once
-    waiting: Sequence[inspect.Parameter] = () if chosen is at_once else (_WAIT, _PREFER)
+    endpoint: Callable[..., Any] = in_time if route.is_long else and_wait if route.starts else at_once
+    waiting: Sequence[inspect.Parameter] = () if endpoint is at_once else (_WAIT, _PREFER)
     if route.starts_execution:
-        chosen, waiting = and_follow, (*waiting, _CANCEL)
+        endpoint, waiting = and_follow, (*waiting, _CANCEL)
     hints = get_type_hints(function)
-    given = [one for name, one in arguments_of(function).items() if name not in route.left_out]
+    parameters = [parameter for name, parameter in arguments_of(function).items() if name not in route.left_out]
     described = arguments_described(function)
-    chosen.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             _REQUEST,
             *waiting,
-            *(_parameter(route, one, hints[one.name], described.get(one.name)) for one in given),
+            *(
+                _parameter(route, parameter, hints[parameter.name], described.get(parameter.name))
+                for parameter in parameters
+            ),
         ]
     )
-    return chosen
+    return endpoint
 
 
 def _response(route: Route, request: Request, returned: Any) -> Response:
-    """Return the response with what an operation returned."""
-    tag, found = tag_of(route, returned), route.present(returned)
+    """Return the response for the result of an operation."""
+    tag, presented = tag_of(route, returned), route.present(returned)
     tagged = {} if tag is None else {"ETag": tag}
     if is_known(request, tag):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=tagged)
-    if isinstance(found, Lines):
-        return StreamingResponse(found.pieces, headers=found.headers, media_type=found.media_type)
+    if isinstance(presented, Lines):
+        return StreamingResponse(presented.pieces, headers=presented.headers, media_type=presented.media_type)
     if route.location is None:
-        return Response(as_json(found), headers=tagged, media_type="application/json")
-    made = {"Location": PREFIX + route.location.format_map(found)}
-    return Response(as_json(found), HTTPStatus.CREATED, made, media_type="application/json")
+        return Response(as_json(presented), headers=tagged, media_type="application/json")
+    headers = {"Location": PREFIX + route.location.format_map(presented)}
+    return Response(as_json(presented), HTTPStatus.CREATED, headers, media_type="application/json")
 
 
 _REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
@@ -310,17 +357,17 @@ _PREFER = inspect.Parameter("prefer", inspect.Parameter.KEYWORD_ONLY, annotation
 
 
 def _parameter(route: Route, parameter: inspect.Parameter, hint: Any, text: str | None) -> inspect.Parameter:
-    """Return a parameter of an operation as one of a request: of its path, of its body or of its query."""
-    told: dict[str, Any] = {"description": text, "examples": examples_of(route, parameter.name)}
-    source, default = Path(**told), parameter.default
+    """Return a parameter of an operation as one of a request: of its path, body or query."""
+    documentation: Arguments = {"description": text, "examples": examples_of(route, parameter.name)}
+    source, default = Path(**documentation), parameter.default
     if f"{{{parameter.name}}}" in route.path:
         default = inspect.Parameter.empty
     elif route.method == "GET":
-        source = Query(**told)
+        source = Query(**documentation)
     elif default is ...:  # which FastAPI takes for what is required
-        source, default = Body(embed=True, default_factory=lambda: ..., **told), inspect.Parameter.empty
+        source, default = Body(embed=True, default_factory=lambda: ..., **documentation), inspect.Parameter.empty
     else:
-        source = Body(embed=True, **told)
+        source = Body(embed=True, **documentation)
     hint = {Sequence[str]: list[str], Sequence[int]: list[int]}.get(hint, hint)
     annotation = Annotated[hint, source]
     return parameter.replace(annotation=annotation, default=default, kind=inspect.Parameter.KEYWORD_ONLY)
@@ -332,9 +379,11 @@ async def _on_error(_: Request, error: Exception) -> Response:
 
 
 async def _on_bad_request(_: Request, error: Exception) -> Response:
-    """Say in words of ours what FastAPI could not read."""
+    """Return FastAPI's validation errors as a problem of WTB's."""
     assert isinstance(error, ValidationException)
-    problems = [f"{'.'.join(map(str, one['loc'][1:])) or one['loc'][0]}: {one['msg']}" for one in error.errors()]
+    problems = [
+        f"{'.'.join(map(str, detail['loc'][1:])) or detail['loc'][0]}: {detail['msg']}" for detail in error.errors()
+    ]
     return Problem(HTTPStatus.BAD_REQUEST, "\n".join(problems), problems=problems)
 
 
@@ -343,12 +392,12 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     if status is HTTPStatus.NOT_FOUND and is_for_people(request) and not request.url.path.startswith(f"{PREFIX}/"):
         return document(status)
-    known = {
+    details = {
         HTTPStatus.NOT_FOUND: f"there is nothing at this path; {PREFIX}/openapi.json lists what there is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"not by this method; {PREFIX}/openapi.json lists what there is",
     }
     headers = dict(error.headers) if error.headers else None
-    return Problem(status, known.get(status, str(error.detail)), headers=headers)
+    return Problem(status, details.get(status, str(error.detail)), headers=headers)
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:

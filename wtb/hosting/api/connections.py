@@ -1,7 +1,7 @@
-"""Connections: how many there may be, and how long they may take to say what they ask.
+"""Limits of connections: their number, and the time until a request has arrived.
 
-uvicorn waits for the head of a request for as long as its client keeps the connection, so that a few hundred clients
-that say nothing would keep everybody else out. How slowly a body may come is in `guard.py`.
+uvicorn waits for the head of a request as long as its client keeps the connection, so that a few hundred silent
+clients could lock out all others. `guard.py` limits how slowly a body may arrive.
 """
 
 from __future__ import annotations
@@ -33,48 +33,46 @@ UNREAD_S = 60  # what is sent and not taken for so long ends its connection
 
 
 def server_config(app: FastAPI, *, proxies: Collection[str] = (), stopping_s: int | None = None) -> uvicorn.Config:
-    """Return how an application is served.
+    """Return the configuration by which uvicorn serves an application.
 
     Args:
-        app: It.
-        proxies: Addresses or networks whose word is taken for where a request came from, and whether by TLS.
-        stopping_s: Seconds for which requests under way may finish when it ends; None for as long as they take.
+        app: The application.
+        proxies: Trusted proxies, as addresses or networks, whose headers name the client and whether it used TLS.
+        stopping_s: Seconds for running requests to finish at the end; None for no limit.
     """
     return uvicorn.Config(
         app,
         log_config=None if logging.getLogger().handlers else LOGGING_CONFIG,  # else it would write in its own way
         log_level="warning",
-        access_log=False,  # addresses of people and ids of what they looked at
+        access_log=False,  # it would have addresses of people and the ids that they looked at
         server_header=False,
         http=Connection,
         backlog=ACCEPTED,
         h11_max_incomplete_event_size=HEAD_BYTES,
         ws_max_size=MOST_FRAME_BYTES,
-        ws_per_message_deflate=False,  # each message would be compressed anew for each who follows
+        ws_per_message_deflate=False,  # each message would be compressed again for each follower
         timeout_graceful_shutdown=stopping_s,
-        proxy_headers=bool(proxies),  # anybody can send them
+        proxy_headers=bool(proxies),  # clients can forge them
         forwarded_allow_ips=list(proxies),
     )
 
 
 def prepare(listening: socket.socket) -> None:
-    """Have connections send at once, and end whose client takes nothing or is gone without a word (on Linux).
-
-    asyncio has connections send at once only if their socket was made for TCP by name. Else the second part of an
-    answer waits until the first is acknowledged, which on a connection that is kept takes the client 40 ms.
-    """
+    """Let connections send at once, and end those whose client reads nothing or has vanished (on Linux)."""
+    # asyncio sets this only for sockets that were created with the protocol TCP. Otherwise the second part of an answer
+    # waits until the first is acknowledged, which takes the client of a kept connection 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_S)
 
 
 class Connection(H11Protocol):
-    """A connection that ends when it asks nothing, or is told at once that there are too many."""
+    """A connection that ends if no request arrives in time, or at once if there are too many."""
 
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Wait for a request, or refuse it."""
+        """Wait for a request, or reject it."""
         if len(self.connections) >= MOST_CONNECTIONS:
             refused = _Refused()
             transport.set_protocol(refused)
@@ -84,17 +82,17 @@ class Connection(H11Protocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, and count how long the rest of a head takes."""
+        """Handle received bytes, and limit the time for the rest of a head."""
         super().data_received(data)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Cancel the timer."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Say what is wrong with what is no request."""
+        """Respond to bytes that are no request."""
         self._refuse(
             Problem(
                 HTTPStatus.BAD_REQUEST,
@@ -104,7 +102,7 @@ class Connection(H11Protocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether no request is being answered; a WebSocket has another protocol."""
+        """True if no request is being served; a WebSocket has another protocol."""
         is_ours = self.transport.get_protocol() is self and not self.transport.is_closing()
         return is_ours and (self.cycle is None or self.cycle.response_complete)
 
@@ -126,7 +124,7 @@ class Connection(H11Protocol):
             self._refuse(Problem(HTTPStatus.REQUEST_TIMEOUT, detail))
 
     def _refuse(self, problem: Problem) -> None:
-        """Close the connection, and say why where a client has begun to ask and has no answer so far."""
+        """Close the connection, with a response if a request has begun and has no answer so far."""
         has_begun = self.conn.their_state is h11.ERROR or self.conn.trailing_data[0]
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and has_begun:
             self.transport.write(_as_sent(problem))
@@ -134,7 +132,7 @@ class Connection(H11Protocol):
 
 
 class _Refused(asyncio.Protocol):
-    """A connection too many: it is told so when it asks, so that it hears it, or after a moment."""
+    """A connection over the limit: it gets the response when it sends a request, or is closed after a moment."""
 
     _open = 0  # of them all
 
@@ -143,6 +141,7 @@ class _Refused(asyncio.Protocol):
         self._is_told = False
         _Refused._open += 1
         is_one_of_many = _Refused._open > MOST_REFUSED
+        # A flood of connections must not take memory while each waits for its request.
         if is_one_of_many:
             self._tell()
         patience_s = 0.0 if is_one_of_many else REFUSED_S
@@ -156,7 +155,9 @@ class _Refused(asyncio.Protocol):
         self._is_told = True
         detail = f"there are {MOST_CONNECTIONS} connections, which is the limit; try again in a moment"
         self._transport.write(_as_sent(Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "1"})))
-        if self._transport.can_write_eof():  # it is closed when the client has read it: what it still sends is no error
+        # Only half closed: a full close while the client still sends would reset the connection before it has read
+        # this.
+        if self._transport.can_write_eof():
             self._transport.write_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -165,7 +166,7 @@ class _Refused(asyncio.Protocol):
 
 
 def _as_sent(problem: Problem) -> bytes:
-    """Return a response as bytes, after which the connection closes."""
+    """Return a response as bytes, which closes the connection."""
     status = HTTPStatus(problem.status_code)
     lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode()]
     lines += [b": ".join(header) for header in (*problem.raw_headers, (b"connection", b"close"))]

@@ -1,4 +1,4 @@
-"""Who asks, by the token or the cookie of a request, and what they may do."""
+"""Identities and permissions of clients, by the token or the cookie of a request."""
 
 from __future__ import annotations
 
@@ -11,19 +11,33 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.types import Scope
 
-from wtb.core.access.attribution import other_maker
 from wtb.core.errors import AccessDenied
-from wtb.hosting.access.settings import Person
+from wtb.core.roles import other_maker
+from wtb.hosting.api.provider_settings import Person
 from wtb.hosting.api.threads import run_quickly
-from wtb.operations.administration.access import identity_of_user, narrowed, still_reading
-from wtb.operations.administration.tokens import digest_of
 from wtb.operations.auditing import note_refusal, noting
 from wtb.operations.context import Context
-from wtb.operations.identity import OPERATOR, Follower, Identity, Method
+from wtb.operations.identity import (
+    OPERATOR,
+    Follower,
+    Identity,
+    Method,
+    digest_of,
+    identity_of_user,
+    narrowed,
+    still_reading,
+)
 from wtb.operations.registry import Permission
 from wtb.store.access.audit import Origin
-from wtb.store.access.sign_ins import NewSignIn, active_sign_ins, add_sign_in, end_sign_in, use_sign_in
-from wtb.store.access.tokens import active_digests, use_token
+from wtb.store.access.users import (
+    NewSignIn,
+    active_digests,
+    active_sign_ins,
+    add_sign_in,
+    end_sign_in,
+    use_sign_in,
+    use_token,
+)
 from wtb.store.tables.access import TokenRow
 
 _BYTES = 20  # 160 random bits
@@ -35,31 +49,31 @@ def _add(context: Context, new: NewSignIn) -> None:
 
 
 def address_of(scope: Scope) -> str | None:
-    """Return the address that a request comes from; None where there is none, as on a socket of this machine."""
+    """Return the address of a request's client; None if there is none, as on a Unix socket."""
     client = scope.get("client")
     return None if client is None else str(client[0])
 
 
 def origin_of(request: Request, via: str) -> Origin:
-    """Return where a request comes from, as the audit log has it. via: its method and route."""
+    """Return the origin of a request for the audit log. `via` is its method and route."""
     return Origin(via, address_of(request.scope), request.state.identity.token)
 
 
 class Identities:
-    """Who may ask a server: whoever has its own token, those whose tokens the database knows, and their browsers."""
+    """The identities that a server accepts: by its own token, by tokens of the database, and by cookies."""
 
     def __init__(self, context: Context, token: str) -> None:
         """Make it.
 
         Args:
-            context: Where the others' tokens are.
-            token: The server's own.
+            context: The context with the database of the tokens.
+            token: The server's own token.
         """
         self._context = context
         self._own = hashlib.sha256(token.encode()).hexdigest()
 
     async def find(self, authorization: str) -> Identity | None:
-        """Return who sent a header `Authorization`, or None if that is nobody.
+        """Return the identity of a header `Authorization`; None if it is invalid.
 
         Raises:
             StoreError: If the database cannot be read.
@@ -74,33 +88,34 @@ class Identities:
         return None if row is None else await run_quickly(self._of_token, row)
 
     async def find_signed_in(self, cookie: str) -> Identity | None:
-        """Return whose browser sent a cookie, or None if it is nobody's any more.
+        """Return the identity of a cookie; None if it is no longer valid.
 
         Raises:
             StoreError: If the database cannot be read.
         """
-        found = await run_quickly(use_sign_in, self._context.database, digest_of(cookie))
-        if found is None:
+        sign_in = await run_quickly(use_sign_in, self._context.database, digest_of(cookie))
+        if sign_in is None:
             return None
-        row, token = found
+        row, token = sign_in
         if token is not None:
             identity = await run_quickly(self._of_token, token)
             return None if identity is None else replace(identity, method=Method.cookie, digest=row.digest)
         if row.kind == "provider":
             identity = await run_quickly(self._of_person, str(row.name), row.scopes or ())
             return None if identity is None else replace(identity, digest=row.digest)
+        # Only under the token by which it was made, so that a new token signs the operator's browsers out.
         return replace(OPERATOR, method=Method.cookie, digest=row.digest) if self._is_own(row.source) else None
 
     async def sign_in(self, identity: Identity, via: str, address: str | None) -> str:
         """Sign a browser in.
 
         Args:
-            identity: Whoever has just shown that they have a token, or the server's code.
-            via: How.
-            address: From where.
+            identity: The identity, which has just shown a token or the server's code.
+            via: The method and route.
+            address: The address of the client.
 
         Returns:
-            What its cookie is to say; the database keeps a digest of it.
+            The value of its cookie, of which the database keeps a digest.
 
         Raises:
             StoreError: If the database cannot be written.
@@ -112,7 +127,7 @@ class Identities:
         return cookie
 
     async def sign_in_person(self, person: Person, via: str, address: str | None) -> str | None:
-        """Sign in whom a provider knows, as `sign_in` does; None if they may do nothing here."""
+        """Sign in a person from a provider, as `sign_in` does; None if the person has no permission."""
         scopes = sorted(person.scopes)
         if await run_quickly(self._of_person, person.name, scopes) is None:
             return None
@@ -122,22 +137,22 @@ class Identities:
         return cookie
 
     async def note_failure(self, via: str, address: str | None) -> None:
-        """Note that somebody showed a code, a token or a cookie that is of no use.
+        """Record that a client sent an invalid code, token or cookie.
 
         Args:
-            via: How.
-            address: From where.
+            via: The method and route.
+            address: The address of the client.
         """
         context = self._context.noting_for("unknown", Origin(via, address))
         await run_quickly(note_refusal, context, "sign-in", AccessDenied("what was shown is of no use"))
 
     async def sign_out(self, cookie: str, via: str, address: str | None) -> None:
-        """Let a cookie be of no more use.
+        """Revoke a cookie.
 
         Args:
-            cookie: What it says.
-            via: How they sign out.
-            address: From where.
+            cookie: Its value.
+            via: The method and route.
+            address: The address of the client.
 
         Raises:
             StoreError: If the database cannot be written.
@@ -154,16 +169,16 @@ class Identities:
         await run_quickly(end)
 
     async def still_active(self, followers: Collection[Follower]) -> set[Follower]:
-        """Return those who may still follow: their token or cookie is of use, and their roles are as good as before."""
+        """Return the followers who may still follow: their token or cookie is valid, and their roles suffice."""
         return await run_quickly(self._still_active, followers)
 
     def _still_active(self, followers: Collection[Follower]) -> set[Follower]:
-        database, digests = self._context.database, {one.digest for one in followers}
+        database, digests = self._context.database, {follower.digest for follower in followers}
         active = active_digests(database, digests) | active_sign_ins(database, digests)
-        return still_reading(database, [one for one in followers if one.digest in active])
+        return still_reading(database, [follower for follower in followers if follower.digest in active])
 
     def _of_person(self, name: str, scopes: Collection[str]) -> Identity | None:
-        """Return what somebody may do whom a provider knows: what their groups let them, and their roles as a user."""
+        """Return the identity of a person from a provider, with the permissions of groups and of roles as a user."""
         user = identity_of_user(self._context.database, name, Method.cookie)
         if user is None and not scopes:
             return None
@@ -172,10 +187,11 @@ class Identities:
         return Identity(name, Method.cookie, {**(user.may if user else {}), **everywhere}, user=by_roles)
 
     def _is_own(self, digest: str) -> bool:
+        # In constant time, so that the duration of a failure shows nothing of the digest.
         return hmac.compare_digest(digest, self._own)
 
     def _of_token(self, row: TokenRow) -> Identity | None:
-        """Return what a token is good for: its scopes in its project, of what its user may do if it has one."""
+        """Return the identity of a token: its scopes in its project, within the permissions of its user, if any."""
         holder = Identity(row.name, Method.token, OPERATOR.may)
         if row.user is not None:
             user = identity_of_user(self._context.database, row.user, Method.token)

@@ -1,4 +1,4 @@
-"""Errors as HTTP tells them: problem details, with the same words as every other door.
+"""Errors in HTTP: problem details, with the same messages as in Python and on the command line.
 
 Source: RFC 9457, Problem Details for HTTP APIs.
 """
@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from wtb.core.errors import AccessDenied, BrokerError, ConflictError, InputError, NotFound, StoreError, WTBError
 
+# The first class that fits counts, so the base class comes last.
 _STATUSES: Sequence[tuple[type[WTBError], HTTPStatus]] = (
     (NotFound, HTTPStatus.NOT_FOUND),
     (AccessDenied, HTTPStatus.FORBIDDEN),
@@ -41,13 +42,13 @@ class ProblemDocument(TypedDict):
 
 # As OpenAPI describes it.
 PROBLEM: dict[str, Any] = {
-    "description": "What is wrong, and what to do (RFC 9457).",
+    "description": "The problem, and what to do (RFC 9457).",
     "content": {"application/problem+json": {"schema": TypeAdapter(ProblemDocument).json_schema()}},
 }
 
 
 class Problem(JSONResponse):
-    """A response that says what is wrong."""
+    """A response with problem details."""
 
     media_type = "application/problem+json"
 
@@ -62,15 +63,15 @@ class Problem(JSONResponse):
         kind: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        """Say it.
+        """Make it.
 
         Args:
             status: Its status; its phrase is the title.
-            detail: What was found, what was expected and what to do next.
-            problems: The same, one by one, where there are several.
-            argument: The argument that it is about.
+            detail: The finding, the expectation and the next step.
+            problems: The problems one by one, if there are several.
+            argument: The argument at fault.
             error: The name of the class of the error, by which `wtb.open` of a server raises it again.
-            kind: Of what is not there, such as `sweep`.
+            kind: The kind of the missing object, such as `sweep`.
             headers: Further headers of the response.
         """
         content: ProblemDocument = {"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}
@@ -96,15 +97,15 @@ def problem_of(error: WTBError) -> Problem:
 
 
 def fault() -> Problem:
-    """Return the response for an error that nobody expected. It tells nothing of the inside; the log has that."""
-    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the server; its log says more")
+    """Return the response for an unexpected error, without internals, which are in the log."""
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the server; its log has the details")
 
 
 def answer_again(status: int, location: str | None, body: str | None) -> Response:
-    """Return an answer that was kept.
+    """Return a stored answer.
 
     Args:
-        status: Its status, by which its body is a document or a problem.
+        status: Its status, which decides whether its body is a document or a problem.
         location: Its header `Location`, if it had one.
         body: Its body.
     """

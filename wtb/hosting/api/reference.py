@@ -1,4 +1,4 @@
-"""The page that shows people what may be asked: the API's description, without a script, and open as other pages."""
+"""The page that shows the API's description, without scripts, with an example of each request, which a test sends."""
 
 from __future__ import annotations
 
@@ -12,38 +12,40 @@ from urllib.parse import urlencode
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route as StarletteRoute
 
-from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.pages.static import HEADERS, address_of
+from wtb.core.values import Json, JsonSchema
+from wtb.hosting.api.routes import PREFIX, Route
+from wtb.hosting.api.web_pages import HEADERS, address_of
 
 PATH = "/docs"
-_Object = Mapping[str, Any]
 
 
-def reference_route(app: FastAPI) -> Route:
+def reference_route(app: FastAPI) -> StarletteRoute:
     """Return the route of the page.
 
     Args:
-        app: Whose description it shows.
+        app: The application whose description it shows.
     """
 
     def page(request: Request) -> Response:
         text = _page(app.openapi(), f"{request.url.scheme}://{request.url.netloc}")
         return HTMLResponse(text, headers={**HEADERS, "Cache-Control": "no-cache"})
 
-    return Route(PATH, page, methods=["GET"])
+    return StarletteRoute(PATH, page, methods=["GET"])
 
 
-def _page(description: _Object, server: str) -> str:
-    asked = [
-        (method.upper(), path, one) for path, methods in description["paths"].items() for method, one in methods.items()
+def _page(description: JsonSchema, server: str) -> str:
+    operations = [
+        (method.upper(), path, operation)
+        for path, methods in description["paths"].items()
+        for method, operation in methods.items()
     ]
     schemas = description["components"]["schemas"]
     groups: dict[str, list[str]] = {}
-    for method, path, one in asked:
-        group = str((one.get("tags") or [path.removeprefix(f"{PREFIX}/").partition("/")[0]])[0])
-        groups.setdefault(group, []).append(_request(server, method, path, one, schemas))
+    for method, path, operation in operations:
+        group = str((operation.get("tags") or [path.removeprefix(f"{PREFIX}/").partition("/")[0]])[0])
+        groups.setdefault(group, []).append(_request(server, method, path, operation, schemas))
     contents = " ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in groups)
     sections = "".join(
         f'<section id="{escape(name)}"><h2>{escape(name)}</h2>{"".join(each)}</section>'
@@ -72,9 +74,9 @@ here it is in a file. <code>{PREFIX}/openapi.json</code> has the same for tools.
 """
 
 
-def _request(server: str, method: str, path: str, one: _Object, schemas: _Object) -> str:
-    """One request: what it does, what it takes, and how it is sent."""
-    arguments = list(_arguments(one, schemas))
+def _request(server: str, method: str, path: str, operation: JsonSchema, schemas: JsonSchema) -> str:
+    """Return the section of a request: its purpose, its arguments, and a command that sends it."""
+    arguments = list(_arguments(operation, schemas))
     rows = "".join(
         f"<tr><td class='name mono'>{escape(name)}</td><td>{escape(where)}</td><td>{escape(kind)}</td>"
         f"<td>{escape(text)}</td></tr>"
@@ -83,26 +85,28 @@ def _request(server: str, method: str, path: str, one: _Object, schemas: _Object
     heads = "".join(f"<th scope='col'>{head}</th>" for head in ("argument", "in", "what", ""))
     table = f"<div class='scroll'><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     return (
-        f"<article><h3><code>{method} {escape(path)}</code></h3><p>{escape(one.get('summary', ''))}</p>"
+        f"<article><h3><code>{method} {escape(path)}</code></h3><p>{escape(operation.get('summary', ''))}</p>"
         f"{table if rows else ''}<pre>{escape(_command(server, method, path, arguments))}</pre></article>"
     )
 
 
-def _arguments(one: _Object, schemas: _Object) -> Iterator[tuple[str, str, str, str, Any]]:
-    """Yield of each argument its name, where it stands, what it may be, what it means, and an example if it has one."""
-    for found in one.get("parameters", ()):
-        schema = found["schema"]
-        yield found["name"], found["in"], _kind(schema), found.get("description", ""), _example(schema)
-    content = one.get("requestBody", {}).get("content", {}).get("application/json", {})
+def _arguments(operation: JsonSchema, schemas: JsonSchema) -> Iterator[tuple[str, str, str, str, Any]]:
+    """Yield name, place, type, meaning and example of each argument."""
+    for parameter in operation.get("parameters", ()):
+        schema = parameter["schema"]
+        yield parameter["name"], parameter["in"], _kind(schema), parameter.get("description", ""), _example(schema)
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
     for key, schema in schemas.get(name, {}).get("properties", {}).items():
         yield key, "body", _kind(schema), schema.get("description", ""), _example(schema)
 
 
-def _kind(schema: _Object) -> str:
-    """What a value may be, in a word or a few."""
+def _kind(schema: JsonSchema) -> str:
+    """Describe the type of a value in a few words."""
     if alternatives := schema.get("anyOf"):
-        return " or ".join(dict.fromkeys(_kind(one) for one in alternatives if one.get("type") != "null"))
+        return " or ".join(
+            dict.fromkeys(_kind(alternative) for alternative in alternatives if alternative.get("type") != "null")
+        )
     if schema.get("type") == "array":
         return f"list of {_kind(schema.get('items', {}))}"
     if "enum" in schema:
@@ -110,22 +114,129 @@ def _kind(schema: _Object) -> str:
     return str(schema.get("type", "any"))
 
 
-def _example(schema: _Object) -> Any:
+def _example(schema: JsonSchema) -> Any:
     return next(iter(schema.get("examples", ())), None)
 
 
 def _command(server: str, method: str, path: str, arguments: list[tuple[str, str, str, str, Any]]) -> str:
-    """The request as a command, with the examples."""
-    given = {(where, name): example for name, where, _, _, example in arguments if example is not None}
+    """Return the request as a command, with the examples."""
+    examples = {(where, name): example for name, where, _, _, example in arguments if example is not None}
     url = server + path
-    for (where, name), example in given.items():
+    for (where, name), example in examples.items():
         if where == "path":
             url = url.replace(f"{{{name}}}", str(example))
-    query = {name: example for (where, name), example in given.items() if where == "query"}
-    body = {name: example for (where, name), example in given.items() if where == "body"}
+    query = {name: example for (where, name), example in examples.items() if where == "query"}
+    body = {name: example for (where, name), example in examples.items() if where == "body"}
     words = [shlex.quote(url + (f"?{urlencode(query, doseq=True)}" if query else ""))]
     if method != "GET":
         words = ["-X", method, *words]
     if body:
         words = ["-H 'Content-Type: application/json'", "-d", shlex.quote(json.dumps(body)), *words]
     return f'curl -H "Authorization: Bearer $(cat token)" {" ".join(words)}'
+
+
+# Placeholders for ids, which differ in each database.
+EXECUTION = "1ngb2g20kqy7"
+OTHER_EXECUTION = "1ngb2g3x8d0c"
+QUESTION = "1ngb2g41m5vz"
+ANSWER = "5f2c0a61"
+SCORING = "1ngb2g5q7d3k"
+CHECKPOINT = "1ngb2g6r9f2m"
+
+_KEYS = {
+    "sweep": "triage-again",
+    "workflow": "triage",
+    "cases": [{"id": "invoice", "input": {"message": "My invoice is wrong"}, "expected": "billing"}],
+    "vary": {"classify": "all"},
+    "evaluate": [{"exact_match": {"field": "answer"}}],
+}
+
+# By a path, or its first part, and the argument.
+_BY_PLACE: Mapping[tuple[str, str], Json] = {
+    ("sweeps", "ref"): "triage",
+    ("baselines", "ref"): "triage",
+    ("executions", "ref"): EXECUTION,
+    ("approvals", "ref"): QUESTION,
+    ("checkpoints", "ref"): CHECKPOINT,
+    ("executions", "name"): "before-the-change",
+    ("/executions/{ref}/series", "name"): None,  # nothing was recorded over time
+    ("/sweeps/{ref}/outputs", "keys"): ["answer"],
+    ("/executions/{ref}/outputs", "keys"): ["answer"],
+    ("/sweeps/{ref}/value", "key"): "message",
+    ("/executions/{ref}/value", "key"): "answer",
+    ("executions", "note"): "the last one with the old index",
+    ("workflows", "name"): "triage",
+    ("sessions", "name"): "ann",
+    ("sessions", "to"): "crew",
+    ("sessions", "owner"): "ann@example.com",
+    ("sessions", "metadata"): {"ticket": "W-1"},
+    ("projects", "name"): "search",
+    ("users", "name"): "ann@example.com",
+    ("teams", "name"): "core",
+    ("tokens", "name"): "nightly",
+    ("schedules", "name"): "nightly",
+    ("baselines", "name"): "good",
+    ("teams", "add"): ["ann@example.com"],
+    ("access", "user"): "ann@example.com",
+    ("access", "project"): "search",
+    ("budgets", "project"): "search",
+    ("projects", "sweeps"): "90d",
+    ("tokens", "scopes"): ["read", "submit"],
+    ("tokens", "budget"): {"usd": 20},
+    ("executions", "other"): OTHER_EXECUTION,
+    ("executions", "after"): EXECUTION,
+    ("executions", "input"): {"message": "My invoice is wrong"},
+    ("executions", "workflow"): "triage",
+    ("sweeps", "other"): 1,
+    ("pools", "refs"): ["triage", "triage-again"],
+    ("sweeps", "statuses"): ["failed"],
+    ("sweeps", "anyway"): True,
+    ("sweeps", "evaluate"): [{"exact_match": {"field": "answer"}}],
+    ("sweeps", "scoring"): SCORING,
+    ("sweeps", "answer"): ANSWER,
+    ("executions", "case"): None,  # it has one
+    ("executions", "variants"): {"classify": "other"},
+    ("/sweeps/{ref}/comments", "text"): "Right, but rude",
+    ("/sweeps/{ref}/comments/{number}/delete", "number"): 1,
+    ("/case-files", "cases"): {"headings": ["id", "message"], "rows": [["invoice", "My invoice is wrong"]]},
+    ("/evaluators/preview", "evaluator"): {"exact_match": {"field": "answer"}},
+    ("/evaluators/preview", "state"): {"answer": "billing"},
+    ("/evaluators/preview", "expected"): {"answer": "billing"},
+    ("audit", "before"): None,  # a number, and not a sweep
+}
+_BY_NAME: Mapping[str, Any] = {
+    "keys": _KEYS,
+    "a": EXECUTION,
+    "b": OTHER_EXECUTION,
+    "before": "good",
+    "after": "triage",
+    "case": "invoice",
+    "path": "answer.txt",
+    "to": "classify",
+    "role": "runner",
+    "limits": {"usd": 5},
+    "combination": {"classify": "other"},
+    "row": 0,
+    "limit": 20,
+    "kinds": ["sweep"],
+    "severity": "info",
+    "label": 1,
+    "action": "approve",
+    "questions": [QUESTION],
+    "reason": "it answered another question",
+}
+
+
+def examples_of(route: Route, argument: str) -> list[Any] | None:
+    """Return an example of an argument of a route, as a list of one.
+
+    Args:
+        route: The route.
+        argument: The argument's name.
+
+    Returns:
+        None if the example of the route leaves it out.
+    """
+    places = [place for place in ((route.path, argument), (route.path.split("/")[1], argument)) if place in _BY_PLACE]
+    example = _BY_PLACE[places[0]] if places else _BY_NAME.get(argument)
+    return None if example is None else [example]

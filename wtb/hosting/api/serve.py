@@ -1,4 +1,4 @@
-"""Run the server until it is told to stop."""
+"""Run the server until a signal stops it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from wtb.config.distribution import pip_install
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
-from wtb.hosting.access.codes import LASTS_S
-from wtb.hosting.access.doors import Doors
-from wtb.hosting.access.settings import read_provider
+from wtb.core.frozen import frozen
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.connections import QUEUED, prepare, server_config
+from wtb.hosting.api.guard import LASTS_S, Doors
+from wtb.hosting.api.provider_settings import read_provider
 from wtb.hosting.api.routes import FROM_PROVIDER, PREFIX
 from wtb.hosting.api.streaming.streams import Streams
-from wtb.hosting.pages.browser import opened
+from wtb.hosting.api.web_pages import opened
 from wtb.operations.context import Context
 
 if TYPE_CHECKING:
-    from wtb.hosting.access.provider import Provider
+    from wtb.hosting.api.provider import Provider
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STOPPING_S = 5  # requests under way may finish
@@ -38,13 +37,13 @@ def new_token() -> str:
 
 @frozen
 class Place:
-    """Where a server listens, and by which names it is asked.
+    """The address of a server, and its host names.
 
     Attributes:
         address: The address to listen on.
         port: The port; 0 for a free one.
-        allow: Names of this server besides those of loopback and its address.
-        proxies: Addresses or networks whose word is taken for where a request came from, and whether by TLS.
+        allow: Further host names of this server, besides those of loopback and its address.
+        proxies: Trusted proxies, as addresses or networks, whose headers name the client and whether it used TLS.
     """
 
     address: str
@@ -62,15 +61,15 @@ def serve(
     in_browser: bool = False,
     agents: bool = False,
 ) -> None:
-    """Answer requests until SIGINT or SIGTERM.
+    """Serve requests until SIGINT or SIGTERM.
 
     Args:
-        context: Where operations act.
-        place: Where it listens.
-        token: That of the operator, who may do everything; others have tokens of their own.
-        report: Takes the lines that say where it listens, and on loopback where whoever started it signs in.
-        in_browser: Open the pages, signed in, in the browser of whoever started it; on loopback only.
-        agents: Answer agents, too.
+        context: The context of operations.
+        place: The address to listen on.
+        token: The operator's token, which permits everything; others have tokens of their own.
+        report: Called with the lines that name its URL, and on loopback the address for signing in.
+        in_browser: Whether to open the pages, signed in, in a browser; on loopback only.
+        agents: Whether to serve agents, too.
 
     Raises:
         OSError: If it cannot listen there.
@@ -89,7 +88,8 @@ def serve(
         report(f"serving {context.database.shown_url} at {url}{PREFIX}")
         signing_in = url
         if address in LOOPBACK:
-            signing_in = f"{url}/#code={doors.code.issue()}"  # what stands behind # is sent to nobody
+            # Browsers send the part behind # to no server, so the code gets into no log.
+            signing_in = f"{url}/#code={doors.code.issue()}"
             report(f"sign in, once and within {LASTS_S / 60:.0f} minutes: {signing_in}")
         with opened(signing_in, report) if in_browser else nullcontext():
             _Server(config, app.state.streams).run(sockets=[listening])
@@ -101,14 +101,14 @@ def _provider() -> Provider | None:
     if settings is None:
         return None
     if any(find_spec(name) is None for name in ("httpx", "jwt", "cryptography")):
-        raise InputError(f"signing in at a provider takes more to be installed: {pip_install('oidc')}")
-    from wtb.hosting.access.provider import Provider
+        raise InputError(f"sign-in at a provider needs more packages: {pip_install('oidc')}")
+    from wtb.hosting.api.provider import Provider
 
     return Provider(settings, settings.url + PREFIX + FROM_PROVIDER)
 
 
 class _Server(uvicorn.Server):
-    """Accepts few at a time, and ends streams before it waits for what is under way: they never end by themselves."""
+    """A server that accepts few connections at a time, and ends streams first, because these have no end."""
 
     def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
         super().__init__(config)
@@ -117,7 +117,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(QUEUED)  # uvicorn has one number for what is queued and what is accepted at a time
+            # uvicorn has one setting for the queue and for the connections accepted at a time.
+            listening.listen(QUEUED)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._streams.close()

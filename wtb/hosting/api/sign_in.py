@@ -1,4 +1,4 @@
-"""Signing in and out: a browser exchanges a code or a token for a cookie, and asks by that from then on."""
+"""Signing in and out: a browser exchanges a code or a token for a cookie, and uses that from then on."""
 
 from __future__ import annotations
 
@@ -11,33 +11,40 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from wtb.core.errors import WTBError
-from wtb.hosting.access import cookies
-from wtb.hosting.access.codes import OneTimeCode
-from wtb.hosting.access.cookies import cookie_of, csrf_token, foreign_origin, forgery, set_cookie
-from wtb.hosting.access.doors import Doors
-from wtb.hosting.access.flows import LASTS_S, flow_of, new_flow
-from wtb.hosting.api.guard import failed_too_often
+from wtb.hosting.api import cookies
+from wtb.hosting.api.cookies import (
+    LASTS_S,
+    cookie_of,
+    csrf_token,
+    flow_of,
+    foreign_origin,
+    forgery,
+    new_flow,
+    set_cookie,
+)
+from wtb.hosting.api.guard import Doors, OneTimeCode, failed_too_often
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, PREFIX, SIGN_IN
 from wtb.operations.identity import OPERATOR, Identity
-from wtb.store.access.sign_ins import MOST_S
+from wtb.store.access.users import MOST_S
 
 if TYPE_CHECKING:
-    from wtb.hosting.access.provider import Provider
+    from wtb.hosting.api.provider import Provider
 
 _log = logging.getLogger("wtb")
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
 class SignedIn(TypedDict):
-    """Who a browser is signed in as.
+    """The identity of a browser.
 
-    name: What events call them; null for the operator, and for nobody.
-    scopes: What they may do.
-    csrf: What their pages send as `X-CSRF-Token` with requests that change something; null if nobody is signed in.
-    provider: At which one can sign in; null if there is none.
-    runs: Whether the server itself runs sweeps that no workers run.
+    Attributes:
+        name: The name in events; null for the operator, and if nobody is signed in.
+        scopes: The permissions.
+        csrf: The value of `X-CSRF-Token` for requests that change something; null if nobody is signed in.
+        provider: The provider for signing in; null if there is none.
+        runs: Whether the server itself runs sweeps that no workers run.
     """
 
     name: str | None
@@ -48,16 +55,16 @@ class SignedIn(TypedDict):
 
 
 def router(identities: Identities, doors: Doors, *, runs: bool) -> APIRouter:
-    """Return the requests by which browsers sign in and out. They take no identity: they are how one is got.
+    """Return the routes by which browsers sign in and out, which need no identity.
 
     Args:
-        identities: Who may ask.
-        doors: How people come in.
+        identities: The identities.
+        doors: The ways to sign in.
         runs: Whether the server itself runs sweeps that no workers run.
     """
     routes = APIRouter(prefix=PREFIX, tags=["sign-in"])
 
-    @routes.get(SIGN_IN, summary="Say who the browser is signed in as.", response_model=SignedIn)
+    @routes.get(SIGN_IN, summary="Show which user the browser is signed in as.", response_model=SignedIn)
     async def show(request: Request) -> Response:
         cookie = cookie_of(request.scope)
         identity = None if cookie is None else await identities.find_signed_in(cookie)
@@ -74,7 +81,7 @@ def router(identities: Identities, doors: Doors, *, runs: bool) -> APIRouter:
         if (code is None) == (token is None):
             return Problem(HTTPStatus.BAD_REQUEST, "expected either a code or a token")
         address = address_of(request.scope)
-        identity = await _shown(identities, doors.code, code, token)
+        identity = await _identify(identities, doors.code, code, token)
         if identity is None:
             detail = f"the {'code' if token is None else 'token'} is of no use: it is wrong, or of no more use"
             often = failed_too_often(doors, request.scope, token or code or "")
@@ -99,11 +106,11 @@ def router(identities: Identities, doors: Doors, *, runs: bool) -> APIRouter:
 
 
 def provider_router(identities: Identities, provider: Provider) -> APIRouter:
-    """Return the requests by which a browser goes to a provider and comes back.
+    """Return the routes by which a browser goes to a provider and comes back.
 
     Args:
-        identities: Who may ask.
-        provider: At which people sign in.
+        identities: The identities.
+        provider: The provider.
     """
     routes = APIRouter(prefix=PREFIX, tags=["sign-in"])
 
@@ -115,16 +122,18 @@ def provider_router(identities: Identities, provider: Provider) -> APIRouter:
         except WTBError as error:
             _log.warning("nobody was signed in: %s", error)
             return _to("/#sign-in=failed")
-        kept = set_cookie(request.scope, flow.as_cookie(), LASTS_S, cookies.AT_PROVIDER)
-        response.headers.append("Set-Cookie", kept)
+        flow_cookie = set_cookie(request.scope, flow.as_cookie(), LASTS_S, cookies.AT_PROVIDER)
+        response.headers.append("Set-Cookie", flow_cookie)
         return response
 
     @routes.get(FROM_PROVIDER, summary="Come back from the provider.", response_model=None)
     async def come_back(request: Request) -> Response:
-        kept = cookie_of(request.scope, cookies.AT_PROVIDER)
+        flow_cookie = cookie_of(request.scope, cookies.AT_PROVIDER)
         try:
-            person = await provider.person(flow_of(kept), dict(request.query_params))
-        except WTBError as error:  # whoever made the address may have made it up: the page says no word of it
+            person = await provider.person(flow_of(flow_cookie), dict(request.query_params))
+        except WTBError as error:
+            # The message goes to the log only: anyone can make up such an address, and its text must not show on a
+            # page.
             _log.warning("nobody was signed in: %s", error)
             response = _to("/#sign-in=failed")
         else:
@@ -133,6 +142,7 @@ def provider_router(identities: Identities, provider: Provider) -> APIRouter:
             response = _to("/#sign-in=not-allowed" if cookie is None else "/")
             if cookie is not None:
                 response.headers.append("Set-Cookie", set_cookie(request.scope, cookie, MOST_S))
+        # Deleted in either case: the secrets of a sign-in serve once.
         response.headers.append("Set-Cookie", set_cookie(request.scope, "", 0, cookies.AT_PROVIDER))
         return response
 
@@ -140,20 +150,22 @@ def provider_router(identities: Identities, provider: Provider) -> APIRouter:
 
 
 async def _failed(identities: Identities, via: str, address: str | None, detail: str) -> Problem:
-    """Return what somebody is told who could not show who they are; the audit log has it."""
+    """Return the response to invalid credentials, which are recorded in the audit log."""
     await identities.note_failure(via, address)
     return Problem(HTTPStatus.UNAUTHORIZED, detail)
 
 
-async def _shown(identities: Identities, known: OneTimeCode, code: str | None, token: str | None) -> Identity | None:
-    """Return who shows a code or a token, or None if it is of no use."""
+async def _identify(
+    identities: Identities, one_time_code: OneTimeCode, code: str | None, token: str | None
+) -> Identity | None:
+    """Return the identity of a code or a token; None if it is invalid."""
     if code is not None:
-        return OPERATOR if known.take(code) else None
+        return OPERATOR if one_time_code.take(code) else None
     return await identities.find(f"Bearer {token}")
 
 
 def _to(address: str) -> Response:
-    """Have the browser go elsewhere; what it says of its way here is left out."""
+    """Redirect the browser, without a referrer."""
     headers = {**_NOT_KEPT, "Location": address, "Referrer-Policy": "no-referrer"}
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=headers)
 

@@ -1,4 +1,4 @@
-"""Threads for what is quick: who asks, and what is new in a log. Operations that take long never hold them up."""
+"""Threads for quick work, such as checking identities and reading logs. Long operations never hold them up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
-# At a time; together fewer than the pool has connections.
+# At a time. Their sum is smaller than the pool of connections, so that no thread waits for one.
 OPERATIONS = 6
 LONG = 4  # of operations that may take longer than a request
 QUICK = 4
@@ -18,14 +18,14 @@ R = TypeVar("R")
 
 
 async def run_quickly(function: Callable[..., R], *args: object) -> R:
-    """Run a function that is quick in a thread, beside operations and not behind them.
+    """Run a quick function in a thread, beside operations instead of behind them.
 
     Args:
-        function: It.
-        args: What it takes.
+        function: The function.
+        args: Its arguments.
 
     Returns:
-        What it returned.
+        Its result.
     """
     limiter = _limiter.get(None)
     if limiter is None:

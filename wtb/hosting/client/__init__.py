@@ -1,1 +1,1 @@
-"""Asking a server of WTB's: operations as requests, and results made of the documents that come back."""
+"""The client of a WTB server: operations as requests, and results made from the returned documents."""

@@ -1,4 +1,4 @@
-"""Results of operations, made again of the documents that a server sends."""
+"""Results of operations, made from the documents of a server."""
 
 from __future__ import annotations
 
@@ -10,41 +10,42 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 from wtb.hosting.api.routes import Route
 from wtb.operations.control.questions import Questions
 from wtb.operations.inspection.sweeps import Cells, Located, locate_execution, locate_sweep, no_sweep, status
-from wtb.operations.results.baselines import BaselineSet
-from wtb.operations.results.label_files import GivenLabel
+from wtb.operations.results.comparing import BaselineSet
 from wtb.operations.results.matrix import gates, matrix
+from wtb.store.control.labels import GivenLabel
 
 if TYPE_CHECKING:
     import httpx
 
-CELLS = "show --cells"
-CONTENTS = frozenset({"files PATH", "export ARCHIVE", "show --key"})
-LINES = frozenset({CELLS, "log"})  # of these each line is read by itself: there may be more than memory holds
+CELLS = "cells.list"
+CONTENTS = frozenset({"files.read", "executions.read_archive", "values.read"})
+# Read line by line, because there may be more of them than memory holds.
+LINES = frozenset({CELLS, "events.list"})
 
 
 def result_of(route: Route, response: httpx.Response) -> Any:
-    """Return what the operation of a route returned, of the document or the content that the server sent of it."""
+    """Make the result of a route's operation from the document or the content of a response."""
     if route.name in CONTENTS:
         return iter((response.content,))
     document = response.json()
     read = _READERS.get(route.name)
     if read is not None:
         return read(document)
-    result: Any = get_type_hints(route.function)["return"]
-    return _validated(result, document) if is_dataclass(result) else document
+    annotation: Any = get_type_hints(route.function)["return"]
+    return _validated(annotation, document) if is_dataclass(annotation) else document
 
 
 def result_of_lines(about: Any, lines: Iterable[str]) -> Any:
-    """Return what an operation of `LINES` returned, whose lines are read as they are taken.
+    """Make the result of an operation of `LINES`, whose lines are read when they are needed.
 
     Args:
-        about: Of cells the document of their sweep, as `show` returns it; of events None.
-        lines: As they come.
+        about: For cells, the document of their sweep, as `show` returns it; for events None.
+        lines: The lines.
     """
     if about is None:
         return (json.loads(line) for line in lines if line)
@@ -52,7 +53,7 @@ def result_of_lines(about: Any, lines: Iterable[str]) -> Any:
 
 
 def _cells(lines: Iterable[str]) -> Iterator[Any]:
-    """Yield the cells of their document, of which each stands on a line of its own."""
+    """Yield the cells of their document, in which each has a line of its own."""
     return (json.loads(line.rstrip(",")) for line in lines if line.startswith("{") and not line.startswith('{"cells":'))
 
 
@@ -76,38 +77,38 @@ def _questions(document: Any) -> Questions:
 
 
 def _baseline_set(document: Any) -> BaselineSet:
-    """Read it without a repeat, of which a server runs none."""
+    """Read a set baseline, without a repeat, because servers run none."""
     return BaselineSet(document["sweep"], document["name"], document["before"], document["noise_floor"])
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "list": _under("sweeps"),
-    "list --runs": _under("runs"),
-    "label --export": lambda document: _validated(list[GivenLabel], document["labels"]),
-    "log --summary": _under("events"),
-    "approvals": _questions,
-    "baseline set": _baseline_set,
-    "baseline list": _under("baselines"),
-    "schedule list": _under("schedules"),
-    "schedule show": _under("schedule"),
-    "session list": _under("sessions"),
-    "budget list": _under("budgets"),
-    "token list": _under("tokens"),
-    "project list": _under("projects"),
-    "user list": _under("users"),
-    "team list": _under("teams"),
-    "access list": _under("access"),
-    "audit list": _under("audit"),
+    "sweeps.list": _under("sweeps"),
+    "executions.list": _under("runs"),
+    "labels.list": lambda document: _validated(list[GivenLabel], document["labels"]),
+    "events.count": _under("events"),
+    "questions.list": _questions,
+    "baselines.set": _baseline_set,
+    "baselines.list": _under("baselines"),
+    "schedules.list": _under("schedules"),
+    "schedules.show": _under("schedule"),
+    "sessions.list": _under("sessions"),
+    "budgets.list": _under("budgets"),
+    "tokens.list": _under("tokens"),
+    "projects.list": _under("projects"),
+    "users.list": _under("users"),
+    "teams.list": _under("teams"),
+    "access.list": _under("access"),
+    "audit.list": _under("audit"),
 }
 
 
 @frozen
 class ReadFrom:
-    """What a server has no request for, since it is a part of what another operation returns.
+    """An operation without a route, because another operation's result contains its own.
 
     Attributes:
-        operation: That operation.
-        read: Takes what that returned, and the reference that was asked about.
+        operation: The other operation.
+        read: Returns the result from that of the other operation and the reference.
     """
 
     operation: Callable[..., Any]

@@ -14,36 +14,36 @@ from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
 
 
-def flower_auth(given: str | None) -> tuple[str, str]:
-    """User and password of Flower: as given, else new ones. Raises InputError."""
-    if given is None:
+def flower_auth(auth: str | None) -> tuple[str, str]:
+    """Return user and password of Flower: those of `auth`, else new ones. Raises InputError."""
+    if auth is None:
         return "wtb", secrets.token_urlsafe(12)
-    user, _, password = given.partition(":")
-    if not (user and password) or "," in given:
+    user, _, password = auth.partition(":")
+    if not (user and password) or "," in auth:
         raise InputError(f"{FLOWER_AUTH}: expected USER:PASSWORD, without a comma")
     return user, password
 
 
 def run_flower(load: Callable[[], Any], address: str, port: int, report: Callable[[str], None]) -> None:
-    """Run Flower until it is asked to stop. Raises InputError where it would be open to others, or has no broker.
+    """Run Flower until a signal stops it. Raises InputError if it would be open to others, or has no broker.
 
-    load: imports the Celery application of the workers.
+    `load` imports the Celery application of the workers.
     """
-    given = credential(FLOWER_AUTH)
-    if given is None and not _is_loopback(address):
+    auth = credential(FLOWER_AUTH)
+    if auth is None and not _is_loopback(address):
         raise InputError(
             f"--address {address} is open to other machines: set {FLOWER_AUTH}=USER:PASSWORD, or leave it at 127.0.0.1"
         )
-    user, password = flower_auth(given)
+    user, password = flower_auth(auth)
     missing = [name for name in ("celery", "flower", "redis") if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"not installed: {', '.join(missing)}; Flower needs it: `{pip_install('stack')}`")
     app = load()
     if not app.conf.broker_url:
-        raise InputError("no broker is named: set WTB_BROKER_URL, or run `wtb up` in this folder")
-    if given is None:
+        raise InputError("no broker is configured; set WTB_BROKER_URL, or run `wtb up` in this folder")
+    if auth is None:
         report(f"Flower: http://{address}:{port}, user {user}, password {password}")
-    # What guards it comes last and on the command line, so that neither a file nor the environment overrides it.
+    # Options for its protection come on the command line, so that neither a file nor the environment overrides them.
     app.start(
         [
             "flower",

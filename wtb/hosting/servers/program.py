@@ -13,14 +13,55 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from wtb.config.credentials import PIPE, handed
+from wtb.config.credentials import PIPE, credentials_pipe
 from wtb.config.stack_file import Part
 from wtb.core.ids import new_id
 from wtb.execution.sandbox.launch.process_tags import kill_tagged
-from wtb.hosting.servers.logs import Line
 from wtb.hosting.servers.reaper import KILL_S
+
+MAX_BYTES = 10 * 2**20  # of a log before it becomes NAME.log.1
+_COLORS = {"worker": 36, "scheduler": 35, "flower": 33, "valkey": 31, "postgres": 34, "wtb": 32}
+_WIDTH = max(map(len, _COLORS))
+
+Line = Callable[[str, str], None]
+"""Takes the name of a program and one line of its output."""
+
+
+def to_terminal(stream: TextIO = sys.stderr) -> Line:
+    """Return a function that prints lines after the program's name, in colour if the terminal supports it."""
+    colored = stream.isatty() and not os.environ.get("NO_COLOR")
+    lock = threading.Lock()
+
+    def write(name: str, line: str) -> None:
+        label = f"{name:<{_WIDTH}} |"
+        if colored:
+            label = f"\x1b[{_COLORS.get(name, 37)}m{label}\x1b[0m"
+        # The terminal may be closed; the stack still has to stop in order.
+        with lock, contextlib.suppress(OSError, ValueError):
+            stream.write(f"{label} {line}\n")
+            stream.flush()
+
+    return write
+
+
+def to_files(folder: Path) -> Line:
+    """Return a function that appends lines to NAME.log in a folder; the latest 10 to 20 MB of each are kept."""
+    lock = threading.Lock()
+
+    def write(name: str, line: str) -> None:
+        path = folder / f"{name}.log"
+        with lock, contextlib.suppress(OSError):  # a full disk stops no program
+            path.touch(mode=0o600)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+                full = file.tell() > MAX_BYTES
+            if full:
+                path.replace(path.with_suffix(".log.1"))
+
+    return write
+
 
 TAG = "WTB_STACK_PART"  # in the environment of a program and of what it starts, unless that gets another one
 _TAIL = 20  # lines of output that are kept for messages
@@ -30,12 +71,12 @@ class Program:
     """A command that ends with this process, however that ends. It can be started again once it has ended.
 
     Attributes:
-        part: What runs; None while nothing does.
+        part: The running process; None while there is none.
         tail: The last lines of its output.
-        stop_signal: Asks it to stop.
-        kill_signal: Ends it at once.
+        stop_signal: The signal that stops it.
+        kill_signal: The signal that ends it at once.
         ready_text: Is in the line of its output by which it is ready.
-        is_announced: Whether there was such a line since its start.
+        is_announced: Whether such a line has come since its start.
     """
 
     stop_signal = signal.SIGTERM
@@ -59,16 +100,16 @@ class Program:
         """Describe a program; `start` starts it.
 
         Args:
-            name: What its lines and its log are called.
+            name: The name of its lines and its log.
             command: The program and its arguments.
             folder: Its working directory.
             line: Called from a thread with each line of its output.
             environment: All variables that it inherits.
             credentials: Variables that it gets through a pipe, where no list of processes shows them.
             grace: Seconds from the request to stop until it is killed.
-            address: Where it listens, if it does.
+            address: The address that it listens on, if any.
             ready_text: Is in the line of its output by which it is ready, if there is such a line.
-            check: Returns True once it does its work, if that can be asked.
+            check: Returns True once it works, if that can be checked.
         """
         self.name = name
         self.part: Part | None = None
@@ -86,8 +127,9 @@ class Program:
 
     def start(self) -> object:
         """Start it."""
-        with handed(**self._credentials) as (given, inherited):
-            environment = {**self._environment, PIPE: given[PIPE], "PYTHONUNBUFFERED": "1"}
+        with credentials_pipe(**self._credentials) as (variables, inherited):
+            # Unbuffered, so that lines arrive when they are written.
+            environment = {**self._environment, PIPE: variables[PIPE], "PYTHONUNBUFFERED": "1"}
             self._spawn(self._command, cwd=self._folder, env=environment, pass_fds=inherited)
         return self
 
@@ -100,7 +142,7 @@ class Program:
         stdin: bytes = b"",
         **options: Any,
     ) -> None:
-        """Start a command below a reaper. user, lock: for the reaper. options: those of `subprocess.Popen`."""
+        """Start a command below a reaper, which gets `user` and `lock`. `options` are those of `subprocess.Popen`."""
         self.tail.clear()
         self.is_announced = False
         self._tag = new_id()
@@ -111,11 +153,13 @@ class Program:
         options["pass_fds"] = (reads, *lock, *options["pass_fds"])
         try:
             self._process = subprocess.Popen(
+                # With -P no file in the working directory can replace a module of the reaper.
                 [sys.executable, "-P", "-m", "wtb.hosting.servers.reaper", json.dumps(reaper), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for this process
+                # Ctrl-C in the terminal is for this process only, which stops its programs in order.
+                start_new_session=True,
                 **options,
             )
         finally:
@@ -130,23 +174,24 @@ class Program:
         self._reader.start()
 
     def _read(self) -> None:
-        """The body of the thread that reads the output, until its end."""
+        """Read the output until its end, in a thread of its own."""
         assert self._process.stdout is not None, "it is a pipe"
         with self._process.stdout as output:
-            for data in output:
-                text = data.decode("utf-8", "replace").rstrip("\r\n")
+            for line in output:
+                text = line.decode("utf-8", "replace").rstrip("\r\n")
                 self.tail.append(text)
                 self.is_announced |= self.ready_text is not None and self.ready_text in text
                 self._line(self.name, text)
 
     def poll(self) -> str | None:
-        """Return how it ended, in words, once its whole tree has; None while it runs."""
+        """Describe how it ended, once its whole tree has; None while it runs."""
         if self.part is None:
             return self._ended
         code = self._process.poll()
         if code is None:
             return None
-        if code < 0:  # its reaper was killed, so others may be left
+        if code < 0:
+            # A signal killed its reaper, so that processes of its tree may be left.
             kill_tagged(TAG, self._tag)
         self._reader.join(KILL_S)
         self._leash.close()
@@ -155,12 +200,12 @@ class Program:
         return self._ended
 
     def is_ready(self) -> bool:
-        """Return True if it runs and does its work."""
+        """Return True if it runs and works."""
         announced = self.ready_text is None or self.is_announced
         return self.poll() is None and announced and (self._check is None or self._check())
 
     def wait(self, timeout: float) -> str | None:
-        """Wait for its end, for at most `timeout` seconds. Returns what `poll` does."""
+        """Wait for its end, for at most `timeout` seconds. Returns as `poll` does."""
         if self.part is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout)
@@ -173,11 +218,11 @@ class Program:
                 self._leash.write(bytes([number]))
 
     def ask_to_stop(self) -> None:
-        """Ask it to end, without waiting for that."""
+        """Send the signal that stops it, without waiting for its end."""
         self.signal(self.stop_signal)
 
     def end(self, is_urgent: Callable[[], bool] = lambda: False, grace: float | None = None) -> bool:
-        """Wait until it has ended, which it was asked to; kill its tree after the grace, or once that is urgent.
+        """Wait for its end after `ask_to_stop`. Kill its tree after the grace period, or once that is urgent.
 
         Returns:
             True if it ended by itself.
@@ -190,8 +235,9 @@ class Program:
         return True
 
     def end_now(self) -> None:
-        """End it and all that it started, now."""
+        """End it and everything that it started, now."""
         if self.part is not None:
+            # The reaper kills the whole tree when its pipe ends.
             self._leash.close()
             if self.wait(2 * KILL_S) is None:
                 self._process.kill()

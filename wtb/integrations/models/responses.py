@@ -1,4 +1,4 @@
-"""What a model answered, by the shape of the answer: its text and tool calls, and the tokens that it took."""
+"""Reads answers of models by their shape: the text, the tool calls and the tokens."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from wtb.authoring.context.usage import Usage, reported_usage
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import storable
+from wtb.core.values import Arguments
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -20,7 +21,13 @@ _DEEPEST = 50
 
 @frozen(slots=True)
 class Reply:
-    """model: as the server names it. content: text, or a dict with text and tool calls. usage: None where unknown."""
+    """A response of a model.
+
+    Attributes:
+        model: The model, as the server names it.
+        content: Text, or a dict with text and tool calls.
+        usage: The tokens; None if they are unknown.
+    """
 
     model: str | None
     content: Any
@@ -28,63 +35,64 @@ class Reply:
 
 
 class ToolCall(TypedDict):
-    """A tool that a model wants called, as far as its answer says."""
+    """A tool call that a model requests, as far as its response has it."""
 
     name: JsonValue
     arguments: JsonValue
 
 
-def plain(thing: Any, depth: int = 0) -> Any:
-    """What a client takes or gives, as plain JSON. Never raises: what is no JSON is shown as text."""
-    if thing is None or isinstance(thing, bool | float):
-        return thing
-    if isinstance(thing, int):
-        return thing if abs(thing) < 2**63 else str(thing)
-    if isinstance(thing, str):
-        return storable(thing)
-    if isinstance(thing, bytes | bytearray):
-        return f"<{len(thing):,} bytes>"
+def plain(content: Any, depth: int = 0) -> Any:
+    """Return arguments or results of a client as plain JSON. Never raises: anything else is shown as text."""
+    if content is None or isinstance(content, bool | float):
+        return content
+    if isinstance(content, int):
+        return content if abs(content) < 2**63 else str(content)
+    if isinstance(content, str):
+        return storable(content)
+    if isinstance(content, bytes | bytearray):
+        return f"<{len(content):,} bytes>"
     if depth > _DEEPEST:
         return "<nested too deep>"
-    dump = getattr(thing, "model_dump", None)
-    if callable(dump) and not isinstance(thing, type):
-        thing = dump(mode="json", exclude_none=True, warnings=False)
-    if isinstance(thing, Mapping):
-        return {storable(str(key)): plain(value, depth + 1) for key, value in thing.items()}
-    if isinstance(thing, list | tuple | set | frozenset):
-        return [plain(item, depth + 1) for item in thing]
-    if isinstance(thing, type):
-        return thing.__qualname__
-    return storable(str(thing), 1000)
+    dump = getattr(content, "model_dump", None)
+    if callable(dump) and not isinstance(content, type):
+        content = dump(mode="json", exclude_none=True, warnings=False)
+    if isinstance(content, Mapping):
+        return {storable(str(key)): plain(part, depth + 1) for key, part in content.items()}
+    if isinstance(content, list | tuple | set | frozenset):
+        return [plain(part, depth + 1) for part in content]
+    if isinstance(content, type):
+        return content.__qualname__
+    return storable(str(content), 1000)
 
 
-def request_of(options: Mapping[str, Any]) -> Any:
-    """The request of a call, for the record: its messages, or a dict of all options, without headers and keys."""
+def request_of(options: Arguments) -> Any:
+    """Return the request of a call for its record: messages, or a dict of all options without headers and keys."""
     request: dict[str, JsonValue] = {}
     body = options.get("extra_body")  # which the clients send beside the options that they know
-    for name, value in {**options, "extra_body": None, **(body if isinstance(body, Mapping) else {})}.items():
-        if name == "model" or name in _TRANSPORT or is_left_out(value):
+    for name, option in {**options, "extra_body": None, **(body if isinstance(body, Mapping) else {})}.items():
+        if name == "model" or name in _TRANSPORT or is_left_out(option):
             continue
-        request[name] = plain(value) if name in _TALK else _without_secrets(plain(value))
+        request[name] = plain(option) if name in _TALK else _without_secrets(plain(option))
     if len(request) == 1 and (name := next(iter(request))) in _TALK:
         return request[name]
     return request
 
 
-def is_left_out(value: Any) -> bool:
+def is_left_out(option: Any) -> bool:
     """Return whether an option of a call stands for none."""
-    return value is None or type(value).__name__ in ("NotGiven", "Omit")
+    return option is None or type(option).__name__ in ("NotGiven", "Omit")
 
 
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_secrets(item) for item in value]
-    if isinstance(value, dict):
+def _without_secrets(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_without_secrets(part) for part in content]
+    if isinstance(content, dict):
         return {
-            key: "(not recorded)" if key.lower() in _SECRET and not isinstance(item, int) else _without_secrets(item)
-            for key, item in value.items()
+            # A number under such a key is a count or a switch.
+            key: "(not recorded)" if key.lower() in _SECRET and not isinstance(part, int) else _without_secrets(part)
+            for key, part in content.items()
         }
-    return value
+    return content
 
 
 def reply(answer: Any) -> Reply:
@@ -100,11 +108,11 @@ def _reply(answer: Any) -> Reply:
     if isinstance(vectors, list):  # of embeddings: figures that nobody reads
         model, used = getattr(answer, "model", None), usage(getattr(answer, "usage", None))
         return Reply(model if isinstance(model, str) else None, {"embeddings": len(vectors)}, used)
-    found = plain(answer)
-    if not isinstance(found, dict):
-        return Reply(None, found, None)
-    model = found.get("model")
-    return Reply(model if isinstance(model, str) else None, _content(found), usage(found.get("usage")))
+    document = plain(answer)
+    if not isinstance(document, dict):
+        return Reply(None, document, None)
+    model = document.get("model")
+    return Reply(model if isinstance(model, str) else None, _content(document), usage(document.get("usage")))
 
 
 def usage(reported: Any) -> Usage | None:
@@ -112,20 +120,20 @@ def usage(reported: Any) -> Usage | None:
     return reported_usage(reported if isinstance(reported, dict) else plain(reported))
 
 
-def _content(found: Mapping[str, JsonValue]) -> Any:
-    if isinstance(choices := found.get("choices"), list):
-        every = [_choice(one) for one in _objects(choices)]
+def _content(document: Mapping[str, JsonValue]) -> Any:
+    if isinstance(choices := document.get("choices"), list):
+        every = [_choice(choice) for choice in _objects(choices)]
         return every[0] if len(every) == 1 else every
-    if isinstance(output := found.get("output"), list):
-        return _pieces([part for item in _objects(output) for part in _parts(item)])
-    if isinstance(content := found.get("content"), list):
+    if isinstance(output := document.get("output"), list):
+        return _pieces([part for output_part in _objects(output) for part in _parts(output_part)])
+    if isinstance(content := document.get("content"), list):
         return _pieces(_objects(content))
-    return {key: value for key, value in found.items() if key not in ("id", "model", "usage")}
+    return {key: field for key, field in document.items() if key not in ("id", "model", "usage")}
 
 
-def _objects(found: JsonValue) -> list[dict[str, JsonValue]]:
-    """The objects of a list; none of anything else."""
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def _objects(parts: JsonValue) -> list[dict[str, JsonValue]]:
+    """Return the objects of a list; none of anything else."""
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
 def _choice(choice: Mapping[str, JsonValue]) -> Any:
@@ -137,11 +145,11 @@ def _choice(choice: Mapping[str, JsonValue]) -> Any:
     return join_parts(text, [{"name": call.get("name"), "arguments": call.get("arguments")} for call in calls])
 
 
-def _parts(item: Mapping[str, JsonValue]) -> Sequence[Mapping[str, JsonValue]]:
-    """The parts of an item of OpenAI's responses, in Anthropic's terms."""
-    if item.get("type") == "function_call":
-        return [{"type": "tool_use", "name": item.get("name"), "input": item.get("arguments")}]
-    return _objects(item.get("content"))
+def _parts(output_part: Mapping[str, JsonValue]) -> Sequence[Mapping[str, JsonValue]]:
+    """Return the parts of an item of OpenAI's responses, in Anthropic's terms."""
+    if output_part.get("type") == "function_call":
+        return [{"type": "tool_use", "name": output_part.get("name"), "input": output_part.get("arguments")}]
+    return _objects(output_part.get("content"))
 
 
 def _pieces(parts: Sequence[Mapping[str, JsonValue]]) -> Any:
@@ -153,5 +161,5 @@ def _pieces(parts: Sequence[Mapping[str, JsonValue]]) -> Any:
 
 
 def join_parts(text: JsonValue, tool_calls: Sequence[ToolCall]) -> Any:
-    """Text alone, or with the tools that the model wants called."""
+    """Return text alone, or with the tool calls that the model requests."""
     return {"text": text or "", "tool_calls": tool_calls} if tool_calls else text

@@ -20,14 +20,14 @@ Watch = Callable[[Any], Any]  # records a response, or watches it if it is a str
 
 @dataclass
 class _Tool:
-    """A tool that a model wants called, as far as it has come."""
+    """A tool call that a model requests, as far as it has arrived."""
 
     name: str | None = None
     arguments: str = ""
 
 
 class Gathered:
-    """What the events of a stream add up to. Takes those of chat completions, completions, responses and messages."""
+    """Adds up the events of a stream, as chat completions, completions, responses and messages send them."""
 
     def __init__(self) -> None:
         self._model: str | None = None
@@ -60,9 +60,10 @@ class Gathered:
     def reply(self) -> Reply:
         if self._whole is not None:
             return self._whole
-        found = None if self._usage is None or self._is_broken else usage(self._usage)
-        tools: list[ToolCall] = [{"name": one.name, "arguments": one.arguments} for one in self._tools.values()]
-        return Reply(self._model, join_parts("".join(self._text), tools), found)
+        # If an event could not be read, counts may be missing from the sum, so nothing is reported as known.
+        reply_usage = None if self._usage is None or self._is_broken else usage(self._usage)
+        tools: list[ToolCall] = [{"name": tool.name, "arguments": tool.arguments} for tool in self._tools.values()]
+        return Reply(self._model, join_parts("".join(self._text), tools), reply_usage)
 
     def _take_chunk(self, chunk: Any, choices: list[Any]) -> None:
         self._model = getattr(chunk, "model", None) or self._model
@@ -99,11 +100,13 @@ class Gathered:
         elif kind == "message_delta":
             last = plain(getattr(event, "usage", None))
             if isinstance(last, dict):
+                # The last event repeats only some counts, so the others are kept from the beginning.
                 self._usage = {**(self._usage or {}), **{key: n for key, n in last.items() if n is not None}}
 
     def _add_to_tool(self, index: Any, name: str | None, arguments: str | None) -> None:
         if name is None and arguments is None:
             return
+        # Only the first part of a call has its name. The index tells to which call a later part belongs.
         tool = self._tools.setdefault(index, _Tool())
         tool.name = name or tool.name
         tool.arguments += arguments or ""
@@ -138,13 +141,14 @@ class Watched:
         return getattr(self._stream, name)
 
     def finish(self, error: BaseException | None = None) -> None:
+        # A stream may be exhausted, closed and left, each of which finishes it. It must be recorded once.
         done, self._done = self._done, None
         if done is not None:
             done(self._gathered.reply(), error)
 
     @contextmanager
     def _to_its_end(self) -> Iterator[None]:
-        """For whoever reads all of it: whatever ends that is the end of the stream."""
+        """Finish the stream when the loop that reads it ends, for whatever reason."""
         try:
             yield
         except BaseException as error:
@@ -251,7 +255,7 @@ class WatchedResponse:
 
     @property
     def text(self) -> Any:
-        """The body; a method or a property, as the client has it."""
+        """Return the body; a method or a property, as the client has it."""
         text = self._response.text
         return (lambda: self._passed(text(), self._watch_text)) if callable(text) else self._watch_text(text)
 

@@ -1,1 +1,1 @@
-"""Deciding about running executions: pause, answer, edit, roll back."""
+"""Control of executions: pause, cancel, answer, edit, roll back, fork."""

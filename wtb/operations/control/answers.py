@@ -1,4 +1,4 @@
-"""Answering questions: an answer is checked against what was asked, then it is recorded once, for all who wait."""
+"""Answers to questions: an answer is checked against its question, then recorded once, for everyone who waits."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from wtb.config.keeping.redaction import redactor_of
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import AnyText
-from wtb.core.classes.frozen import frozen
+from wtb.config.run_options import redactor_of
+from wtb.core.arguments import AnyText, checked
 from wtb.core.errors import ConflictError, InputError, StateError, did_you_mean
+from wtb.core.frozen import frozen
 from wtb.core.questions import ACTIONS, Answer, GivenAction, how_to_answer, ways
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import storable
 from wtb.core.texts import plural
+from wtb.core.values import State
 from wtb.display.views.questions import readable_value
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
@@ -33,9 +33,9 @@ from wtb.operations.running.local import RunHere
 from wtb.operations.running.preparing import bind_stored
 from wtb.planning.binding import Bound
 from wtb.planning.prepare import stored_spec
-from wtb.store.control import approvals, questions
+from wtb.store.control import approvals
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows.control import ListedQuestion, SameQuestion
+from wtb.store.records import ListedQuestion, SameQuestion
 
 FEEDBACK = 100_000  # characters
 VALUE = 1_000_000  # bytes of JSON
@@ -86,7 +86,7 @@ def answer(
     choice: str | None = None,
     feedback: AnyText | None = None,
     value: Any = ...,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     bound: Bound | None = None,
     run: RunHere | None = None,
@@ -113,32 +113,34 @@ def answer(
         InputError: If the answer does not fit the question, or code that would run is not there.
         ConflictError: If somebody else was first, or code that would run has changed.
     """
+    # Deadlines first: a question whose default already applies must not be answered any more.
     approvals.expire(context.database)
     row = find_question(context.database, ref)
     check_payer(context, find_sweep(context.database, row.sweep_id))
     if action is None and value is ...:
         how = how_to_answer(row.id, row.kind, row.options)
-        raise InputError(f"how to answer is missing; expected: {how}")
+        raise InputError(f"the action of the answer is missing; expected: {how}")
     reply = _Reply(action or "approve", choice, feedback, value)
+    # Before the answer is recorded: afterwards an execution that cannot run would be pending forever.
     if run is not None or context.local is not None:
         check_runs_here(context, row.sweep_id, bound)
-    given = _record(context, row, reply, set or {}, written, bound)
-    going = continue_sweeps(context, {given.sweep: given.executions})
-    _run_on(context, going, bound, run)
-    return replace(given, continuation=next(iter(going), None))
+    answered = _record(context, row, reply, set or {}, written, bound)
+    continuations = continue_sweeps(context, {answered.sweep: answered.executions})
+    _run_on(context, continuations, bound, run)
+    return replace(answered, continuation=next(iter(continuations), None))
 
 
 def _run_on(context: Context, continuations: Sequence[Continuation], bound: Bound | None, run: RunHere | None) -> None:
-    """Run single executions on that no other process runs, if something is given that runs them."""
-    for going in continuations:
-        start_locally(context, going)
-        if run is not None and going.run_by is RunBy.here:
-            run_here(context, going, bound=bound, run=run)
+    """Run single executions that no other process runs, if a runner is given."""
+    for continuation in continuations:
+        start_locally(context, continuation)
+        if run is not None and continuation.run_by is RunBy.here:
+            run_here(context, continuation, bound=bound, run=run)
 
 
 @frozen
 class _Reply:
-    """What somebody answers; `value` is `...` for none."""
+    """A reply to a question; `value` is `...` for none."""
 
     action: str
     choice: str | None
@@ -156,11 +158,12 @@ def _record(
     context: Context,
     row: ListedQuestion,
     reply: _Reply,
-    set: Mapping[str, Any],
+    set: State,
     written: Mapping[str, str] | None = None,
     bound: Bound | None = None,
 ) -> Answered:
     database, reply = context.database, reply.to(row)
+    # Without the lock of the transaction this check may be outdated; `approvals.give` decides who was first.
     if row.status == "open":  # else the transaction says who was first
         _check(row, reply, bool(set))
     encoded = None if reply.value is ... else _encoded(reply.value)
@@ -170,6 +173,7 @@ def _record(
         changes = checked_changes(bound, set, written)
         check_reach(database, bound, row.checkpoint_id, changes)
     redactor = redactor_of(find_sweep(database, row.sweep_id).spec.get("redact"))
+    # Answers are redacted before they are stored, as state is.
     encoded = redactor.typed_text(encoded)
     feedback = None if reply.feedback is None else redactor.text(storable(reply.feedback, FEEDBACK))
     recorded = approvals.give(
@@ -212,7 +216,7 @@ class Preview:
 
     @property
     def texts(self) -> list[str]:
-        """What they ask, each text once."""
+        """The texts of the questions, each once."""
         return list(dict.fromkeys(row.question for row in self.rows))
 
 
@@ -274,21 +278,23 @@ def preview_answers(
     same, text = None, question
     if question is not None:
         try:
-            same, text = questions.find_approval(database, question), None
+            same, text = approvals.find_approval(database, question), None
         except InputError:  # no id, but what is asked
             same = None
-    rows = questions.alike(database, sweep_id=sweep_id, node=node, question=same, text=text)
+    rows = approvals.alike(database, sweep_id=sweep_id, node=node, question=same, text=text)
     if not rows:
-        raise InputError("no open question is left to be answered; `wtb approvals` lists what is asked")
+        raise InputError("no question is open; `wtb approvals` lists questions")
     if action is None:
-        raise InputError(f"how to answer {plural(len(rows), 'question')} is missing; expected: {_common_ways(rows)}")
+        raise InputError(
+            f"the action of the answer to {plural(len(rows), 'question')} is missing; expected: {_common_ways(rows)}"
+        )
     return Preview(action, rows)
 
 
 def _common_ways(rows: Sequence[SameQuestion]) -> str:
-    """How the questions can be answered, where all of them can be answered so."""
+    """Return the ways in which all of the questions can be answered."""
     common = [set(ways(row.kind, row.options)) - {"modify"} for row in rows]
-    every = [one for one in ways(rows[0].kind, rows[0].options) if all(one in way for way in common)]
+    every = [candidate for candidate in ways(rows[0].kind, rows[0].options) if all(candidate in way for way in common)]
     return "|".join(every) or "a narrower choice of questions, since they have no answer in common"
 
 
@@ -304,7 +310,7 @@ def answer_all(
     value: Any = ...,
     run: RunHere | None = None,
 ) -> AnsweredMany:
-    """Answer several open questions alike.
+    """Give several open questions the same answer.
 
     Args:
         context: Where they are, and who answers.
@@ -324,6 +330,7 @@ def answer_all(
     """
     reply = _Reply(action, choice, feedback, value)
     rows = [find_question(context.database, id) for id in dict.fromkeys(questions)]
+    # All questions are checked before the first one is answered, so a wrong answer changes nothing.
     _check_all([row for row in rows if row.status == "open"], reply)
     for sweep_id in dict.fromkeys(row.sweep_id for row in rows):
         check_payer(context, find_sweep(context.database, sweep_id))
@@ -334,14 +341,15 @@ def answer_all(
     for row in rows:
         try:
             answers.append(_record(context, row, reply, {}))
+        # Another person may be faster for some of the questions; the others are still answered.
         except ConflictError as error:
             conflicts.append(Conflict(row.id, str(error)))
     woken: dict[str, list[str]] = {}
-    for given in answers:
-        woken.setdefault(given.sweep, []).extend(given.executions)
-    going = continue_sweeps(context, woken)
-    _run_on(context, going, None, run)
-    return AnsweredMany(tuple(answers), tuple(conflicts), going)
+    for answered in answers:
+        woken.setdefault(answered.sweep, []).extend(answered.executions)
+    continuations = continue_sweeps(context, woken)
+    _run_on(context, continuations, None, run)
+    return AnsweredMany(tuple(answers), tuple(conflicts), continuations)
 
 
 def _check_all(rows: Sequence[ListedQuestion], reply: _Reply) -> None:
@@ -365,18 +373,18 @@ def _check(row: ListedQuestion, reply: _Reply, changes: bool = False) -> None:
             f"expected one of them"
         )
     if action not in ACTIONS:
-        known = (*options, *ACTIONS)
+        allowed = (*options, *ACTIONS)
         raise InputError(
-            f"question {row.id} cannot be answered with {action!r}{did_you_mean(action, known)}; expected one of: "
-            + ", ".join(known)
+            f"question {row.id} cannot be answered with {action!r}{did_you_mean(action, allowed)}; expected one of: "
+            + ", ".join(allowed)
         )
     if choice is not None and action == "reject":
-        raise InputError(f"{choice!r} cannot be chosen and rejected at once; reject with feedback, or approve")
+        raise InputError(f"the question is rejected, and {choice!r} is chosen; reject with feedback, or approve")
     if choice is not None and choice not in options:
         offered = f"it has: {', '.join(options)}" if options else "it has none: answer approve, reject or modify"
         raise InputError(f"question {row.id} has no option {choice!r}{did_you_mean(choice, options)}; {offered}")
     if action != "reject" and options and choice is None:
-        raise InputError(f"question {row.id} asks to choose; {_chosen(action, options)}")
+        raise InputError(f"question {row.id} asks to choose; {_describe_choice(action, options)}")
     if action == "approve" and row.kind == "action" and not options and not (reply.feedback or "").strip():
         raise InputError(f"question {row.id} asks for a response: give it as feedback")
     if changes and action != "modify":
@@ -388,9 +396,11 @@ def _check(row: ListedQuestion, reply: _Reply, changes: bool = False) -> None:
 
 
 def _check_valued(row: ListedQuestion, action: str) -> None:
-    """Raise InputError if an answer cannot have a value, since nothing would read it."""
+    """Raise InputError if an answer cannot have a value because nothing would read it."""
     if action == "reject":
-        raise InputError("a value cannot be given and the question rejected at once; reject with feedback, or approve")
+        raise InputError(
+            "the question is rejected, and a value is given; reject with feedback, or approve with the value"
+        )
     if row.kind == "action":
         raise InputError(f"question {row.id} asks for a response, which is text: give it as feedback")
     if row.kind != "ask":
@@ -401,20 +411,20 @@ def _check_valued(row: ListedQuestion, action: str) -> None:
 
 
 def _encoded(value: Any) -> str:
-    """A value as typed JSON. Raises InputError."""
+    """Return a value as typed JSON. Raises InputError."""
     try:
-        data = encode(value)
+        encoded = encode(value)
     except StateError as error:
         raise InputError(f"the value cannot be stored: {error}") from None
-    if len(data) > VALUE:
+    if len(encoded) > VALUE:
         raise InputError(
-            f"the value has {len(data):,} bytes of JSON; expected at most {VALUE:,}: put more into the state, with "
+            f"the value has {len(encoded):,} bytes of JSON; expected at most {VALUE:,}: put more into the state, with "
             f"modify"
         )
-    return data.decode()
+    return encoded.decode()
 
 
-def _chosen(action: str, options: Sequence[str]) -> str:
+def _describe_choice(action: str, options: Sequence[str]) -> str:
     offered = ", ".join(options)
     if action == "approve":
         return f"answer with one of: {offered} (or approve with a choice)"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from wtb.authoring.graph import queue_of, reachable, successors
 from wtb.config.field_types import is_import_path
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Reason
-from wtb.core.classes.frozen import frozen
+from wtb.core.arguments import Reason, checked
 from wtb.core.errors import ConflictError, InputError, meant_or_known, quoted_names
-from wtb.core.factors.file_levels import texts_of
-from wtb.core.tree.grouping import agreed
-from wtb.execution.runtime.fork_run import is_being_run
+from wtb.core.factors import texts_of
+from wtb.core.frozen import frozen
+from wtb.core.tree.run_order import agreed
+from wtb.core.values import State
+from wtb.execution.runtime.sweep_run import is_being_run
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.continuation import RunBy
@@ -23,15 +22,14 @@ from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.payers import check_payer
 from wtb.operations.running.local import run_fork
 from wtb.operations.running.preparing import check_runs_elsewhere, rebind
-from wtb.planning.binding import Bound, with_fork_variants
-from wtb.planning.factors.changes import with_changed_levels
-from wtb.planning.factors.parameter_files import sent_texts
-from wtb.planning.factors.variant_forms import VariantRef
+from wtb.planning.binding import Bound, with_changed_levels, with_fork_variants
+from wtb.planning.parameter_files import sent_texts
 from wtb.planning.sweep_spec import Variant, derived, read_variants
-from wtb.store.control.forks import NewFork, insert_fork, let_workers_go_on
+from wtb.planning.variant_forms import VariantRef
+from wtb.store.control.forks import NewFork, insert_fork, reopen_sweep
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.read.references import find_one
+from wtb.store.read.details import find_one
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.sweeps import SweepRow
 
@@ -64,7 +62,7 @@ def fork(
     ref: str,
     at: str | None = None,
     *,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     variants: Mapping[str, Variant] | None = None,
     texts: Mapping[str, str] | None = None,
@@ -97,10 +95,12 @@ def fork(
     read = sent_texts(variants, texts, "variants")
     database = context.database
     origin = find_one(database, ref)
+    # Who submitted a sweep by a token with a budget pays for it, so others must not let it spend more.
     sweep = queries.find_sweep(database, origin.sweep_id)
     check_payer(context, sweep)
     bound = bound or rebind(context, sweep)
     bound = replace(bound, spec=bound.spec.with_texts(read))
+    # Checked before the fork is written: a fork that nobody can run would stay pending.
     if run:
         check_runs_elsewhere(context, sweep)
     execution_id, bound = add_fork(
@@ -120,9 +120,9 @@ def fork(
 
 
 def _run(context: Context, sweep: SweepRow, execution_id: str, bound: Bound) -> tuple[RunBy, str | None]:
-    """Have whoever runs the sweep run a fork, or run it here. Returns who does, and why no task was sent."""
+    """Run a fork where its sweep runs, or here. Return who runs it, and the reason if no task was sent."""
     if sweep.queued:
-        if let_workers_go_on(context.database, sweep.id, by=context.by) == "paused":
+        if reopen_sweep(context.database, sweep.id, by=context.by) == "paused":
             return RunBy.nobody, None
         return RunBy.workers, context.publisher.publish_pending(context.database)
     if is_being_run(context.database, sweep):
@@ -140,7 +140,7 @@ def add_fork(
     *,
     bound: Bound,
     at: str | None = None,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     variants: Mapping[str, Variant] | None = None,
     reason: Reason | None = None,
@@ -156,21 +156,21 @@ def add_fork(
     if at is None:
         at = origin.head_id
     if at is None:
-        raise InputError(f"execution {origin.id} has not begun: there is nothing to fork from")
+        raise InputError(f"execution {origin.id} has not started, so it has no checkpoint to fork from")
     target = find_checkpoint(database, origin, at)
     changes = checked_changes(bound, set or {}, written)
     check_reach(database, bound, target.id, changes)
-    chosen = _chosen(database, origin)
-    names, made = _read(bound, with_changed_levels(bound, variants or {}, chosen))
-    choices = _choices(origin, bound, target, names, made, chosen)
-    if made:
+    origin_choices = _load_choices(database, origin)
+    names, new_variants = _read(bound, with_changed_levels(bound, variants or {}, origin_choices))
+    choices = _choices(origin, bound, target, names, new_variants, origin_choices)
+    if new_variants:
         _check_nobody_runs(database, origin)
-        bound = with_fork_variants(bound, {node: [ref] for node, ref in made.items()}, context.code)
-    documents = {node: ref.model_dump(mode="json") for node, ref in made.items()}
+        bound = with_fork_variants(bound, {node: [ref] for node, ref in new_variants.items()}, context.code)
+    documents = {node: ref.model_dump(mode="json") for node, ref in new_variants.items()}
     new = NewFork(
         target.id,
         choices=choices,
-        made=documents,
+        new_variants=documents,
         texts=texts_of(documents, bound.spec.texts),
         changes=changes,
         queue=queue_of(bound.workflow, target.next),
@@ -182,10 +182,10 @@ def add_fork(
 
 
 def _read(bound: Bound, variants: Mapping[str, Variant]) -> tuple[dict[str, str], dict[str, VariantRef]]:
-    """Read the variants of a fork. Returns the name of each by its node, and those that have to be made."""
+    """Read the variants of a fork. Return the name of each by its node, and those that have to be made."""
     nodes = bound.workflow.nodes
     forms = {
-        node: derived(form, [one.model_dump(mode="json") for one in bound.spec.fork_variants.get(node, ())])
+        node: derived(form, [ref.model_dump(mode="json") for ref in bound.spec.fork_variants.get(node, ())])
         for node, form in variants.items()
         if not isinstance(form, str) or is_import_path(form)
     }
@@ -194,13 +194,13 @@ def _read(bound: Bound, variants: Mapping[str, Variant]) -> tuple[dict[str, str]
         for node, (ref,) in read_variants({node: [form] for node, form in forms.items()}, bound.spec.texts).items()
     }
     names = {node: form for node, form in variants.items() if isinstance(form, str)}
-    known = {node: [*bound.spec.fork_variants.get(node, ()), *_listed(bound, node)] for node in refs}
-    made = {
+    listed = {node: [*bound.spec.fork_variants.get(node, ()), *_listed(bound, node)] for node in refs}
+    new_variants = {
         node: ref
         for node, ref in refs.items()
-        if not (node in nodes and ref.name in nodes[node].variants and (ref.is_own or ref in known[node]))
+        if not (node in nodes and ref.name in nodes[node].variants and (ref.is_own or ref in listed[node]))
     }
-    return {**names, **{node: ref.name for node, ref in refs.items()}}, made
+    return {**names, **{node: ref.name for node, ref in refs.items()}}, new_variants
 
 
 def _listed(bound: Bound, node: str) -> Sequence[VariantRef]:
@@ -209,17 +209,17 @@ def _listed(bound: Bound, node: str) -> Sequence[VariantRef]:
 
 
 def _check_nobody_runs(database: Database, origin: ExecutionRow) -> None:
-    """Refuse what a process that runs the sweep does not know: workers look for it, others have bound their code."""
+    """Reject variants that the running process does not have: workers look for new ones, others bound their code."""
     sweep = queries.find_sweep(database, origin.sweep_id)
     if not sweep.queued and is_being_run(database, sweep):
         raise ConflictError(
-            f"another process runs sweep {sweep.id} with the variants that there were when it began: wait for its end, "
+            f"another process runs sweep {sweep.id} with the variants from its start: wait for its end, "
             f"or `wtb pause {sweep.id}` first; or choose a variant that the workflow has"
         )
 
 
-def _chosen(database: Database, origin: ExecutionRow) -> Sequence[Mapping[str, str]]:
-    """Return what a fork chooses, or the combinations of an execution's cells."""
+def _load_choices(database: Database, origin: ExecutionRow) -> Sequence[Mapping[str, str]]:
+    """Return the choices of a fork, or the combinations of an execution's cells."""
     if origin.choices is not None:
         return [origin.choices]
     every = queries.choices(database, origin.sweep_id)
@@ -231,12 +231,18 @@ def _choices(
     bound: Bound,
     target: NamedCheckpoint,
     variants: Mapping[str, str],
-    made: Container[str],
-    chosen: Sequence[Mapping[str, str]],
+    new_variants: Container[str],
+    origin_choices: Sequence[Mapping[str, str]],
 ) -> dict[str, str]:
-    """The variants of a fork: its origin's, where all its cells agree, and those that are asked for.
+    """Return the variants of a fork: its origin's, if all of its cells agree, and the requested ones.
 
-    made: the nodes for which a variant is made. chosen: what the origin's cells choose.
+    Args:
+        origin: The execution that it is forked from.
+        bound: The code.
+        target: The checkpoint.
+        variants: The requested variants by node.
+        new_variants: The nodes for which a variant is made.
+        origin_choices: The choices of the origin's cells.
     """
     nodes = bound.workflow.nodes
     following = reachable(successors(bound.workflow), target.next) & nodes.keys()
@@ -244,15 +250,17 @@ def _choices(
     for node, variant in variants.items():
         if node not in nodes:
             problems.append(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}")
-        elif variant not in nodes[node].variants and node not in made:
-            known = meant_or_known(variant, nodes[node].variants)
-            problems.append(f"node {node!r} has no variant {variant!r}{known}")
+        elif variant not in nodes[node].variants and node not in new_variants:
+            hint = meant_or_known(variant, nodes[node].variants)
+            problems.append(f"node {node!r} has no variant {variant!r}{hint}")
         elif node not in following:
             names = ", ".join(name for name in nodes if name in following) or "none"
             problems.append(f"node {node!r} does not run after {target.words} (what does: {names})")
-    same = agreed(chosen)
+    same = agreed(origin_choices)
+    # A shared execution stands for several combinations; a fork runs one, so it needs a single variant of each later
+    # node.
     for node in following - same.keys() - variants.keys():
-        of = sorted({one[node] for one in chosen if node in one})
+        of = sorted({row[node] for row in origin_choices if node in row})
         if of:
             problems.append(
                 f"the cells of execution {origin.id} choose {quoted_names(of)} for node {node!r}: pick one of "

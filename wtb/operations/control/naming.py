@@ -1,18 +1,22 @@
-"""Name checkpoints by hand, with a note, so that people find them again."""
+"""Names of checkpoints, given by hand, and pins of sweeps and checkpoints, which every garbage collection keeps."""
 
 from __future__ import annotations
 
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Reason
-from wtb.core.classes.frozen import frozen
+from dataclasses import replace
+from typing import Literal
+
+from wtb.core.arguments import Reason, checked
 from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.tree.history import ExecutionHistory
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store.control import edits
-from wtb.store.read.histories import read_history
-from wtb.store.read.references import find_one
+from wtb.store.database import Database
+from wtb.store.housekeeping import retention
+from wtb.store.read import details
+from wtb.store.read.details import find_one, read_history
 
 LONGEST = 200  # characters of a name
 
@@ -64,14 +68,14 @@ def name_checkpoint(
     history = read_history(context.database, row)
     checkpoint = _at_head(history) if at is None else history.resolve(at)
     if checkpoint is None:
-        raise InputError(f"execution {row.id} has no checkpoint yet; it gets its first one when it begins")
+        raise InputError(f"execution {row.id} has no checkpoint yet; its first one is written when it starts")
     _check_unused(history, name, checkpoint.id)
     edits.name_checkpoint(context.database, row, checkpoint.id, name, note=note, by=context.by)
     return CheckpointName(row.id, checkpoint.id, name, note, checkpoint.name)
 
 
 def _at_head(history: ExecutionHistory) -> Checkpoint | None:
-    """Return the checkpoint at the head; below a rollback its target, which is there after the rollback is undone."""
+    """Return the checkpoint at the head; after a rollback its target, which remains if the rollback is undone."""
     head = history.latest
     if head is None or head.trigger != "manual" or head.parent is None:
         return head
@@ -88,6 +92,7 @@ def check_name(name: str) -> None:
 
 def _check_unused(history: ExecutionHistory, name: str, id: str) -> None:
     nodes = {boundary.node for boundary in history.boundaries}
+    # Commands accept a node or a name at the same place, and the node would win.
     if name in nodes:
         raise InputError(f"name {name!r} is a node of execution {history.execution}; expected another name")
     for checkpoint in (*history.left, *history.inside, *history):
@@ -96,3 +101,95 @@ def _check_unused(history: ExecutionHistory, name: str, id: str) -> None:
                 f"name {name!r} is in use: checkpoint {checkpoint.id} of execution {history.execution} has it; "
                 "expected another name"
             )
+
+
+@frozen
+class Pin:
+    """A sweep or checkpoint whose pin was set or removed.
+
+    Attributes:
+        kind: Which of them it is.
+        id: Its id.
+        name: The sweep's name, or the one that the checkpoint was given now.
+        sweep: The id of the sweep that it is or belongs to.
+    """
+
+    kind: Literal["sweep", "checkpoint"]
+    id: str
+    name: str | None
+    sweep: str
+
+
+@checked
+@audited
+def pin(context: Context, ref: str, name: str | None = None) -> Pin:
+    """Keep a sweep or checkpoint, whatever a garbage collection removes.
+
+    A checkpoint is kept with the line that leads to it. For an execution, its head is pinned.
+
+    Args:
+        context: Where it is.
+        ref: A sweep, a checkpoint or an execution: its id, the beginning of it, or a sweep's name.
+        name: A name for the checkpoint.
+
+    Returns:
+        What is pinned.
+
+    Raises:
+        InputError: If there is nothing of that name, or a name is given for a sweep or is none.
+        ConflictError: If it is being deleted.
+    """
+    if name is not None:
+        check_name(name)
+    target = _find(context.database, ref)
+    if target.kind == "sweep":
+        if name is not None:
+            raise InputError(f"{ref!r} is a sweep, which has its name; a name is for checkpoints")
+        retention.pin_sweep(context.database, target.id, True)
+        return target
+    retention.pin_checkpoint(context.database, target.id, target.sweep, True, name)
+    return replace(target, name=name)
+
+
+@checked
+@audited
+def unpin(context: Context, ref: str) -> Pin:
+    """Let a garbage collection remove a pinned sweep or checkpoint again, once its policy allows that.
+
+    Args:
+        context: Where it is.
+        ref: As `pin` takes it.
+
+    Returns:
+        What is pinned no more.
+
+    Raises:
+        InputError: If there is nothing of that name.
+        ConflictError: If it is being deleted.
+    """
+    target = _find(context.database, ref)
+    if target.kind == "sweep":
+        retention.pin_sweep(context.database, target.id, False)
+    else:
+        retention.pin_checkpoint(context.database, target.id, target.sweep, False)
+    return target
+
+
+def _find(database: Database, ref: str) -> Pin:
+    """Find a sweep, or a checkpoint by its own id or by its execution's. Raises InputError."""
+    try:
+        target = details.find(database, ref)
+    except InputError as nothing:
+        try:
+            # The reference may be a checkpoint's own id, which is looked up only if nothing else has it.
+            checkpoint, sweep_id = details.find_checkpoint(database, ref)
+        except InputError as no_checkpoint:
+            several = [text for error in (nothing, no_checkpoint) for text in error.problems if "several" in text]
+            raise InputError(*(several or nothing.problems)) from None
+        return Pin("checkpoint", checkpoint.id, None, sweep_id)
+    if target.kind == "sweep":
+        return Pin("sweep", target.id, target.row.name, target.id)
+    row = target.row
+    if row.head_id is None:
+        raise InputError(f"execution {row.id} has no checkpoint yet")
+    return Pin("checkpoint", row.head_id, None, row.sweep_id)

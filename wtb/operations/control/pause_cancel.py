@@ -1,30 +1,35 @@
-"""Pausing and cancelling sweeps and executions."""
+"""Pausing and cancelling of sweeps and executions, and stopping of combinations."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Reason
-from wtb.core.classes.frozen import frozen
-from wtb.core.errors import ConflictError, InputError
+from wtb.authoring.breakpoints import parse_breakpoints
+from wtb.core.arguments import Reason, checked
+from wtb.core.errors import ConflictError, InputError, meant_or_known
+from wtb.core.frozen import frozen
 from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
+from wtb.core.tree.combinations import in_words
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.store.control import executions as store
-from wtb.store.control import sweeps
+from wtb.operations.payers import check_payer
+from wtb.operations.results.pools import check_no_pool
+from wtb.planning.prepare import matching
+from wtb.store.control import executions, sweeps
+from wtb.store.control.forks import RETRIED
+from wtb.store.control.forks import retry as retry_cells
+from wtb.store.control.stopped import Stop, stop_combinations, stopped_of
 from wtb.store.database import Database
-from wtb.store.growth.retry import AGAIN
-from wtb.store.growth.retry import retry as retry_cells
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries
-from wtb.store.read.references import ExecutionTarget, TargetKind, find_target
+from wtb.store.read.details import ExecutionTarget, TargetKind, find_target
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 from wtb.store.runs.publishing import published_ids
 from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 PATIENCE_S = 10.0  # for an execution to pause before its next step
 LOOK_S = 0.05
@@ -32,11 +37,11 @@ LOOK_S = 0.05
 
 @frozen
 class Running:
-    """An execution that has been asked to pause and is still in a node.
+    """An execution that is asked to pause and is still in a node.
 
     Attributes:
         execution: Its id.
-        nodes: What it is in: node, and for how many seconds.
+        nodes: Its running nodes, each with seconds.
     """
 
     execution: str
@@ -45,7 +50,7 @@ class Running:
 
 @frozen
 class Paused:
-    """What `pause` did.
+    """The result of `pause`.
 
     Attributes:
         kind: Of what was to be paused: `sweep` or `execution`.
@@ -75,7 +80,7 @@ def pause(context: Context, ref: str, reason: Reason | None = None, *, now: bool
         context: Where, and who pauses it.
         ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
         reason: A reason for people.
-        now: Of an execution: end the node that it is in, which runs again on resume.
+        now: Of an execution: stop its running node, which runs again on resume.
 
     Returns:
         What is paused now, and what will be.
@@ -115,7 +120,7 @@ def _pause_execution(context: Context, target: ExecutionTarget, reason: str | No
 
 
 def _running(database: Database, execution_id: str) -> Running:
-    runs = store.node_runs_under_way(database, execution_id)
+    runs = executions.node_runs_under_way(database, execution_id)
     return Running(execution_id, tuple((run.node, run.for_s) for run in runs))
 
 
@@ -143,17 +148,19 @@ def pause_and_wait(
         ConflictError: If it cannot be paused.
     """
     database, by, words = context.database, context.by, context.because(reason)
+    # A runner that died keeps its executions `running` until their leases expire; a pause need not wait for that.
     lost = _held_by_the_dead(database, [queries.find_execution(database, execution_id)])
-    store.pause(database, execution_id, reason=words, by=by, at_once=at_once, lost=lost.get(execution_id))
+    executions.pause(database, execution_id, reason=words, by=by, at_once=at_once, lost=lost.get(execution_id))
     ends = time.monotonic() + patience_s
     while True:
-        line = store.line_of(database, execution_id)
+        line = executions.line_of(database, execution_id)
         lost = _held_by_the_dead(database, line)
         for row in line:
             waits = row.asked is not None and row.status == "waiting"
             if row.status == "pending" or waits or row.id in lost:
                 try:  # its runner released it, or died
-                    store.pause(database, row.id, reason=words, by=by, lost=lost.get(row.id))
+                    executions.pause(database, row.id, reason=words, by=by, lost=lost.get(row.id))
+                # Another process changed its status in between; the next look shows how.
                 except ConflictError:
                     continue
         if not any(row.status in ("pending", "running") for row in line) or time.monotonic() > ends:
@@ -170,7 +177,7 @@ def _held_by_the_dead(database: Database, rows: Sequence[ExecutionRow]) -> dict[
 
 @frozen
 class Cancelled:
-    """What `cancel` did, or would do.
+    """The result of `cancel`, or its preview.
 
     Attributes:
         kind: Of what is cancelled: `sweep` or `execution`.
@@ -208,13 +215,13 @@ def preview_cancel(context: Context, ref: str) -> Cancelled:
     if target.kind == "execution":
         execution = target.row
         if execution.status not in OPEN_EXECUTIONS:
-            raise store.impossible(execution, "cancelled")
+            raise executions.impossible(execution, "cancelled")
         return Cancelled(
             target.kind, target.id, str(target), len(execution.combinations), is_fork=execution.choices is not None
         )
     row = target.row
     if row.status == "completed":
-        raise ConflictError(f"{target} is completed: there is nothing to cancel (`wtb delete` removes it)")
+        raise ConflictError(f"{target} is completed, so it cannot be cancelled; delete it with `wtb delete`")
     counts = queries.cell_counts(context.database, target.id)
     cells = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
     already = row.reason if row.status == "cancelled" else None
@@ -238,16 +245,17 @@ def cancel(context: Context, ref: str, reason: Reason | None = None) -> Cancelle
         InputError: If there is no such sweep or execution.
         ConflictError: If it has ended.
     """
-    found = preview_cancel(context, ref)
-    if found.already is not None:
-        return found
-    is_sweep = found.kind == "sweep"
-    tasks = published_ids(context.database, found.id) if is_sweep else []
-    end = sweeps.cancel if is_sweep else store.cancel
-    cells = end(context.database, found.id, reason=context.because(reason), by=context.by)
+    preview = preview_cancel(context, ref)
+    if preview.already is not None:
+        return preview
+    is_sweep = preview.kind == "sweep"
+    # Read before the cancellation, which removes the ids of published tasks.
+    tasks = published_ids(context.database, preview.id) if is_sweep else []
+    end = sweeps.cancel if is_sweep else executions.cancel
+    cells = end(context.database, preview.id, reason=context.because(reason), by=context.by)
     if tasks:
         context.publisher.revoke(tasks)  # so that their messages are dropped; without, they have no effect either
-    return replace(found, cells=cells)
+    return replace(preview, cells=cells)
 
 
 def retry(database: Database, row: ExecutionRow, *, failed_only: bool = False, kind: str | None = None) -> str:
@@ -267,9 +275,164 @@ def retry(database: Database, row: ExecutionRow, *, failed_only: bool = False, k
     """
     sweep = queries.find_sweep(database, row.sweep_id)
     if sweep.status == "cancelled":
-        raise ConflictError(f"sweep {sweep.id} is cancelled for good; start a new one")
-    statuses = ("failed",) if failed_only else AGAIN
+        raise ConflictError(f"sweep {sweep.id} is cancelled; start a new one")
+    statuses = ("failed",) if failed_only else RETRIED
+    # Nothing to retry has two reasons, and the error distinguishes an execution that nobody runs.
     if not retry_cells(database, sweep.id, statuses, execution_id=row.id, kind=kind):
         abandoned = row.status in ("pending", "running") and not runs_now(database, sweep)
-        raise store.impossible(row, "retried: none of its cells has failed", left=abandoned)
-    return store.newest_retry(database, row.id)
+        raise executions.impossible(row, "retried: none of its cells has failed", is_unclaimed=abandoned)
+    return executions.newest_retry(database, row.id)
+
+
+@frozen
+class Breakpoints:
+    """The breakpoints of a sweep.
+
+    Attributes:
+        sweep: Its id.
+        breakpoints: Each as it is written: `[before|after] NODE [if CONDITION]`.
+    """
+
+    sweep: str
+    breakpoints: tuple[str, ...]
+
+
+@checked
+def list_breakpoints(context: Context, ref: str) -> Breakpoints:
+    """List breakpoints, where executions pause.
+
+    Args:
+        context: Where.
+        ref: A sweep or an execution of it: its id, the beginning of it, or a sweep's name.
+
+    Returns:
+        The breakpoints that it has.
+
+    Raises:
+        InputError: If there is no such sweep or execution.
+    """
+    sweep = _sweep(context, ref)
+    return Breakpoints(sweep.id, tuple(sweep.breakpoints or ()))
+
+
+@checked
+@audited
+def set_breakpoints(
+    context: Context, ref: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), clear: bool = False
+) -> Breakpoints:
+    """Change breakpoints; who runs the sweep sees that within a second.
+
+    Args:
+        context: Where, and who changes them.
+        ref: A sweep or an execution of it: its id, the beginning of it, or a sweep's name.
+        add: `[before|after] NODE [if CONDITION]`.
+        remove: As they are listed.
+        clear: Remove all that there were.
+
+    Returns:
+        The breakpoints that it has then.
+
+    Raises:
+        InputError: For a breakpoint that is not there, or that its workflow cannot have.
+        AccessDenied: If whoever removes one acts by a token with a budget, with which the sweep was not submitted.
+    """
+    database, sweep = context.database, _sweep(context, ref)
+    graph = queries.workflow_graph(database, sweep.workflow_id)
+    nodes = [node["name"] for node in graph["nodes"]]
+    before = list(sweep.breakpoints or ())
+    removed = [str(place) for place in parse_breakpoints(remove, nodes)]
+    for text in removed:
+        if text not in before:
+            raise InputError(f"there is no breakpoint {text!r}{meant_or_known(text, before) if before else ''}")
+    remaining = [] if clear else [text for text in before if text not in removed]
+    texts = [str(place) for place in parse_breakpoints([*remaining, *add], nodes, list(graph["state"]))]
+    if not set(before) <= set(texts):  # what stops there now goes on, and spends
+        check_payer(context, sweep)
+    if texts != before:
+        if sweep.status == "cancelled":
+            raise InputError(f"sweep {sweep.id} is cancelled: none of its cells runs again")
+        executions.set_breakpoints(database, sweep.id, texts, by=context.by)
+    return Breakpoints(sweep.id, tuple(texts))
+
+
+def _sweep(context: Context, ref: str) -> SweepRow:
+    """Return the named sweep, or that of a named execution."""
+    target = find_target(context.database, ref)
+    return queries.find_sweep(context.database, target.row.sweep_id) if target.kind == "execution" else target.row
+
+
+Choices = Mapping[str, str]
+
+
+@frozen
+class StoppedCombinations:
+    """The result of `stop_combination`.
+
+    Attributes:
+        sweep: The id of the sweep.
+        name: Its name.
+        combinations: The combinations that were stopped.
+        already: How many that match had been stopped before.
+        cells: How many cells were skipped.
+    """
+
+    sweep: str
+    name: str
+    combinations: tuple[Choices, ...]
+    already: int
+    cells: int
+
+
+@checked
+@audited
+def stop_combination(
+    context: Context, ref: str, combination: Mapping[str, str], *, reason: Reason | None = None
+) -> StoppedCombinations:
+    """Skip the open cells of the combinations that choose so, wherever the sweep runs; the others go on.
+
+    What they share with others goes on for those; a node run that no other cell needs is stopped. `extend` lets them
+    run again.
+
+    Args:
+        context: Where, and who stops them.
+        ref: The sweep: its id, the beginning of it, or its name.
+        combination: Node -> variant; combinations that choose all of these are meant.
+        reason: A reason for people.
+
+    Returns:
+        The combinations, and how many cells were skipped.
+
+    Raises:
+        InputError: If there is no such sweep or combination.
+        ConflictError: If the sweep has ended, it is the baseline that others are compared with, or none would be left.
+    """
+    database = context.database
+    sweep = queries.find_sweep(database, ref)
+    if sweep.kind == "single":
+        raise InputError(f"{sweep.id} is a single execution; expected a sweep", argument="ref")
+    check_no_pool(database, sweep, "stopped in part")
+    every = queries.choices(database, sweep.id)
+    numbers = matching(every, combination)
+    before = stopped_of(database, sweep.id)
+    new = [number for number in numbers if number not in before]
+    _check_left(sweep, every, new, len(every) - len(before))
+    cells = 0
+    if new:
+        cells = stop_combinations(database, sweep, Stop(new, context.by, context.because(reason)))
+    return StoppedCombinations(
+        sweep.id, sweep.name, tuple(every[number] for number in new), len(numbers) - len(new), cells
+    )
+
+
+def _check_left(sweep: SweepRow, every: list[dict[str, str]], new: list[int], running: int) -> None:
+    """Reject to stop the baseline, or the last combinations."""
+    baseline = sweep.spec.get("baseline_row")
+    if any(every[number] == baseline for number in new):
+        raise ConflictError(
+            f"sweep {sweep.name} ({sweep.id}): {in_words(baseline or {})} is the baseline that others are compared "
+            "with, so it cannot be stopped"
+        )
+    if new and len(new) == running:
+        raise ConflictError(
+            f"sweep {sweep.name} ({sweep.id}): no other combination would be left; `wtb cancel {sweep.id}` ends it"
+        )

@@ -1,21 +1,20 @@
-"""Finding questions to people: one of them, or those of a sweep or an execution."""
+"""Search for questions to people: one, or those of a sweep or an execution."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Count
-from wtb.core.classes.frozen import frozen
+from wtb.core.arguments import Count, checked
 from wtb.core.documents.questions import QuestionDocument, QuestionGroup
 from wtb.core.errors import InputError, NotFound
+from wtb.core.frozen import frozen
 from wtb.display.views.questions import group_document, question_document, whole_question
 from wtb.operations.context import Context
-from wtb.store.control import approvals, questions
+from wtb.store.control import approvals
 from wtb.store.database import Database
-from wtb.store.read.references import find
-from wtb.store.rows.control import ListedQuestion
+from wtb.store.read.details import find
+from wtb.store.records import ListedQuestion
 
 MAX_LISTED = 1_000
 
@@ -50,7 +49,7 @@ def find_questions(
         ref: A question, or a sweep or an execution whose questions are meant: its id or the beginning of it, or a
             sweep's name. None for all.
         closed: Those that were answered or withdrawn, too.
-        limit: How many at most.
+        limit: Maximum number.
 
     Returns:
         The question, or those that were found.
@@ -64,8 +63,9 @@ def find_questions(
     if named is not None:
         return Questions(whole_question(database, named))
     whose = {} if ref is None else _whose(database, ref)
-    rows = questions.approval_rows(database, **whose, closed=closed, limit=limit + 1)
-    groups = questions.question_groups(database, **whose, limit=limit + 1)
+    # One more than the limit shows whether there are more, without counting.
+    rows = approvals.approval_rows(database, **whose, closed=closed, limit=limit + 1)
+    groups = approvals.question_groups(database, **whose, limit=limit + 1)
     return Questions(
         each=[question_document(row) for row in rows[:limit]],
         groups=[group_document(row) for row in groups[:limit]],
@@ -76,7 +76,7 @@ def find_questions(
 
 def _question(database: Database, ref: str) -> ListedQuestion | None:
     try:
-        return questions.find_approval(database, ref)
+        return approvals.find_approval(database, ref)
     except InputError:
         return None
 
@@ -93,20 +93,21 @@ def _whose(database: Database, ref: str) -> dict[str, str]:
 def find_question(database: Database, ref: str) -> ListedQuestion:
     """Return the row of a question by its id, or of the only open one of an execution or a sweep. Raises InputError."""
     try:
-        return questions.find_approval(database, ref)
+        return approvals.find_approval(database, ref)
     except InputError as error:
         try:
             target = find(database, ref)
         except InputError:
             raise error from None
     sweep_id, execution_id = (target.id, None) if target.kind == "sweep" else (None, target.id)
-    asked_by = partial(questions.approval_rows, database, sweep_id=sweep_id, execution_id=execution_id)
+    asked_by = partial(approvals.approval_rows, database, sweep_id=sweep_id, execution_id=execution_id)
     rows = asked_by()
     if len(rows) == 1:
         return rows[0]
-    over = [] if rows else asked_by(closed=True)
-    if over and over[-1].status == "expired":  # `give` says when, and what came of it
-        return over[-1]
-    asked = ", ".join(row.id for row in rows[:10]) + (", ..." if len(rows) > 10 else "")
-    waits = f"waits for {len(rows):,} answers ({asked}): name one of the questions" if rows else "waits for no answer"
+    closed = [] if rows else asked_by(closed=True)
+    # Answering an expired question raises an error with its time and its outcome, which helps more than "no answer".
+    if closed and closed[-1].status == "expired":  # `give` says when, and what came of it
+        return closed[-1]
+    ids = ", ".join(row.id for row in rows[:10]) + (", ..." if len(rows) > 10 else "")
+    waits = f"waits for {len(rows):,} answers ({ids}): name one of the questions" if rows else "waits for no answer"
     raise InputError(f"{target.kind} {target.id} {waits}; `wtb approvals` lists what is asked")

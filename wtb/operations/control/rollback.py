@@ -2,27 +2,131 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from wtb.authoring.code.calling import Caller
 from wtb.authoring.graph import queue_of
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Reason
-from wtb.core.classes.frozen import frozen
-from wtb.core.documents.questions import CompensationDocument
+from wtb.authoring.tools import ToolCall, call_tool
+from wtb.core.arguments import Reason, checked
+from wtb.core.documents.questions import CompensationDocument, ToolCallDocument
 from wtb.core.errors import InputError
+from wtb.core.failures import Failure
+from wtb.core.frozen import frozen
+from wtb.core.ids import new_id
+from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import Checkpoint
+from wtb.execution.runtime.code_drift import WrittenFiles
+from wtb.execution.runtime.sweep_context import in_processes
+from wtb.execution.sandbox.pool import InProcesses
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.compensation import undo
 from wtb.operations.payers import check_payer
 from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
-from wtb.store.control.pending_rollbacks import finish_first, release, unfinished
-from wtb.store.control.rollback import Ending, begin, end, last_rollback
-from wtb.store.control.tool_calls import has_calls
+from wtb.store.control.pending_rollbacks import (
+    CallOfTool,
+    begin_turn,
+    finish_first,
+    has_calls,
+    no_calls,
+    note_made_again,
+    note_undone,
+    release,
+    unfinished,
+)
+from wtb.store.control.rollback import Ending, Leaving, begin, end, last_rollback
 from wtb.store.database import Database
+from wtb.store.files.safe_directories import remove_tree
+from wtb.store.process_identity import identity
 from wtb.store.read import queries
-from wtb.store.read.histories import read_history
-from wtb.store.read.references import find_one
+from wtb.store.read.details import find_one, read_history
+from wtb.store.read.queries import find_sweep
+from wtb.store.runs.leases import register
+from wtb.store.runs.slots import end_runner
 from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
+
+Calling = Callable[[ToolCall], "str | Failure"]
+
+
+def undo(context: Context, leaving: Leaving, bound: Bound | None) -> CompensationDocument:
+    """Undo the calls of tools on the line that a rollback leaves, newest first, and repeat others.
+
+    Each is recorded before and after it, so an interruption repeats no call that is known to have ended; a call in
+    progress is made again, since its outcome is unknown. A reverse that fails does not stop the others.
+
+    Args:
+        context: The place of the execution.
+        leaving: The rollback.
+        bound: The code with the tools.
+
+    Raises:
+        InputError: There are calls to undo and no code is given.
+    """
+    database, execution = context.database, leaving.execution
+    shared = [_call(call) for call in leaving.shared]
+    outcomes: CompensationDocument = {**no_calls(), "shared": shared}
+    if not leaving.undo and not leaving.redo:
+        return outcomes
+    if bound is None:
+        raise InputError("tools must be undone, and the workflow's code is missing")
+    tools = bound.workflow.tools
+    reversible = [call for call in leaving.undo if call.tool in tools and tools[call.tool].reverse is not None]
+    outcomes["irreversible"] = [_call(call) for call in leaving.undo if call not in reversible]
+    if not reversible and not leaving.redo:
+        return outcomes
+    with _calling(context, bound, find_sweep(database, execution.sweep_id)) as calling:
+        for call in reversible:
+            # Recorded before the call, so that a crash in between leaves a trace of the attempt.
+            begin_turn(database, execution, call)
+            clock = time.perf_counter()
+            answer = calling(ToolCall(call.tool, "reverse", call.arguments, call.result))
+            if isinstance(answer, Failure):
+                outcomes["failed"].append({**_call(call), "error": str(answer)})
+                continue
+            note_undone(database, execution, call, time.perf_counter() - clock)
+            outcomes["undone"].append(_call(call) if call.undone_at is None else {**_call(call), "again": True})
+        for call in leaving.redo:
+            begin_turn(database, execution, call)
+            clock = time.perf_counter()
+            answer = calling(ToolCall(call.tool, "forward", call.arguments))
+            if isinstance(answer, Failure):
+                outcomes["failed"].append({**_call(call), "error": str(answer)})
+                continue
+            note_made_again(database, execution, call, time.perf_counter() - clock, answer)
+            outcomes["redone"].append(_call(call))
+    return outcomes
+
+
+def _call(call: CallOfTool) -> ToolCallDocument:
+    return {"tool": call.tool, "node": call.node, "arguments": readable(call.arguments.encode())}
+
+
+@contextmanager
+def _calling(context: Context, bound: Bound, sweep: SweepRow) -> Iterator[Calling]:
+    """Yield a function that calls tools, in a node process if nodes run in processes."""
+    if bound.pool != "process":
+        caller = Caller()
+        try:
+            yield lambda call: call_tool(bound.workflow.tools, call, caller)
+        finally:
+            caller.close()
+        return
+    runner = identity()  # so that a node process that outlives us is found by the cleanup
+    register(context.database, runner)
+    home = context.workspaces.of_project(sweep.project)
+    mine = home.of_runner(runner.id, "undoing", new_id())
+    code = in_processes(bound, mine, runner.id, 1)
+    assert isinstance(code, InProcesses), "nodes run in processes"
+    code.accept_files(WrittenFiles(context.database, sweep).cover)
+    try:
+        yield code.call_tool
+    finally:
+        code.close()
+        remove_tree(mine.root)
+        end_runner(context.database, runner.id)
 
 
 @frozen
@@ -118,7 +222,7 @@ def undo_rollback(
         The same as `rollback`.
 
     Raises:
-        InputError: If `wtb gc` removed the line that it left.
+        InputError: If `wtb admin gc` removed the line that it left.
         ConflictError: If nothing was rolled back, or if something has run since.
     """
     database = context.database
@@ -130,7 +234,7 @@ def undo_rollback(
     last = last_rollback(database, execution)
     line = queries.line(database, last.from_id)
     if not line:
-        raise InputError(f"the line that execution {execution.id} left is gone: `wtb gc` removed it")
+        raise InputError(f"the former line of execution {execution.id} was removed by `wtb admin gc`")
     target = _named(line[-1])
     because = f"its rollback was undone {context.because(reason)}"
     bound = bound or _code(context, execution)
@@ -139,20 +243,20 @@ def undo_rollback(
 
 
 def _code(context: Context, execution: ExecutionRow) -> Bound | None:
-    """The code of an execution if it may have tools to undo: importing it takes longer than a rollback."""
+    """Return the code of an execution if it may have tools to undo, since importing takes longer than a rollback."""
     database, sweep_id = context.database, execution.sweep_id
     if not has_calls(database, sweep_id):
         return None
     if not context.imports:
         raise InputError(
-            f"execution {execution.id} may have called tools that are to be undone, which takes the code: roll it back "
-            f"where that is, beside the database"
+            f"execution {execution.id} may have called tools, and undoing them needs the code; roll it back on a "
+            f"machine with the code and the database"
         )
     return rebind(context, queries.find_sweep(database, sweep_id))
 
 
 def _queue(execution: ExecutionRow, target: NamedCheckpoint, bound: Bound | None) -> str | None:
-    """The queue that the next node asks for, where its code is known."""
+    """Return the queue of the next node, if its code is known."""
     return execution.queue if bound is None else queue_of(bound.workflow, target.next)
 
 
@@ -164,6 +268,7 @@ def _move(
     try:
         calls = undo(context, leaving, bound)
         head = leaving.head or end(database, leaving, ending, calls)
+    # The rollback is open until `end`; whatever fails in between, another attempt may continue it.
     finally:
         if leaving.head is None:
             release(database, leaving.execution)

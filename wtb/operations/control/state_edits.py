@@ -1,4 +1,4 @@
-"""State that a person changes: `key=value` read as YAML and held against the workflow's schema."""
+"""State edits by people: `key=value`, read as YAML and validated by the workflow's schema."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.config.yaml_reader import MAX_BYTES, parse
 from wtb.core.errors import InputError, StateError, describe, did_you_mean
-from wtb.core.tree.checkpoints import is_hidden, shown
-from wtb.core.values import Value
+from wtb.core.tree.checkpoints import is_hidden, visible_state
+from wtb.core.values import State, Value
 from wtb.store.read.queries import checkpoint_states
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
-def checked_changes(
-    bound: Bound, changes: Mapping[str, Any], written: Mapping[str, str] | None = None
-) -> dict[str, Value]:
+def checked_changes(bound: Bound, changes: State, written: Mapping[str, str] | None = None) -> dict[str, Value]:
     """Check values that a person gives to keys of the state.
 
     Args:
@@ -68,7 +66,7 @@ def checked_changes(
         InputError: With each unknown key and each value that does not fit, and what was expected.
     """
     schema = bound.workflow.schema
-    found: dict[str, Value] = {}
+    checked: dict[str, Value] = {}
     problems: list[str] = []
     for name, value in changes.items():
         if is_hidden(name):
@@ -77,27 +75,29 @@ def checked_changes(
         within = bound.workflow.within(name)
         key = schema.keys.get(within or name)
         if key is None and not schema.open:
-            known = ", ".join(schema.keys)
-            near = did_you_mean(name, schema.keys) or f" (it has: {known})"
+            key_names = ", ".join(schema.keys)
+            near = did_you_mean(name, schema.keys) or f" (it has: {key_names})"
             problems.append(f"key {name!r} is not in the state{near}")
             continue
         try:
+            # A `Value` was validated by an earlier edit or comes from the store.
             if isinstance(value, Value):  # checked already
-                found[name] = value
+                checked[name] = value
                 continue
             coerced = value if key is None else _fitting(replace(key, name=name), value, (written or {}).get(name))
-            found[name] = Value.of(coerced)
+            checked[name] = Value.of(coerced)
         except InputError as error:
             problems += error.problems
         except StateError as error:
             problems.append(f"key {name!r} cannot be stored: {error}")
     if problems:
         raise InputError(*problems)
-    return bound.spec.redact.redactor.values(found)
+    # Redaction comes last, because a marker would not fit the types of keys.
+    return bound.spec.redact.redactor.values(checked)
 
 
 def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, names: Iterable[str]) -> None:
-    """Refuse keys of inner graphs that are not running at a checkpoint.
+    """Reject keys of inner graphs that are not running at a checkpoint.
 
     Args:
         database: The database that it is in.
@@ -112,9 +112,9 @@ def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, nam
     if not within:
         return
     state = checkpoint_states(database, [checkpoint_id]).get(checkpoint_id, {}) if checkpoint_id else {}
-    there = sorted(key for key in shown(state) if bound.workflow.within(key))
-    frames = {key.rpartition(".")[0] for key in there}
-    listed = ", ".join(there[:20]) + (", ..." if len(there) > 20 else "") or "none"
+    inner_keys = sorted(key for key in visible_state(state) if bound.workflow.within(key))
+    frames = {key.rpartition(".")[0] for key in inner_keys}
+    listed = ", ".join(inner_keys[:20]) + (", ..." if len(inner_keys) > 20 else "") or "none"
     if problems := [
         f"key {name!r} is of a graph that is not under way here (of those that are, there is: {listed}); expected one "
         f"of these, or a key of the graph around it"
@@ -124,8 +124,8 @@ def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, nam
         raise InputError(*problems)
 
 
-def coerce_values(schema: Schema, values: Mapping[str, Any], written: Mapping[str, str]) -> dict[str, Any]:
-    """Convert values that were typed to the types of their keys.
+def coerce_values(schema: Schema, values: State, written: Mapping[str, str]) -> dict[str, Any]:
+    """Convert typed values to the types of their keys.
 
     Args:
         schema: The state's.
@@ -135,17 +135,17 @@ def coerce_values(schema: Schema, values: Mapping[str, Any], written: Mapping[st
     Raises:
         InputError: For values that do not fit.
     """
-    found: dict[str, Any] = {}
+    coerced: dict[str, Any] = {}
     problems: list[str] = []
     for name, value in values.items():
         key = schema.keys.get(name)
         try:
-            found[name] = value if key is None else _fitting(key, value, written.get(name))
+            coerced[name] = value if key is None else _fitting(key, value, written.get(name))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(*problems)
-    return found
+    return coerced
 
 
 def _from_text(name: str, text: str) -> Any:
@@ -177,7 +177,7 @@ def _from_file(name: str, path: str) -> Any:
 
 
 def _parsed(content: bytes, where: str, opening: bytes = b"value:\n  ") -> Any:
-    """Any YAML value: as the value of a key, indented, since what is read is always a mapping."""
+    """Parse any YAML value: as the indented value of a key, because the parser accepts mappings only."""
     try:
         return parse(opening + content.replace(b"\n", b"\n  "), where).data["value"]
     except InputError as error:
@@ -185,7 +185,7 @@ def _parsed(content: bytes, where: str, opening: bytes = b"value:\n  ") -> Any:
 
 
 def _fitting(key: Key, value: Any, written: str | None) -> Any:
-    """A value as the key's type has it. Raises InputError saying what was found and expected."""
+    """Return a value converted to the key's type. Raises InputError with the value and the expectation."""
     import pydantic
 
     try:
@@ -197,6 +197,7 @@ def _fitting(key: Key, value: Any, written: str | None) -> Any:
     except TypeError as error:  # of a type that looks for itself, such as LangChain's messages
         raise InputError(f"key {key.name!r}: {error}") from None
     except pydantic.ValidationError as error:
+        # `42` was read as a number; for a key of texts it is the text that was typed.
         if written is not None and not isinstance(value, str | list | dict) and not written.startswith("@"):
             try:
                 return adapter.validate_python(written)
@@ -205,7 +206,7 @@ def _fitting(key: Key, value: Any, written: str | None) -> Any:
         first = error.errors()[0]
         where = ".".join(str(part) for part in (key.name, *first["loc"]))
         expected = key.annotation.__name__ if isinstance(key.annotation, type) else str(key.annotation)
-        found = describe(first["input"])
+        actual = describe(first["input"])
         raise InputError(
-            f"key {where!r}: found {found}; expected {expected.replace('typing.', '')}: {first['msg']}"
+            f"key {where!r}: found {actual}; expected {expected.replace('typing.', '')}: {first['msg']}"
         ) from None

@@ -1,1 +1,1 @@
-"""Looking at sweeps and executions: how far they are, and what happened."""
+"""Inspection of sweeps, executions and published workflows: their progress, cells, files and logs."""

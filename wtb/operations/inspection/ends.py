@@ -1,4 +1,4 @@
-"""When there is no more to follow: what was seen in the log, and how a sweep or an execution stands."""
+"""End of a log: events and statuses that show that there is nothing more to follow."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ DECISIVE: Final = frozenset((*_ENDS, _RUNS, *_STOPS, *_GOES_ON))  # kinds of eve
 
 
 class Ends:
-    """Whether the event was seen that says how a sweep has ended or that it has paused, or an execution of it has."""
+    """Detection of the event with which a sweep, or one of its executions, has ended or paused."""
 
     def __init__(self, sweep: ReadStatus, execution: tuple[str, ReadStatus] | None = None) -> None:
-        """Make it.
+        """Create a detection.
 
         Args:
             sweep: Reads the status of the sweep.
@@ -39,11 +39,11 @@ class Ends:
         self._kinds: tuple[str, str] = ("", "")
 
     def read_statuses(self) -> None:
-        """Read how they stand. The event of a change is committed with it, so what is read after this has it."""
+        """Read the statuses. The event of a change is committed with it, so later reads of the log include it."""
         self._statuses = self._sweep(), "" if self._execution is None else self._execution[1]()
 
     def see(self, events: Iterable[tuple[str, str | None]]) -> None:
-        """Take the kinds of events, and the executions that they are of, in the order of the log."""
+        """Process the kinds of events and their executions, in the order of the log."""
         of_sweep, of_execution = self._kinds
         only = None if self._execution is None else self._execution[0]
         for kind, execution in events:
@@ -55,13 +55,14 @@ class Ends:
 
     @property
     def may_be_seen(self) -> bool:
-        """Whether an event of an end was seen, so that reading the statuses is worth it."""
+        """True if an event of an end was seen, so that reading the statuses is worthwhile."""
         return self._kinds[0] in _ENDS or self._kinds[1] in _STOPS
 
     @property
     def are_seen(self) -> bool:
-        """Whether there is no more to follow, by the statuses that were read last."""
+        """True if there is nothing more to follow, by the statuses that were read last."""
         sweep, execution = self._statuses
+        # The status alone is not enough: the event that reports it may not have been read yet.
         has_ended = sweep not in _OPEN and self._kinds[0] in (f"sweep.{sweep}", "execution.imported")
         return has_ended or (self._execution is not None and execution not in _OPEN and self._kinds[1] in _STOPS)
 
@@ -70,7 +71,7 @@ class Death:
     """Reports once that the process that ran a sweep has died."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
-        """Make it.
+        """Create it.
 
         Args:
             report: Takes the line that says so.
@@ -79,8 +80,8 @@ class Death:
         self._reported = False
 
     def look(self, status: StatusDocument) -> None:
-        """Take how the sweep stands."""
+        """Report if the process of a running sweep is dead."""
         following = status["next"]
-        if not self._reported and following is not None and any(one["state"] == "dead" for one in status["owners"]):
+        if not self._reported and following is not None and any(owner["state"] == "dead" for owner in status["owners"]):
             self._report(f"{following['why']}; continue with: {following['command']}")
             self._reported = True

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from wtb.core.arguments.checking import check_fields, checked
-from wtb.core.arguments.kinds import AnyPath, FromZero
-from wtb.core.classes.frozen import frozen
+from wtb.core.arguments import AnyPath, FromZero, check_fields, checked
 from wtb.core.documents.lineage import FileChangesDocument, FilesDocument, FilesHeading
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.frozen import frozen
 from wtb.core.texts import plural
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.display.views.executions import Trace, trace, trace_of
@@ -21,8 +20,8 @@ from wtb.store.database import Database
 from wtb.store.files.locations import check_outside
 from wtb.store.files.manifest import Manifest, compare
 from wtb.store.read import details, queries
-from wtb.store.read.histories import read_history
-from wtb.store.rows.results import FoundCell
+from wtb.store.read.details import read_history
+from wtb.store.records import FoundCell
 from wtb.store.tables.sweeps import SweepRow
 
 
@@ -46,7 +45,7 @@ class Cell:
 
 @frozen
 class Exported:
-    """What `export_files` wrote.
+    """The result of `export_files`.
 
     Attributes:
         files: How many files.
@@ -74,14 +73,14 @@ def list_files(context: Context, ref: str, *, at: str | None = None, cell: Cell 
     Raises:
         InputError: If that is not there, or several cells are meant.
     """
-    found, checkpoint = _find(context.database, ref, at, cell)
-    files = _manifest(context, found, checkpoint)
+    trace, checkpoint = _find(context.database, ref, at, cell)
+    files = _manifest(context, trace, checkpoint)
     return {
-        **_heading(found, checkpoint),
-        "bytes": sum(entry.size for entry in files.values()),
+        **_heading(trace, checkpoint),
+        "bytes": sum(file.size for file in files.values()),
         "files": [
-            {"path": path, "size": entry.size, "mode": f"{entry.mode & 0o777:04o}", "sha256": entry.digest}
-            for path, entry in sorted(files.items())
+            {"path": path, "size": file.size, "mode": f"{file.mode & 0o777:04o}", "sha256": file.digest}
+            for path, file in sorted(files.items())
         ],
     }
 
@@ -106,15 +105,16 @@ def read_file(
         InputError: If there is no such file.
         StoreError: If it is missing or damaged.
     """
-    found, checkpoint = _find(context.database, ref, at, cell)
-    manifest = _manifest(context, found, checkpoint)
+    trace, checkpoint = _find(context.database, ref, at, cell)
+    manifest = _manifest(context, trace, checkpoint)
     if path not in manifest:
-        below = sum(name.startswith(path.rstrip("/") + "/") for name in manifest)
-        if below:
-            raise InputError(f"{path!r} is a folder of {plural(below, 'file')}; name one of them, or export it")
+        file_count = sum(name.startswith(path.rstrip("/") + "/") for name in manifest)
+        if file_count:
+            raise InputError(f"{path!r} is a folder of {plural(file_count, 'file')}; name one of them, or export it")
         nothing = "; there are no files" if not manifest else f"{did_you_mean(path, manifest)}; a list shows all"
         raise InputError(f"there is no file {path!r}{nothing}")
-    files, digest = context.workspaces.files.of_project(found.project), manifest[path].digest
+    files, digest = context.workspaces.files.of_project(trace.project), manifest[path].digest
+    # Reading verifies the hash; a server that has sent half of a file could not report the damage.
     for _ in files.read(digest):
         pass
     return files.read(digest)
@@ -149,10 +149,10 @@ def export_files(
     """
     directory = Path(directory)
     check_outside(context.workspaces, directory)
-    found, checkpoint = _find(context.database, ref, at, cell)
-    home = context.workspaces.of_project(found.project)
+    trace, checkpoint = _find(context.database, ref, at, cell)
+    home = context.workspaces.of_project(trace.project)
     written = home.export(checkpoint.workspace if checkpoint else None, directory, path)
-    return Exported(len(written), sum(entry.size for entry in written.values()))
+    return Exported(len(written), sum(file.size for file in written.values()))
 
 
 @checked
@@ -181,27 +181,27 @@ def compare_files(
         "a": _heading(*sides[0]),
         "b": _heading(*sides[1]),
         "changes": [
-            {"path": one.path, "kind": one.kind, "before": one.before, "after": one.after}
-            for one in compare(before, after)
+            {"path": change.path, "kind": change.kind, "before": change.before, "after": change.after}
+            for change in compare(before, after)
         ],
     }
 
 
-def _manifest(context: Context, found: Trace, checkpoint: Checkpoint | None) -> Manifest:
-    files = context.workspaces.files.of_project(found.project)
+def _manifest(context: Context, trace: Trace, checkpoint: Checkpoint | None) -> Manifest:
+    files = context.workspaces.files.of_project(trace.project)
     return files.manifest(checkpoint.workspace if checkpoint else None)
 
 
 def _find(
     database: Database, ref: str, at: str | None = None, cell: Cell | None = None
 ) -> tuple[Trace, Checkpoint | None]:
-    """Return the trace of what is meant, and the checkpoint on it whose files are."""
-    found = _trace(database, ref, cell)
+    """Return the trace of a reference, and the checkpoint on it whose files are meant."""
+    trace = _trace(database, ref, cell)
     if at is None:
-        return found, found.head
-    about = found.execution
-    history = found.history if about is None else read_history(database, queries.find_execution(database, about["id"]))
-    return found, history.resolve(at)
+        return trace, trace.head
+    about = trace.execution
+    history = trace.history if about is None else read_history(database, queries.find_execution(database, about["id"]))
+    return trace, history.resolve(at)
 
 
 def _trace(database: Database, ref: str, cell: Cell | None) -> Trace:
@@ -223,8 +223,9 @@ def _trace(database: Database, ref: str, cell: Cell | None) -> Trace:
 
 
 def _cell(database: Database, sweep: SweepRow, cell: Cell) -> FoundCell:
-    """Return the one cell of a sweep that is meant. Raises InputError if there is none, or several."""
+    """Return the one cell of a sweep that matches. Raises InputError if there is none, or several."""
     combinations = matching(queries.choices(database, sweep.id), cell.choices) if cell.choices else None
+    # Two suffice to know that the cell is ambiguous, and how the candidates differ.
     rows = details.cells_like(
         database, sweep.id, case=cell.case, repeat=cell.repeat, combinations=combinations, limit=2
     )
@@ -234,9 +235,9 @@ def _cell(database: Database, sweep: SweepRow, cell: Cell) -> FoundCell:
         if cell.case is not None:
             details.check_case(database, sweep.id, cell.case)
         raise InputError(f"the sweep has no repeat {cell.repeat}; repeats are counted from 0")
-    one, other = rows
-    differ = "case" if one.case != other.case else "combination"
-    if differ == "combination" and one.combination == other.combination:
+    first, other = rows
+    differ = "case" if first.case != other.case else "combination"
+    if differ == "combination" and first.combination == other.combination:
         differ = "repeat"
     raise InputError(
         f"several cells of sweep {sweep.name!r} are meant; name one of them, such as by its {differ}, or give an "
@@ -244,11 +245,11 @@ def _cell(database: Database, sweep: SweepRow, cell: Cell) -> FoundCell:
     )
 
 
-def _heading(found: Trace, checkpoint: Checkpoint | None) -> FilesHeading:
-    about = found.execution
+def _heading(trace: Trace, checkpoint: Checkpoint | None) -> FilesHeading:
+    about = trace.execution
     return {
         "execution": None if about is None else about["id"],
-        "sweep": found.about["sweep"]["name"],
+        "sweep": trace.about["sweep"]["name"],
         "case": None if about is None else about["case"],
         "repeat": None if about is None else about["repeat"],
         "combinations": [] if about is None else about["combinations"],

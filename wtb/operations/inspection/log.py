@@ -1,28 +1,68 @@
-"""The events of a sweep, as they are written if need be."""
+"""Events of a sweep, also while they are written."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Interval
-from wtb.core.classes.frozen import frozen
-from wtb.core.documents.events import EventCount, EventDocument
+from wtb.core.arguments import Interval, checked
+from wtb.core.documents.all_events import EventCount, EventDocument
 from wtb.core.errors import InputError, NotFound, did_you_mean
-from wtb.core.serialization.plain_json import iso
+from wtb.core.frozen import frozen
+from wtb.core.serialization.plain_json import iso, readable
 from wtb.display.views.sweeps import status_document
 from wtb.operations.context import Context
 from wtb.operations.inspection.ends import DECISIVE, Death, Ends
-from wtb.operations.inspection.event_values import PART, with_values
+from wtb.store.bulk import parts
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position, log_rows
 from wtb.store.read import details, queries
-from wtb.store.read.references import find
+from wtb.store.read.details import find
 from wtb.store.runs.leases import sweep_statuses
+from wtb.store.tables.control import InvocationRow
 from wtb.store.tables.sweeps import EventRow, SweepRow
+
+PART: Final = 100  # events whose values are in memory at a time
+_DIGESTS: Final = {"node_run.succeeded": "writes", "execution.completed": "result"}  # kind -> key of its data
+
+
+def with_values(database: Database, events: Sequence[EventDocument]) -> Iterator[EventDocument]:
+    """Yield events with the values that nodes wrote, their results, and arguments and results of tool calls.
+
+    Values that were removed since are left out.
+    """
+    for part in parts(events, PART):
+        values = details.stored_values(database, [digest for event in part for digest in _digests(event).values()])
+        calls = _calls(database, part)
+        for event in part:
+            event_data = cast("dict[str, Any]", event["data"])
+            if event["kind"] in _DIGESTS:
+                digests = _digests(event).items()
+                event_data["values"] = {key: readable(values[digest]) for key, digest in digests if digest in values}
+            elif (call := calls.get(_identity(event_data))) is not None and event["kind"] == "tool.called":
+                event_data["arguments"] = readable(call.arguments.encode())
+                event_data["result"] = None if call.result is None else readable(call.result.encode())
+            yield event
+
+
+def _digests(event: EventDocument) -> Mapping[str, str]:
+    key = _DIGESTS.get(event["kind"])
+    digests: Mapping[str, str] = cast("dict[str, Any]", event["data"]).get(key, {}) if key else {}
+    return digests
+
+
+def _calls(database: Database, events: Iterable[EventDocument]) -> dict[tuple[object, ...], InvocationRow]:
+    reported = [cast("dict[str, Any]", event["data"]) for event in events if event["kind"] == "tool.called"]
+    ids = sorted({str(call["node_run"]) for call in reported if "number" in call})
+    rows = queries.invocation_rows(database, ids) if ids else []
+    return {(row.node_run_id, row.attempt, row.number): row for row in rows}
+
+
+def _identity(call: Mapping[str, Any]) -> tuple[object, ...]:
+    return call.get("node_run"), call.get("attempt"), call.get("number")
+
 
 SEVERITIES: Final = ("debug", "info", "warning", "error")
 
@@ -66,8 +106,8 @@ def log(
     database = context.database
     sweep_id, only = _followed_ids(database, ref, execution)
     pages = _waiting(_follow(context, sweep_id, only), interval_s) if follow else read_pages(database, sweep_id)
-    wanted = ([event_document(row) for row in page if _is_wanted(row, severities, kinds, only)] for page in pages)
-    events = chain.from_iterable(with_values(database, page) if values else page for page in wanted)
+    documents = ([event_document(row) for row in page if _is_wanted(row, severities, kinds, only)] for page in pages)
+    events = chain.from_iterable(with_values(database, page) if values else page for page in documents)
     return _with_cases(database, sweep_id, events) if cases else events
 
 
@@ -88,7 +128,7 @@ def follow_events(
         context: Where, as for `log`.
         ref: A sweep, or an execution whose events alone are meant: its id, the beginning of it, or a name.
         severity: The least that is returned: debug, info, warning or error.
-        kinds: What their kinds begin with; by default all.
+        kinds: Prefixes of the kinds of events; by default all.
         values: Add what nodes wrote, results, and the arguments of tools.
 
     Raises:
@@ -121,7 +161,7 @@ def iter_events(
         context: Where.
         ref: A sweep: its id, the beginning of it, or its name.
         severity: The least that is returned: debug, info, warning or error.
-        kinds: What their kinds begin with; by default all.
+        kinds: Prefixes of the kinds of events; by default all.
         after: `now` for what is yet to come; by default all from the beginning.
         interval_s: Seconds between two looks at a database; a server sends events at once.
 
@@ -146,7 +186,7 @@ def iter_events(
 
 @frozen
 class Page:
-    """What a sweep's log has after a position.
+    """A page of a sweep's log after a position.
 
     Attributes:
         events: Those that were asked for, the oldest first.
@@ -174,7 +214,7 @@ class Selection:
 
     @property
     def page(self) -> int:
-        """How many of them are read at a time."""
+        """Number of events that are read at a time."""
         return PART if self.values else _PAGE
 
 
@@ -195,7 +235,7 @@ def select_events(
         context: Where.
         ref: A sweep: its id, the beginning of it, or its name.
         severity: The least that is meant, as for `log`.
-        kinds: What their kinds begin with; by default all.
+        kinds: Prefixes of the kinds of events; by default all.
         cases: Name the case and the variants of each, as for `log`.
         ends: Those, too, by which one knows whether there is more to come; see `Ends`.
         values: Add what nodes wrote, results, and the arguments of tools.
@@ -221,6 +261,7 @@ def events_after(
     kinds, severities = _asked_for(selection)
     with context.database.read() as connection:
         # Up to here all can be read, also where nothing of it was asked for.
+        # The end is read before the rows: whatever is committed in between belongs to the next page.
         end = last_position(connection, selection.sweep) if kinds or severities else after
         rows = list(
             log_rows(
@@ -230,9 +271,10 @@ def events_after(
                 severities=severities,
                 after=after,
                 limit=selection.page,
-                settled=True,
+                is_settled=True,
             )
         )
+    # Rows beyond `until` still count as read for the page size, or the reader would take the page for the last one.
     read = [row for row in rows if until is None or position_of(row) <= until]
     selected = [row for row in read if _is_selected(row, selection)]
     events, positions = list(map(event_document, selected)), list(map(position_of, selected))
@@ -254,7 +296,7 @@ def last_event(context: Context, selection: Selection) -> LogPosition:
 
 
 def sweeps_there(context: Context, ids: Collection[str]) -> set[str]:
-    """Return which of some sweeps were not deleted."""
+    """Return which of some sweeps still exist."""
     return set(sweep_statuses(context.database, ids))
 
 
@@ -273,7 +315,7 @@ def count_events(
         context: Where.
         ref: A sweep, or an execution whose events alone are meant: its id, the beginning of it, or a name.
         severity: The least that is counted, as for `log`.
-        kinds: What their kinds begin with; by default all.
+        kinds: Prefixes of the kinds of events; by default all.
         execution: Only events of this execution: its id, or the beginning of it.
 
     Returns:
@@ -316,7 +358,7 @@ def severities_from(least: str) -> Sequence[str]:
 
 
 def _asked_for(selection: Selection) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the kinds and severities of a selection for the database, which may find more; none stands for all."""
+    """Return the kinds and severities of a selection for the query, which may find more; empty for all."""
     if selection.ends:
         return (*selection.kinds, *sorted(DECISIVE)) if selection.kinds else (), ()
     return selection.kinds, () if len(selection.severities) == len(SEVERITIES) else selection.severities
@@ -329,7 +371,7 @@ def _is_selected(row: EventRow, selection: Selection) -> bool:
 
 
 def matches(kind: str, severity: str, severities: Sequence[str], kinds: Sequence[str]) -> bool:
-    """Return whether an event is of some severities, and its kind begins with one of some; none is any kind."""
+    """Return whether an event has one of the severities, and a kind with one of the prefixes; none matches any."""
     return severity in severities and (not kinds or kind.startswith(tuple(kinds)))
 
 
@@ -350,7 +392,7 @@ def read_pages(database: Database, sweep_id: str, after: LogPosition = START) ->
 
 
 def _waiting(pages: Iterator[Sequence[EventRow] | None], interval_s: float) -> Iterator[Sequence[EventRow]]:
-    """Yield pages, and wait where there are no more yet."""
+    """Yield pages, and wait whenever there are no more yet."""
     for page in pages:
         if page is None:
             time.sleep(interval_s)
@@ -359,12 +401,13 @@ def _waiting(pages: Iterator[Sequence[EventRow] | None], interval_s: float) -> I
 
 
 def _follow(context: Context, sweep_id: str, execution: str | None) -> Iterator[Sequence[EventRow] | None]:
-    """Yield pages of events, and None after the last one at each look, until the end of what is followed was seen."""
+    """Yield pages of events, and None after the last one at each look, until the end was seen."""
     database, after = context.database, START
     only = None if execution is None else (execution, lambda: queries.find_execution(database, execution).status)
     ends = Ends(lambda: _followed(database, sweep_id).status, only)
     death = Death(context.report)
     while True:
+        # Statuses first: an end that they show has its event in the pages that are read next.
         ends.read_statuses()
         for page in read_pages(database, sweep_id, after):
             after = position_of(page[-1])
@@ -387,16 +430,17 @@ def _followed(database: Database, sweep_id: str) -> SweepRow:
 
 def _with_cases(database: Database, sweep_id: str, events: Iterable[EventDocument]) -> Iterator[EventDocument]:
     """Yield events with the case of their execution, looked up once, and the variants of their combination."""
-    known: dict[str, str] = {}
+    case_names: dict[str, str] = {}
     choices = queries.choices(database, sweep_id)
     for event in events:
         execution = event["execution"]
-        if execution is not None and execution not in known:
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
+        if execution is not None and execution not in case_names:
+            if len(case_names) >= _MOST_KNOWN:
+                # A sweep followed for days may have millions of executions.
+                case_names.clear()
             case, repeat = details.execution_case(database, execution)
-            known[execution] = f"{case} (repeat {repeat})" if repeat else case
-        event["case"] = None if execution is None else known[execution]
+            case_names[execution] = f"{case} (repeat {repeat})" if repeat else case
+        event["case"] = None if execution is None else case_names[execution]
         number = event["data"].get("combination")
         if isinstance(number, int) and 0 <= number < len(choices):
             event["choices"] = choices[number]

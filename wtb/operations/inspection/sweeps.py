@@ -1,6 +1,6 @@
-"""Sweeps, their cells and single executions: which there are, how far they are, what they consist of.
+"""Sweeps, their cells and single executions: lists, statuses and details.
 
-Each function imports what only it needs, because importing takes longer than most queries.
+Each function imports only what it needs, because imports take longer than most queries.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, get_args
 
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Count, Number
-from wtb.core.classes.frozen import frozen
-from wtb.core.documents.common import RunStatus
+from wtb.core.arguments import Count, Number, checked
 from wtb.core.documents.executions import ExecutionDocument, OutcomeDocument, StandingDocument
+from wtb.core.documents.shared_types import RunStatus
 from wtb.core.documents.sweeps import CellDocument, RunDocument, StatusDocument, SummaryDocument, SweepDocument
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.frozen import frozen
 from wtb.core.status import CELL, HIDDEN_SWEEPS, SWEEP
-from wtb.display.listed_sweeps import run_document, sweep_document
+from wtb.display.views.listed import run_document, sweep_document
 from wtb.operations.context import Context
-from wtb.store.limits.sessions import find_session
+from wtb.store.access.sessions import find_session
 from wtb.store.read import details, queries
-from wtb.store.read.references import find, find_one, find_target
+from wtb.store.read.details import find, find_one, find_target
 from wtb.store.tables.sweeps import SweepRow
 
 ListedCases = Annotated[int, Number(0, 100, whole=True)]
@@ -50,7 +49,7 @@ def list_sweeps(
         project: Only of this project.
         session: Only of this session; by default the context's, or all.
         since: Only those that were submitted then or later.
-        limit: At most this many.
+        limit: Maximum number.
         after: Only those that were submitted before this one, the last of the page before.
         singles: Single executions, too; their status is that of their execution.
 
@@ -97,7 +96,7 @@ def list_runs(
         project: Only of this project.
         session: Only of this session; by default the context's, or all.
         since: Only those that were started then or later.
-        limit: At most this many.
+        limit: Maximum number.
         after: Only those that were started before this one, the last of the page before.
 
     Returns:
@@ -123,7 +122,7 @@ def list_runs(
 
 
 def _session(context: Context, session: str | None) -> str | None:
-    """The session whose sweeps are listed, which must be there; None for all."""
+    """Return the session whose sweeps are listed, which must exist; None for all."""
     session = session or context.session
     if session is not None:
         find_session(context.database, session)
@@ -131,7 +130,7 @@ def _session(context: Context, session: str | None) -> str | None:
 
 
 def _last(context: Context, ref: str | None) -> SweepRow | None:
-    """The last sweep or run of the page before."""
+    """Return the last sweep or run of the page before."""
     if ref is None:
         return None
     target = find(context.database, ref)
@@ -155,10 +154,11 @@ def status(context: Context, ref: str, *, cases: ListedCases = 0) -> StatusDocum
     """
     from wtb.store.control import approvals
 
+    # A deadline that has passed must not be shown as an open question, even if no runner has noticed it.
     approvals.expire(context.database)
     target = find_target(context.database, ref)
     if target.kind == "execution":
-        from wtb.display.views.execution_status import standing_document
+        from wtb.display.views.sweeps import standing_document
 
         return standing_document(context.database, target.row)
     from wtb.display.views.sweeps import status_document
@@ -168,7 +168,7 @@ def status(context: Context, ref: str, *, cases: ListedCases = 0) -> StatusDocum
 
 @frozen
 class Located:
-    """What a reference means now.
+    """The present meaning of a reference.
 
     Attributes:
         id: Of the sweep, or of the execution; of a single execution that was meant as a whole, that of its sweep.
@@ -217,7 +217,7 @@ def locate_execution(context: Context, ref: str) -> Located:
 
 
 def no_sweep(ref: str) -> InputError:
-    """Return the error that a reference means a single execution."""
+    """Return the error for a reference to a single execution."""
     return InputError(f"{ref!r} is a single execution and no sweep; `Bench.execution` finds it")
 
 
@@ -231,7 +231,7 @@ def outcome(context: Context, ref: str) -> OutcomeDocument:
     Raises:
         InputError: If there is no such execution.
     """
-    from wtb.display.views.execution_status import outcome_document
+    from wtb.display.views.sweeps import outcome_document
     from wtb.store.control import approvals
 
     approvals.expire(context.database)
@@ -307,7 +307,7 @@ def cells(
         ref: A sweep: its id, the beginning of it, or its name.
         statuses: Only cells of these, such as `failed`.
         case: Only cells of the case with this id.
-        limit: At most this many.
+        limit: Maximum number.
 
     Returns:
         The cells, and what their columns are called.
@@ -321,8 +321,8 @@ def cells(
     target = find(database, ref)
     if target.kind == "execution":
         raise InputError(f"{ref!r} is an execution; cells are listed of a sweep")
-    for one in statuses:
-        _check_status(one, CELL, "cell")
+    for status in statuses:
+        _check_status(status, CELL, "cell")
     if case is not None:
         details.check_case(database, target.id, case)
     return Cells(
@@ -345,8 +345,8 @@ def check_run_status(status: str) -> None:
     _check_status(status, get_args(RunStatus), "run")
 
 
-def _check_status(name: str, known: Collection[str], what: str) -> None:
-    """Raises InputError with a near match for what is no status of a `what`."""
-    if name not in known:
-        near = did_you_mean(name, known)
-        raise InputError(f"{name!r} is not a status of a {what}{near} (they are: {', '.join(known)})")
+def _check_status(name: str, statuses: Collection[str], what: str) -> None:
+    """Raise InputError with a near match for an invalid status of a `what`."""
+    if name not in statuses:
+        near = did_you_mean(name, statuses)
+        raise InputError(f"{name!r} is not a status of a {what}{near} (they are: {', '.join(statuses)})")

@@ -1,4 +1,4 @@
-"""What workers publish of the workflows that they can run."""
+"""Workflows and evaluators that workers publish."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING
-from wtb.authoring.evaluation.options import options_schema
-from wtb.core.arguments.checking import checked
-from wtb.core.documents.workflows.publications import (
+from wtb.authoring.evaluation.evaluator_options import options_schema
+from wtb.core.arguments import checked
+from wtb.core.documents.workflows import (
     EvaluatorDescription,
     PublicationDocument,
     PublicationsDocument,
@@ -20,12 +20,12 @@ from wtb.core.errors import NotFound, did_you_mean
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.context import Context
 from wtb.store.publications import list_publications
-from wtb.store.tables.publications import PublicationRow
+from wtb.store.tables.sweeps import PublicationRow
 
 
 @checked
 def list_published(context: Context) -> PublicationsDocument:
-    """List the workflows and evaluators that workers publish.
+    """List published workflows and evaluators.
 
     Args:
         context: Where.
@@ -47,7 +47,7 @@ def list_published(context: Context) -> PublicationsDocument:
 
 @checked
 def show_published(context: Context, name: str) -> PublishedWorkflowDocument:
-    """Show what workers publish of a workflow: its graph, variants, parameters and fingerprints.
+    """Show a published workflow: its graph, variants, parameters and fingerprints.
 
     Args:
         context: Where.
@@ -61,6 +61,7 @@ def show_published(context: Context, name: str) -> PublishedWorkflowDocument:
     """
     workflows = [row for row in publications_of(context) if row.kind == "workflow"]
     row = next((row for row in workflows if row.name == name), None)
+    # Names first: a path may equal the registered name of another workflow.
     row = row or next((row for row in workflows if row.path == name), None)
     if row is None:
         near = did_you_mean(name, [row.name for row in workflows])
@@ -74,7 +75,7 @@ def show_published(context: Context, name: str) -> PublishedWorkflowDocument:
 
 
 def publications_of(context: Context) -> Sequence[PublicationRow]:
-    """Return what workers publish, or what is registered on this machine if it runs that itself."""
+    """Return what workers publish, or the registrations of this machine if it runs sweeps itself."""
     return list_publications(context.database) if context.local is None else context.local.publications()
 
 
@@ -85,10 +86,11 @@ def _evaluator_document(row: PublicationRow) -> PublicationDocument:
     described: EvaluatorDescription = orjson.loads(row.description)
     parameters = described["function"]["parameters"]
     properties: dict[str, Any] = {
-        name: (one["type"]["schema"] or {}) | ({"default": one["default"]} if "default" in one else {})
-        for name, one in parameters.items()
+        name: (parameter["type"]["schema"] or {})
+        | ({"default": parameter["default"]} if "default" in parameter else {})
+        for name, parameter in parameters.items()
     }
-    required = [name for name, one in parameters.items() if one["required"]]
+    required = [name for name, parameter in parameters.items() if parameter["required"]]
     return {**_document(row), "options": {"type": "object", "properties": properties, "required": required}}
 
 

@@ -1,1 +1,1 @@
-"""Figures and comparisons: what a sweep found, and what changed since another."""
+"""Figures of sweeps: matrix, comparisons, costs, scores, pools, outputs side by side, comments."""

@@ -1,18 +1,18 @@
-"""What was spent, and for what."""
+"""The costs of sweeps and executions and what they were spent for, and the series that nodes record over time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from wtb.core.arguments.checking import checked
-from wtb.core.documents.costs import CostsDocument
+from wtb.core.arguments import checked
+from wtb.core.documents.plan import AllSeriesDocument, CostsDocument
 from wtb.core.errors import InputError, meant_or_known
-from wtb.display.views.costs import costs_document
+from wtb.display.views.costs import costs_document, metrics_document
 from wtb.operations.context import Context
 from wtb.store.access.projects import find_project
 from wtb.store.read.costs import DIMENSIONS, Which
-from wtb.store.read.references import find
+from wtb.store.read.details import find, find_target
 
 
 @checked
@@ -24,7 +24,7 @@ def costs(
     since: datetime | None = None,
     project: str | None = None,
 ) -> CostsDocument:
-    """Return what was spent, the dearest first. Failed attempts and what was deleted since are included.
+    """Return what was spent, the dearest first. Failed attempts and deleted sweeps are included.
 
     Args:
         context: Where.
@@ -47,6 +47,7 @@ def costs(
     if {"model", "tool"} <= set(dimensions):
         raise InputError("costs are shown by model or by tool: a call is of one of them")
     database = context.database
+    # Found before anything is summed, so that a misspelt name is an error and not a table without rows.
     target = None if ref is None else find(database, ref)
     if project is not None:
         find_project(database, project)
@@ -57,3 +58,30 @@ def costs(
         since=None if since is None else since.timestamp(),
     )
     return costs_document(database, dimensions, which)
+
+
+@checked
+def series(context: Context, ref: str, name: str | None = None) -> AllSeriesDocument:
+    """Return what nodes recorded with `ctx.metric`, and the memory and CPU that they used.
+
+    Args:
+        context: Where.
+        ref: A sweep or an execution, which is taken with what led to it: its id, the beginning of it, or a sweep's
+            name.
+        name: Only series of this name: that of a metric, rss, cpu, files or processes.
+
+    Returns:
+        `series`: each with its node run, execution, case, node, name, unit and points.
+
+    Raises:
+        InputError: If there is no such sweep, execution or series.
+    """
+    target = find_target(context.database, ref)
+    document = metrics_document(context.database, target.row)
+    if name is not None:
+        names = sorted({recorded["name"] for recorded in document["series"]})
+        if name not in names:
+            what = meant_or_known(name, names) if names else "; nothing was recorded over time"
+            raise InputError(f"there is no series {name!r}{what}")
+        document["series"] = [recorded for recorded in document["series"] if recorded["name"] == name]
+    return document

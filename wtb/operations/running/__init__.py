@@ -1,1 +1,1 @@
-"""Running: from a description to a sweep or an execution at its end, here or by workers."""
+"""Runs of sweeps and executions, locally or on workers: plan, submit, continue, copy, extend, wait."""

@@ -1,4 +1,4 @@
-"""Starting ahead what a run will need while the command still imports what it needs itself: both take as long."""
+"""An early start of the node process that a run will need, while the command still imports: both take as long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wtb.store.process_identity import next_runner_id
 
 
 def start_node_process(*, file: Path, pdb: bool = False, db: Path | str | None = None, **_: object) -> None:
-    """Start the node process that `wtb run` with these options will need, unless that is none."""
+    """Start the node process that `wtb run` with these options will need, if it will need one."""
     try:
         stack = find_stack()
         run = Run.model_validate(read(file).data.get("run", {}))

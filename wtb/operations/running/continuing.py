@@ -1,4 +1,4 @@
-"""Going on with what was stopped, paused or failed: resume and retry, here or by workers."""
+"""The continuation of what was stopped, paused or failed: resume and retry, by this process or by workers."""
 
 from __future__ import annotations
 
@@ -6,45 +6,42 @@ import shlex
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from wtb.authoring import graph
 from wtb.config.yaml_reader import Located
-from wtb.core.arguments.checking import checked
-from wtb.core.classes.frozen import frozen
+from wtb.core.arguments import checked
 from wtb.core.errors import ConflictError, InputError
-from wtb.core.providers.faults import is_waiting
+from wtb.core.frozen import frozen
+from wtb.core.provider_faults import is_waiting
 from wtb.core.tree.stored_code import RecordedCode
 from wtb.core.tree.stored_spec import Limits, stored_evaluators
-from wtb.core.values import Value
+from wtb.core.values import State, Value
 from wtb.display.views.progress import crew
 from wtb.execution.runtime.code_drift import accept_code, accept_tools
-from wtb.execution.runtime.repair import repair_sweep
-from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
+from wtb.execution.runtime.sweep_run import Ended, SweepRun, reclaim_sweep
+from wtb.execution.runtime.upkeep import repair_sweep
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.pause_cancel import retry as retry_execution
-from wtb.operations.control.pools import check_no_pool
 from wtb.operations.control.state_edits import check_reach, checked_changes
-from wtb.operations.growth.evaluator_changes import accept_evaluators
 from wtb.operations.payers import check_payer
+from wtb.operations.results.pools import check_no_pool
 from wtb.operations.running.local import Code, Ran, RunHere, ShowProgress, follow, run_fork
-from wtb.operations.running.preparing import check_runs_elsewhere, rebind
+from wtb.operations.running.preparing import accept_evaluators, check_runs_elsewhere, rebind
 from wtb.planning.binding import Bound
 from wtb.planning.checks import check_nodes
 from wtb.planning.sweep_spec import read_limits
+from wtb.store.access.budgets import check_limits
 from wtb.store.control import executions, sweeps
+from wtb.store.control.forks import RETRIED
+from wtb.store.control.forks import retry as retry_cells
+from wtb.store.control.row_cells import begin_deferred
 from wtb.store.database import Database
-from wtb.store.growth.deferred import begin_deferred
-from wtb.store.growth.retry import AGAIN
-from wtb.store.growth.retry import retry as retry_cells
-from wtb.store.limits.budgets import check_limits
-from wtb.store.read import queries
-from wtb.store.read.references import ExecutionTarget, SweepTarget, Target, TargetKind, find_target
+from wtb.store.read import activity, queries
+from wtb.store.read.details import ExecutionTarget, SweepTarget, Target, TargetKind, find_target
 from wtb.store.runs import leases
 from wtb.store.tables.sweeps import SweepRow
-from wtb.store.telemetry import workers
 
 LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: nodes have a grace of 10 s
 SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second
@@ -52,7 +49,7 @@ SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look
 
 @frozen
 class Continued:
-    """What `resume` or `retry` did.
+    """The result of `resume` or `retry`.
 
     Attributes:
         kind: Whether a sweep or an execution goes on.
@@ -80,13 +77,13 @@ class Continued:
 
     @property
     def started(self) -> bool:
-        """Whether workers begin at once."""
+        """True if workers begin at once."""
         return self.problem is None and self.workers > 0
 
 
 @frozen
-class _Going:
-    """What goes on, with what it needs."""
+class _BoundSweep:
+    """A sweep that continues, with its code, its new limits and who runs it."""
 
     context: Context
     sweep: SweepRow
@@ -105,7 +102,7 @@ def resume(
     context: Context,
     ref: str,
     *,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     allow_code_change: bool = False,
@@ -137,10 +134,11 @@ def resume(
     check_payer(context, _sweep_of(context.database, target))
     check_no_pool(context.database, _sweep_of(context.database, target), "resumed")
     if target.kind == "execution":
-        going = _going(context, target, changed, code or progress)
-        changes = checked_changes(going.bound, set or {}, written)
-        return _resume_execution(going, target, changes, allow_code_change)
+        bound_sweep = _bind_sweep(context, target, changed, code or progress)
+        changes = checked_changes(bound_sweep.bound, set or {}, written)
+        return _resume_execution(bound_sweep, target, changes, allow_code_change)
     if set:
+        # A state belongs to one execution, so there is nothing in a sweep that `set` could change.
         raise InputError(
             f"only the state of one execution can be changed, and {ref!r} is a sweep "
             f"(`wtb show {shlex.quote(ref)} --cells`)"
@@ -161,23 +159,26 @@ def _resume_sweep(
         context.report(f"{target} is completed; `wtb retry` runs failed cells again")
         return _continued(context, target, RunBy.nobody)
     elsewhere = not row.queued and not limits and leases.runs_now(database, row)
+    # The process that runs the sweep also resumes its executions: a second run of it here would be refused.
     if elsewhere and (count := executions.resume_all(database, target.id, by=context.by)):
         context.report(f"executions of {target} that continue: {count:,}; the process that runs it does")
         return _continued(context, target, RunBy.another_process)
-    going = _going(context, target, limits, how)
+    bound_sweep = _bind_sweep(context, target, limits, how)
     if row.queued:
-        return _resume_queued(going, target, allow_code_change)
-    take_over(database, target.id)
-    _accept(going, allow_code_change)
+        return _resume_queued(bound_sweep, target, allow_code_change)
+    # A runner that died may still own executions. They are reclaimed before any of them begins again.
+    reclaim_sweep(database, target.id)
+    _accept(bound_sweep, allow_code_change)
     executions.resume_all(database, target.id, by=context.by)
-    return _run_sweep(going)
+    return _run_sweep(bound_sweep)
 
 
-def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) -> Continued:
-    context, database, row = going.context, going.database, going.sweep
-    claimed = workers.count_claimed(database, target.id)
+def _resume_queued(bound_sweep: _BoundSweep, target: SweepTarget, allow_code_change: bool) -> Continued:
+    context, database, row = bound_sweep.context, bound_sweep.database, bound_sweep.sweep
+    claimed = activity.count_claimed(database, target.id)
+    # Workers keep the limits they began with, so that other ones can only be given while they do not run it.
     under_way = row.status in ("pending", "running")
-    if under_way and going.limits:
+    if under_way and bound_sweep.limits:
         raise ConflictError(f"{target} is {row.status}: `wtb pause {target.id}` first, then give it other limits")
     if under_way and claimed and not executions.has_paused(database, target.id):
         context.report(
@@ -185,44 +186,49 @@ def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) 
         )
         return _continued(context, target, RunBy.workers)
     context.publisher.check()
-    _accept(going, allow_code_change)
-    if going.limits:
+    _accept(bound_sweep, allow_code_change)
+    # The sweep must not continue before every worker has dropped the old limits.
+    if bound_sweep.limits:
         claimed = _let_workers_see(database, target.id)
     executions.resume_all(database, target.id, by=context.by)
     if not claimed:
         repair_sweep(database, row)
-        requeue(database, target.id, going.bound)
-    sweeps.go_on(database, target.id, by=context.by, limits=going.limits)
+        requeue(database, target.id, bound_sweep.bound)
+    sweeps.resume(database, target.id, by=context.by, limits=bound_sweep.limits)
     context.report(f"{target} continues")
     return _published(context, target)
 
 
 def _resume_execution(
-    going: _Going, target: ExecutionTarget, changes: Mapping[str, Value], allow_code_change: bool
+    bound_sweep: _BoundSweep, target: ExecutionTarget, changes: Mapping[str, Value], allow_code_change: bool
 ) -> Continued:
-    context, database, sweep, row = going.context, going.database, going.sweep, target.row
-    check_reach(database, going.bound, row.head_id, changes)
+    context, database, sweep, row = bound_sweep.context, bound_sweep.database, bound_sweep.sweep, target.row
+    check_reach(database, bound_sweep.bound, row.head_id, changes)
     elsewhere = leases.runs_now(database, sweep)
-    if going.limits and elsewhere:
-        raise ConflictError(f"others run sweep {sweep.id}: `wtb pause {sweep.id}` first, then give it other limits")
+    # The process that runs the sweep now would continue by its old limits.
+    if bound_sweep.limits and elsewhere:
+        raise ConflictError(
+            f"other processes run sweep {sweep.id}; pause it with `wtb pause {sweep.id}` first, then change its limits"
+        )
     if row.status == "paused" and row.choices is None:
-        _accept(going, allow_code_change)
+        _accept(bound_sweep, allow_code_change)
     if not elsewhere:
-        take_over(database, sweep.id)
+        reclaim_sweep(database, sweep.id)
         row = queries.find_execution(database, target.id)
     if row.status != "pending" or changes:
         if row.status == "pending":  # its runner died or was interrupted
             reason = context.because("to change its state")
             executions.pause(database, target.id, reason=reason, by=context.by)
         executions.resume(database, target.id, by=context.by, changes=changes)
+    # Another process or a worker may already run the sweep: it finds the resumed execution itself.
     if elsewhere:
-        return _leave_to_others(going, target)
+        return _leave_to_others(bound_sweep, target)
     if row.choices is None:
-        return _run_execution(going, target)
+        return _run_execution(bound_sweep, target)
     if context.local is not None:
         context.local.start(sweep.id, execution=target.id)
         return _continued(context, target, RunBy.here)
-    ran = run_fork(context, sweep, target.id, going.bound, run=going.run)
+    ran = run_fork(context, sweep, target.id, bound_sweep.bound, run=bound_sweep.run)
     return _continued(context, target, RunBy.here, ran.ended)
 
 
@@ -261,57 +267,61 @@ def retry(
     check_payer(context, _sweep_of(context.database, target))
     check_no_pool(context.database, _sweep_of(context.database, target), "retried")
     if target.kind == "execution":
-        return _retry_execution(_going(context, target, changed, code or progress), target, failed_only, provider)
+        return _retry_execution(_bind_sweep(context, target, changed, code or progress), target, failed_only, provider)
     _check_not_cancelled(target.row)
-    going = _going(context, target, changed, code or progress)
+    bound_sweep = _bind_sweep(context, target, changed, code or progress)
     queued = target.row.queued
+    # Workers that still run cells would continue them beside the new tries.
     if queued:
         _check_released(context.database, target)
         context.publisher.check()
     else:
-        take_over(context.database, target.id)
-    statuses = ("failed",) if failed_only else AGAIN
+        reclaim_sweep(context.database, target.id)
+    statuses = ("failed",) if failed_only else RETRIED
     cells = retry_cells(context.database, target.id, statuses, kind="provider" if provider else None)
     if not cells and not (provider and target.row.status == "paused" and is_waiting(target.row.reason)):
         context.report(f"{target} has no cells to retry")
         return _continued(context, target, RunBy.workers if queued else RunBy.nobody)
-    _accept_present_code(going)
+    # Recorded only once there are cells to retry: a sweep where nothing happens keeps its record.
+    _accept_present_code(bound_sweep)
     if queued:
-        requeue(context.database, target.id, going.bound)
-        sweeps.go_on(context.database, target.id, by=context.by, limits=going.limits)
+        requeue(context.database, target.id, bound_sweep.bound)
+        sweeps.resume(context.database, target.id, by=context.by, limits=bound_sweep.limits)
     context.report(f"{target}: {cells:,} cells again")
-    return _published(context, target) if queued else _run_sweep(going)
+    return _published(context, target) if queued else _run_sweep(bound_sweep)
 
 
 def _check_released(database: Database, target: Target) -> None:
-    if workers.count_claimed(database, target.id):
+    if activity.count_claimed(database, target.id):
         raise ConflictError(
-            f"workers still run {target}: wait for its end (`wtb watch {target.id}`), or pause it first"
+            f"workers still run {target}; wait for its end (`wtb watch {target.id}`), or pause it first"
         )
 
 
-def _retry_execution(going: _Going, target: ExecutionTarget, failed_only: bool, provider: bool) -> Continued:
-    context, database, sweep = going.context, going.database, going.sweep
+def _retry_execution(bound_sweep: _BoundSweep, target: ExecutionTarget, failed_only: bool, provider: bool) -> Continued:
+    context, database, sweep = bound_sweep.context, bound_sweep.database, bound_sweep.sweep
     elsewhere = leases.runs_now(database, sweep)
     if not elsewhere:
-        take_over(database, sweep.id)
+        reclaim_sweep(database, sweep.id)
     new_id = retry_execution(database, target.row, failed_only=failed_only, kind="provider" if provider else None)
-    _accept_present_code(going)
+    _accept_present_code(bound_sweep)
     context.report(f"execution {new_id} continues with the cells of {target.id}")
     new = ExecutionTarget(queries.find_execution(database, new_id))
     if not elsewhere:
-        return _run_execution(going, new)
+        return _run_execution(bound_sweep, new)
     if sweep.queued:
-        sweeps.go_on(database, sweep.id, by=context.by, limits=going.limits)
-    return _leave_to_others(going, new)
+        sweeps.resume(database, sweep.id, by=context.by, limits=bound_sweep.limits)
+    return _leave_to_others(bound_sweep, new)
 
 
 def _sweep_of(database: Database, target: Target) -> SweepRow:
     return queries.find_sweep(database, target.row.sweep_id) if target.kind == "execution" else target.row
 
 
-def _going(context: Context, target: Target, limits: Limits | None, how: Code | ShowProgress | None) -> _Going:
-    """Bind the code of a sweep, and check limits that it would be given, before anything is written."""
+def _bind_sweep(
+    context: Context, target: Target, limits: Limits | None, how: Code | ShowProgress | None
+) -> _BoundSweep:
+    """Bind the code of a sweep, and check its new limits, before anything is written."""
     sweep = _sweep_of(context.database, target)
     check_runs_elsewhere(context, sweep)
     code = how if isinstance(how, Code) else Code(rebind(context, sweep), partial(follow, progress=how))
@@ -319,13 +329,13 @@ def _going(context: Context, target: Target, limits: Limits | None, how: Code | 
     if limits:
         check_nodes(bound.workflow, limits.get("nodes") or (), Located(where="limits"))
         check_limits(context.database, sweep.id, limits)
-    return _Going(context, sweep, bound, limits or Limits(), code.run)
+    return _BoundSweep(context, sweep, bound, limits or Limits(), code.run)
 
 
 def _continued(
     context: Context, target: Target, run_by: RunBy, ended: Ended | None = None, problem: str | None = None
 ) -> Continued:
-    """Say what goes on, as it stands now."""
+    """Return the result: how the sweep or execution stands now, and who runs it."""
     database = context.database
     sweep = queries.find_sweep(database, target.id if target.kind == "sweep" else target.row.sweep_id)
     workers = len(crew(database)) if run_by is RunBy.workers else 0
@@ -334,56 +344,63 @@ def _continued(
     )
 
 
-def _run_sweep(going: _Going) -> Continued:
-    ran = _run(going)
-    return _continued(going.context, SweepTarget(ran.sweep), RunBy.here, ran.ended)
+def _run_sweep(bound_sweep: _BoundSweep) -> Continued:
+    ran = _run(bound_sweep)
+    return _continued(bound_sweep.context, SweepTarget(ran.sweep), RunBy.here, ran.ended)
 
 
-def _run_execution(going: _Going, target: Target) -> Continued:
+def _run_execution(bound_sweep: _BoundSweep, target: Target) -> Continued:
     """Run one execution of a sweep, with what it forks into."""
-    return _continued(going.context, target, RunBy.here, _run(going, target.id).ended)
+    return _continued(bound_sweep.context, target, RunBy.here, _run(bound_sweep, target.id).ended)
 
 
-def _run(going: _Going, only: str | None = None) -> Ran:
+def _run(bound_sweep: _BoundSweep, only: str | None = None) -> Ran:
     """Run what is pending of a sweep, or only one execution of it."""
-    context, bound = going.context, going.bound
-    begin_deferred(context.database, going.sweep.id)
+    context, bound = bound_sweep.context, bound_sweep.bound
+    begin_deferred(context.database, bound_sweep.sweep.id)
     if context.local is not None:
-        context.local.start(going.sweep.id, execution=only, limits=going.limits)
-        return Ran(queries.find_sweep(context.database, going.sweep.id), Ended("running"))
-    run = SweepRun(context.database, going.sweep, bound, workspaces=context.workspaces, limits=going.limits, only=only)
-    return going.run(context, run, bound.spec.run.grace)
+        context.local.start(bound_sweep.sweep.id, execution=only, limits=bound_sweep.limits)
+        return Ran(queries.find_sweep(context.database, bound_sweep.sweep.id), Ended("running"))
+    run = SweepRun(
+        context.database, bound_sweep.sweep, bound, workspaces=context.workspaces, limits=bound_sweep.limits, only=only
+    )
+    return bound_sweep.run(context, run, bound.spec.run.grace)
 
 
-def _accept(going: _Going, allow: bool) -> None:
-    """Record code and tools of servers that are there now. Raises ConflictError where they must not have changed."""
-    evaluators = accept_evaluators(going.context, going.sweep, going.bound, allow=allow)
-    accept_code(going.database, going.sweep, going.bound, allow=allow)
-    accept_tools(going.database, going.sweep, going.bound, allow=allow)
-    _record_evaluators(going, evaluators)
+def _accept(bound_sweep: _BoundSweep, allow: bool) -> None:
+    """Record the present code and tools of servers. Raises ConflictError if they have changed, unless `allow`."""
+    # Evaluators are recorded last: a refusal of code or tools leaves their record as it was.
+    evaluators = accept_evaluators(bound_sweep.context, bound_sweep.sweep, bound_sweep.bound, allow=allow)
+    accept_code(bound_sweep.database, bound_sweep.sweep, bound_sweep.bound, allow=allow)
+    accept_tools(bound_sweep.database, bound_sweep.sweep, bound_sweep.bound, allow=allow)
+    _record_evaluators(bound_sweep, evaluators)
 
 
-def _accept_present_code(going: _Going) -> None:
-    """Record the code that is there now, and report what has changed."""
-    for node, variant in accept_code(going.database, going.sweep, going.bound, allow=True):
-        going.context.report(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
-    if _record_evaluators(going, accept_evaluators(going.context, going.sweep, going.bound, allow=True)):
-        going.context.report(
+def _accept_present_code(bound_sweep: _BoundSweep) -> None:
+    """Record the present code, and report what has changed."""
+    for node, variant in accept_code(bound_sweep.database, bound_sweep.sweep, bound_sweep.bound, allow=True):
+        bound_sweep.context.report(
+            f"the code of {node}={variant} has changed; the matrix has a warning if results are mixed"
+        )
+    if _record_evaluators(
+        bound_sweep, accept_evaluators(bound_sweep.context, bound_sweep.sweep, bound_sweep.bound, allow=True)
+    ):
+        bound_sweep.context.report(
             "evaluators have changed since other cells were scored; `wtb score` scores all cells by the new ones"
         )
-    for tool in accept_tools(going.database, going.sweep, going.bound, allow=True):
-        going.context.report(f"a server has changed {tool}; the matrix says so where nodes called it before")
+    for tool in accept_tools(bound_sweep.database, bound_sweep.sweep, bound_sweep.bound, allow=True):
+        bound_sweep.context.report(f"a server has changed {tool}; the matrix has a warning if nodes called it before")
 
 
-def _record_evaluators(going: _Going, evaluators: RecordedCode | None) -> bool:
-    """Record the evaluators as they are now, if they have changed. Returns whether they have."""
+def _record_evaluators(bound_sweep: _BoundSweep, evaluators: RecordedCode | None) -> bool:
+    """Record the present evaluators if they have changed. Returns whether they have."""
     if evaluators is not None:
-        leases.record_evaluators(going.database, going.sweep.id, stored_evaluators(evaluators))
+        leases.record_evaluators(bound_sweep.database, bound_sweep.sweep.id, stored_evaluators(evaluators))
     return evaluators is not None
 
 
 def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
-    """Send what a retry made to the queues that its next nodes ask for."""
+    """Send what a retry made to the queues of the next nodes."""
     workflow = bound.workflow
     sweeps.requeue(
         database, sweep_id, lambda nodes: graph.queue_of(workflow, workflow.entries if nodes is None else nodes)
@@ -391,27 +408,31 @@ def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
 
 
 def _published(context: Context, target: Target) -> Continued:
-    """Publish what is pending."""
+    """Publish pending executions to the broker, and return the result."""
     problem = context.publisher.publish_pending(context.database)
     return _continued(context, target, RunBy.workers, problem=problem)
 
 
-def _leave_to_others(going: _Going, target: Target) -> Continued:
-    if not going.sweep.queued:
-        if going.context.local is not None:  # its run may be about to end
-            going.context.local.start(going.sweep.id)
-        return _continued(going.context, target, RunBy.another_process)
-    requeue(going.database, going.sweep.id, going.bound)
-    return _published(going.context, target)
+def _leave_to_others(bound_sweep: _BoundSweep, target: Target) -> Continued:
+    if not bound_sweep.sweep.queued:
+        if bound_sweep.context.local is not None:  # its run may be about to end
+            bound_sweep.context.local.start(bound_sweep.sweep.id)
+        return _continued(bound_sweep.context, target, RunBy.another_process)
+    requeue(bound_sweep.database, bound_sweep.sweep.id, bound_sweep.bound)
+    return _published(bound_sweep.context, target)
 
 
 def _let_workers_see(database: Database, sweep_id: str) -> int:
-    """Wait until every worker has seen that a sweep is paused, so that none goes on under its old limits.
+    """Wait until every worker has seen that a sweep is paused, so that none continues under its old limits.
 
-    Returns how many executions workers still have. Raises ConflictError if they do not release them.
+    Returns:
+        The number of executions that workers still have.
+
+    Raises:
+        ConflictError: If workers do not release them in time.
     """
     ends = time.monotonic() + LET_GO_S
-    while (claimed := workers.count_claimed(database, sweep_id)) or sweeps.stands_still_for(
+    while (claimed := activity.count_claimed(database, sweep_id)) or sweeps.stands_still_for(
         database, sweep_id
     ) < SEEN_S:
         if time.monotonic() > ends:
@@ -427,4 +448,4 @@ def _let_workers_see(database: Database, sweep_id: str) -> int:
 def _check_not_cancelled(row: SweepRow) -> None:
     if row.status == "cancelled":
         command = "submit" if row.queued else "run"
-        raise ConflictError(f"sweep {row.id} is cancelled for good; start a new one with `wtb {command}`")
+        raise ConflictError(f"sweep {row.id} is cancelled; start a new one with `wtb {command}`")

@@ -1,4 +1,4 @@
-"""Running in this process: what was prepared, or what is pending of a stored sweep."""
+"""Runs in this process: of a prepared sweep, or of what is pending of a stored one."""
 
 from __future__ import annotations
 
@@ -7,29 +7,45 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from types import FrameType
 from typing import Protocol
 
-from wtb.analysis.finalize import freeze
 from wtb.analysis.gates import check_gates
+from wtb.analysis.sweep_ends import freeze
 from wtb.authoring.breakpoints import Breakpoint, stops
-from wtb.core.arguments.checking import checked
-from wtb.core.classes.frozen import frozen
+from wtb.core.arguments import checked
 from wtb.core.errors import InputError, StoreError, WTBError
+from wtb.core.frozen import frozen
 from wtb.core.status import ENDED_SWEEPS
 from wtb.core.stop import INTERRUPTED
 from wtb.core.tree.stored_spec import Limits
-from wtb.execution.runtime.fork_run import ForkRun
-from wtb.execution.runtime.sweep_run import Ended, SweepRun, new_run
+from wtb.execution.runtime.sweep_run import Ended, ForkRun, SweepRun, new_run
 from wtb.execution.state import Progress
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context
-from wtb.operations.policy.signing import signed
+from wtb.operations.policy_rules import find_policies
 from wtb.planning.binding import Bound
 from wtb.planning.prepare import Prepared
 from wtb.planning.sweep_spec import SingleSpec
 from wtb.store.read import queries
 from wtb.store.tables.sweeps import SweepRow
+
+
+def signed(context: Context, prepared: Prepared) -> Prepared:
+    """Return a sweep signed by who submits it, with the policies that its nodes are held to.
+
+    Args:
+        context: The database, and who submits the sweep.
+        prepared: The sweep.
+
+    Raises:
+        InputError: If the policies of this process are wrong.
+    """
+    policies = find_policies()
+    for_nodes = None if policies is None else policies.recorded(context.principal)
+    return replace(prepared, submitted_by=context.by, policies=for_nodes)
+
 
 ShowProgress = Callable[[Progress], None]
 
@@ -51,20 +67,20 @@ class Ran:
 
     @property
     def interrupted(self) -> bool:
-        """Whether somebody stopped it by Ctrl-C or a signal."""
+        """True if somebody stopped the run by Ctrl-C or a signal."""
         return self.ended.status == "paused" and self.ended.reason == INTERRUPTED
 
 
 class RunHere(Protocol):
-    """Runs in this process what was made ready, as `follow` does: to its end, or in the background."""
+    """A function that runs in this process what was made ready: to its end as `follow` does, or in the background."""
 
     def __call__(self, context: Context, run: SweepRun, grace: float) -> Ran:
-        """Run it. Returns how that ended, or that it is running."""
+        """Run it. Returns how it ended, or that it is running."""
 
 
 @frozen
 class Code:
-    """The code of a sweep, and who runs it here, where that is not found by import and not waited for.
+    """The code of a sweep and the function that runs it here, if these are not the usual ones.
 
     Attributes:
         bound: The code.
@@ -98,6 +114,7 @@ def begin(
         InputError: If a gate, breakpoint or session is not there.
         ConflictError: If the session's quota allows no node run.
     """
+    # Options are checked before the sweep is stored: afterwards it would be there, and have to be cancelled.
     places = check_options(prepared, breakpoints=breakpoints, until=until, pdb=pdb)
     check_gates(context.database, prepared.bound.spec)
     mine = signed(context, prepared)
@@ -108,7 +125,6 @@ def begin(
     return run
 
 
-@checked
 @checked
 @audited
 def create(context: Context, prepared: Prepared, *, breakpoints: Sequence[str] = (), until: str | None = None) -> str:
@@ -129,7 +145,7 @@ def create(context: Context, prepared: Prepared, *, breakpoints: Sequence[str] =
     """
     places = check_options(prepared, breakpoints=breakpoints, until=until)
     mine = signed(context, prepared)
-    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=CREATED)
+    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, hold_reason=CREATED)
     note(sweep=sweep_id)
     context.report(announcement(prepared, sweep_id))
     return sweep_id
@@ -148,9 +164,12 @@ def check_options(
 
 
 def announcement(prepared: Prepared, sweep_id: str, workers: str = "") -> str:
-    """Return the line that says what was submitted, and one for each note about its cases.
+    """Return the line that says what was submitted, with one more line for each note about its cases.
 
-    workers: the end of that line, if workers run it.
+    Args:
+        prepared: What was submitted.
+        sweep_id: Its id.
+        workers: The end of the first line, if workers run it.
     """
     spec = prepared.bound.spec
     if isinstance(spec, SingleSpec):
@@ -279,19 +298,19 @@ def follow(
 
 
 def follow_started(context: Context, run: SweepRun, grace: float) -> Ended:
-    """Wait for the end of a run that was started, whatever signals come. Raises WTBError as `follow` does."""
+    """Wait for the end of a run that was started, without handling signals. Raises WTBError as `follow` does."""
     with _warned(context, run):
         return _wait(context, run, grace, lambda _: None, [])
 
 
 @contextmanager
 def _warned(context: Context, run: SweepRun) -> Iterator[None]:
-    """Warn of an error that ends a run, and say how to continue."""
+    """Warn of an error that ends a run, with the command that continues it."""
     try:
         yield
     except WTBError:
         name = run.execution_id if isinstance(run, ForkRun) else run.sweep_id
-        context.warn(f"the run ended by an error; when that is fixed, continue with: wtb resume {name}")
+        context.warn(f"the run ended with an error; fix it, then continue with: wtb resume {name}")
         raise
 
 
@@ -310,7 +329,7 @@ def _start_and_wait(context: Context, run: SweepRun, grace: float, show: ShowPro
 
 
 def _wait(context: Context, run: SweepRun, grace: float, show: ShowProgress, interrupts: Sequence[int]) -> Ended:
-    """Wait for the end of a run: nodes have their grace after the first interrupt, and none after the second."""
+    """Wait for the end of a run. Nodes have their grace after the first interrupt, and none after the second."""
 
     def look() -> None:
         show(run.progress)
@@ -337,7 +356,7 @@ def _wait(context: Context, run: SweepRun, grace: float, show: ShowProgress, int
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Have a handler get the signals that end a program, on the thread that can have one."""
+    """Let a handler get the signals that end a program, if this is the main thread: only that one can handle them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Preparing what is to run: everything is checked before anything is written."""
+"""Preparation of what is to run: everything is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from wtb.authoring.code.fingerprint import evaluator_code
 from wtb.authoring.code.import_paths import is_importable
+from wtb.authoring.code.recipe import NamedEvaluator
+from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.workflow import Workflow
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Count, Slots
+from wtb.core.arguments import Count, Slots, checked
 from wtb.core.errors import ConflictError, InputError
+from wtb.core.factors import with_texts
 from wtb.core.ids import new_id
+from wtb.core.texts import listed_names
+from wtb.core.tree.stored_code import EVALUATORS, RecordedCode, why
+from wtb.core.tree.stored_spec import recorded_evaluators
 from wtb.core.values import Json
 from wtb.execution.described_code import bind_described, describe_code
 from wtb.operations.auditing import shown_argument
@@ -23,7 +29,7 @@ from wtb.operations.control.state_edits import coerce_values
 from wtb.planning.binding import Bound, bind, draft_of
 from wtb.planning.cases import CaseSource
 from wtb.planning.checks import check_pool
-from wtb.planning.data.picking import Only
+from wtb.planning.picking import Only
 from wtb.planning.prepare import MAX_CELLS, Prepared, prepare, stored_spec
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
@@ -36,7 +42,7 @@ from wtb.store.tables.walls import has_walls
 
 
 @shown_argument.register
-def _shown(prepared: Prepared) -> Json:
+def _describe_prepared(prepared: Prepared) -> Json:
     spec = prepared.bound.spec
     return {"sweep": spec.sweep, "workflow": prepared.bound.workflow.name, "cells": prepared.cells}
 
@@ -71,7 +77,7 @@ def prepare_file(
 
 @checked
 def with_options(spec: SweepSpec, *, session: str | None = None, concurrency: Slots | None = None) -> SweepSpec:
-    """Return a sweep in another session and with other node runs at a time, where these are given."""
+    """Return a sweep with another session and another number of node runs at a time, if these are given."""
     changed = spec.model_copy(update={} if session is None else {"session": session})
     if concurrency is not None:
         changed = changed.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
@@ -110,16 +116,17 @@ def prepare_single(
         InputError: With everything that is wrong, one line each.
     """
     path = workflow if isinstance(workflow, str) else import_path_of(workflow)
+    # A sweep file is an easy mistake for a workflow, and its import would fail without saying so.
     if Path(path).suffix in (".yaml", ".yml", ".json"):
         raise InputError(f"{path!r} is a file; expected a workflow, and `wtb run` or `wtb submit` takes a sweep file")
-    data = {"sweep": path, "workflow": path, "cases": [], **keys}
-    spec = parse_single({**data, "vary": {node: [name] for node, name in (variants or {}).items()}})
+    document = {"sweep": path, "workflow": path, "cases": [], **keys}
+    spec = parse_single({**document, "vary": {node: [name] for node, name in (variants or {}).items()}})
     state = dict(input) if isinstance(input, Mapping) else input
     if written:
         bare = workflow
         if isinstance(bare, str):
             bare = code.workflow(bare, lambda text: spec.located.problem(("workflow",), text))
-        state |= coerce_values(bare.schema, {name: state[name] for name in written}, written)
+        state |= coerce_values(bare.facts().schema, {name: state[name] for name in written}, written)
     case = {"id": "input", "input": state}
     prepared = prepare(
         spec,
@@ -128,6 +135,7 @@ def prepare_single(
         starts_at=from_node,
         code=code,
     )
+    # The name was the path until the workflow was found: now it can be that of the workflow.
     named = prepared.bound.spec.model_copy(update={"sweep": prepared.bound.workflow.name})
     return replace(prepared, bound=replace(prepared.bound, spec=named))
 
@@ -135,23 +143,24 @@ def prepare_single(
 def import_path_of(workflow: Any) -> str:
     """Return the import path of a workflow or graph; its name if no module has it.
 
-    Of several modules that have it, the one that defines its nodes is preferred, then one that others can import.
+    Of several modules that have it, one that defines its nodes is preferred, then one that others can import.
     """
-    found = [
+    places = [
         (name, attribute)
+        # Copies: another thread may import a module meanwhile.
         for name, module in list(sys.modules.items())
         if not name.startswith("wtb.")
-        for attribute, value in list(getattr(module, "__dict__", {}).items())
-        if value is workflow
+        for attribute, candidate in list(getattr(module, "__dict__", {}).items())
+        if candidate is workflow
     ]
     nodes = workflow.nodes.values() if isinstance(workflow, Workflow) else ()
     homes = {variant.fn.__module__ for node in nodes for variant in node.variants.values()}
-    found.sort(key=lambda place: (place[0] not in homes, not is_importable(sys.modules[place[0]])))
-    return ":".join(found[0]) if found else getattr(workflow, "name", type(workflow).__name__)
+    places.sort(key=lambda place: (place[0] not in homes, not is_importable(sys.modules[place[0]])))
+    return ":".join(places[0]) if places else getattr(workflow, "name", type(workflow).__name__)
 
 
 def bind_stored(context: Context, spec: SweepSpec) -> Bound:
-    """Bind what was submitted to its code, wherever that is.
+    """Bind what was submitted to its code, wherever the code is.
 
     Args:
         context: Where; it says whether code is imported.
@@ -169,7 +178,7 @@ def bind_stored(context: Context, spec: SweepSpec) -> Bound:
 
 
 def rebind(context: Context, sweep: SweepRow) -> Bound:
-    """Find the code of a stored sweep as it is now.
+    """Bind a stored sweep to its code as it is now.
 
     Args:
         context: Where; it says whether code is imported.
@@ -212,7 +221,7 @@ def described_apart(context: Context, sweep: SweepRow, folder: str) -> Bound:
 
 @contextmanager
 def own_workspaces(context: Context, project: str, folder: str) -> Iterator[tuple[Workspaces, str]]:
-    """Make a directory for a node process that runs no node, within a context.
+    """Make a directory for a node process that runs no node, and remove it at the end of the context.
 
     Args:
         context: Where.
@@ -251,14 +260,14 @@ def check_threads(database: Database, spec: SweepSpec) -> None:
         raise InputError(
             spec.located.problem(
                 ("run", "pool"),
-                "'run.pool: thread' runs nodes in the worker or scheduler itself, which this database lets in by the "
-                "role wtb_worker, and so to all projects; expected 'pool: process'",
+                "'run.pool: thread' runs nodes in the worker or scheduler itself, whose database role wtb_worker can "
+                "read all projects; expected 'pool: process'",
             )
         )
 
 
 def check_runs_elsewhere(context: Context, sweep: SweepRow) -> None:
-    """Refuse what would have to run here, where no code is imported.
+    """Refuse to continue a sweep that only this process could run, if no code is imported here.
 
     Args:
         context: Where; it says whether code is imported.
@@ -270,6 +279,72 @@ def check_runs_elsewhere(context: Context, sweep: SweepRow) -> None:
     runs = context.imports or context.local is not None or sweep.queued
     if not (runs or leases.runs_now(context.database, sweep)):
         raise ConflictError(
-            f"sweep {sweep.id} was not given to workers, and no process runs it: continue it where its code is, beside "
-            f"the database"
+            f"sweep {sweep.id} was not submitted to workers, and no process runs it; continue it on a machine with "
+            f"its code and the database"
         )
+
+
+def accept_evaluators(
+    context: Context, sweep: SweepRow, bound: Bound, *, allow: bool, extends: bool = False
+) -> RecordedCode | None:
+    """Check that new cells would be scored like the existing ones.
+
+    Args:
+        context: The place of the sweep; if it imports no code, published evaluators count.
+        sweep: Its row.
+        bound: Its present code.
+        allow: Continue although they have changed.
+        extends: True if the sweep is extended, which a baseline cannot be.
+
+    Returns:
+        The present evaluators, if they have changed.
+
+    Raises:
+        ConflictError: They have changed, and `allow` is false.
+    """
+    recorded = recorded_evaluators(sweep.spec)
+    if recorded is None:
+        return None
+    present = bound.evaluator_code if context.imports else _published(context, sweep)
+    # An evaluator that is known on one side only cannot be compared, so it is not reported as changed.
+    shared_names = [name for name in present.fingerprints[EVALUATORS] if name in recorded.fingerprints[EVALUATORS]]
+    changed = [(EVALUATORS, name) for name in shared_names if not recorded.has_same(present, EVALUATORS, name)]
+    if changed and not allow:
+        raise _changed_error(sweep, recorded, present, [name for _, name in changed], extends=extends)
+    return present if changed else None
+
+
+def _published(context: Context, sweep: SweepRow) -> RecordedCode:
+    """Return the evaluators that are built in or published by workers; others are unknown here."""
+    named = []
+    for written in sweep.spec["evaluate"]:
+        for name, options in written.items():
+            filled = with_texts(options if isinstance(options, dict) else {}, sweep.spec.get("texts", {}))
+            with suppress(InputError):
+                named.append((NamedEvaluator(name, filled, ""), make_evaluator(name, filled, context.code.load)))
+    return evaluator_code(named)
+
+
+def _changed_error(
+    sweep: SweepRow, recorded: RecordedCode, present: RecordedCode, names: list[str], *, extends: bool
+) -> ConflictError:
+    causes = why(recorded.code, present.code, [(EVALUATORS, name) for name in names])
+    which = (
+        f"evaluator {names[0]!r} has" if len(names) == 1 else f"evaluators {listed_names(list(map(repr, names)))} have"
+    )
+    commands = listed_names([f"`wtb score {sweep.id} --evaluate {path}`" for path in _paths(sweep, names)])
+    copied = f" (for a baseline `wtb admin copy {sweep.id} --new-name NAME`, then score and extend the copy)"
+    return ConflictError(
+        f"sweep {sweep.name} ({sweep.id}): {which} changed since the cells that are there were scored {causes}, so new "
+        f"scores would not be comparable. Score those cells again first with {commands}{copied if extends else ''}, "
+        f"bring the old code back, or allow the change of code",
+        argument="allow_code_change",
+    )
+
+
+def _paths(sweep: SweepRow, names: list[str]) -> list[str]:
+    """Return the sweep file's names of evaluators."""
+    recorded = recorded_evaluators(sweep.spec)
+    assert recorded is not None
+    every = [name for written in sweep.spec["evaluate"] for name in written]
+    return [path for path, name in zip(every, recorded.fingerprints[EVALUATORS], strict=False) if name in names]

@@ -1,4 +1,4 @@
-"""Giving sweeps and single inputs to workers."""
+"""Submission of sweeps and single inputs to workers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Annotated
 
 from wtb.analysis.gates import check_gates
 from wtb.authoring.breakpoints import stops
-from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Number
-from wtb.core.classes.frozen import frozen
+from wtb.core.arguments import Number, checked
 from wtb.core.errors import BrokerError, InputError
+from wtb.core.frozen import frozen
 from wtb.core.texts import plural
 from wtb.display.views import progress
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context, Publisher
-from wtb.operations.policy.signing import signed
-from wtb.operations.running.local import CREATED, announcement
+from wtb.operations.running.local import CREATED, announcement, signed
 from wtb.operations.running.preparing import check_threads
 from wtb.planning.prepare import Prepared
 from wtb.planning.sweep_spec import SingleSpec
@@ -27,7 +25,7 @@ from wtb.store.files.locations import check_files
 
 @frozen
 class Submitted:
-    """What workers were given.
+    """The result of `submit`: what workers were given.
 
     Attributes:
         sweep: The id of the sweep.
@@ -49,7 +47,7 @@ class Submitted:
 
     @property
     def started(self) -> bool:
-        """Whether it starts at once."""
+        """True if it starts at once."""
         return self.problem is None and (self.here or self.workers > 0) and not self.held
 
 
@@ -70,7 +68,7 @@ def submit(
     Args:
         context: Where.
         prepared: What is to run.
-        priority: Higher ones run first; None for the sweep file's.
+        priority: Higher priorities run first; None for the sweep file's.
         anyway: Also where no worker is there to run it, or no broker is named.
         breakpoints: Where it pauses: `[before|after] NODE [if CONDITION]`.
         until: A node to pause after.
@@ -87,19 +85,28 @@ def submit(
     if create_only and not isinstance(spec, SingleSpec):
         raise InputError("only a single input can be created without beginning it, and this is a sweep")
     if context.local is not None:
+        # A process that runs sweeps itself needs neither a broker nor workers.
         return _submit_here(context, prepared, breakpoints, until, create_only)
     check_shared(database)
     publisher = context.publisher  # imports Celery meanwhile
     check_threads(database, spec)
     places = stops(prepared.bound.workflow, breakpoints, until)
     check_gates(database, spec)
+    # All is checked before anything is stored: a sweep that was stored cannot be refused any more.
     workers = check_workers(database, prepared.queues, anyway)
     check_files(database, context.workspaces)
     _check_broker(publisher, anyway)
-    chosen = spec.run.priority if priority is None else priority
+    effective_priority = spec.run.priority if priority is None else priority
     mine = signed(context, prepared)
-    held = CREATED if create_only else None
-    sweep_id = mine.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places, held=held)
+    hold_reason = CREATED if create_only else None
+    sweep_id = mine.submit(
+        database,
+        context.workspaces,
+        queued=True,
+        priority=effective_priority,
+        breakpoints=places,
+        hold_reason=hold_reason,
+    )
     note(sweep=sweep_id)
     if create_only:
         context.report(announcement(prepared, sweep_id))
@@ -111,14 +118,14 @@ def submit(
 def _submit_here(
     context: Context, prepared: Prepared, breakpoints: Sequence[str], until: str | None, create_only: bool
 ) -> Submitted:
-    """Store a sweep or a single input, and have this process run it unless it is only to be created."""
+    """Store a sweep or a single input, and let this process run it unless it is only created."""
     assert context.local is not None, "its caller has looked"
     spec = prepared.bound.spec
     places = stops(prepared.bound.workflow, breakpoints, until)
     check_gates(context.database, spec)
     mine = replace(signed(context, prepared), served=True)
-    held = CREATED if create_only else None
-    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=held)
+    hold_reason = CREATED if create_only else None
+    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, hold_reason=hold_reason)
     note(sweep=sweep_id)
     context.report(announcement(prepared, sweep_id))
     if not create_only:
@@ -129,9 +136,17 @@ def _submit_here(
 def check_workers(
     database: Database, queues: Collection[str | None], anyway: bool, do: str = "submit", done: str = "submitted"
 ) -> int:
-    """Count the workers that take from some queues. Raises BrokerError if one of these has none.
+    """Count the workers that take from some queues.
 
-    do, done: what is asked of them, in words.
+    Args:
+        database: The database of the workers.
+        queues: The queues.
+        anyway: Allow a queue that has no worker.
+        do: What is asked of the workers, for messages.
+        done: The same as a participle.
+
+    Raises:
+        BrokerError: If one of the queues has no worker, unless `anyway`.
     """
     crew = progress.crew(database)
     missing = progress.without_worker(queues, crew)
@@ -147,8 +162,14 @@ def check_workers(
 
 
 def _check_broker(publisher: Publisher, anyway: bool) -> None:
-    """Wait until the broker answers, or will not. Raises BrokerError if none is named, InputError as `check`."""
+    """Wait until the broker answers or cannot be reached.
+
+    Raises:
+        BrokerError: If none is named, unless `anyway`.
+        InputError: If `check` refuses the broker.
+    """
     publisher.check()
     problem = publisher.problem()
+    # A broker that is named and away is no reason to refuse: rows wait in the database until it is back.
     if publisher.url is None and problem is not None and not anyway:
         raise BrokerError(f"{problem}; nothing was submitted")

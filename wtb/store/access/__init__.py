@@ -1,1 +1,1 @@
-"""Who may ask a server, what they may see and do, and what of the database they are limited to."""
+"""Access and its limits: users, tokens, projects, sessions, budgets, reservations, and the audit log."""

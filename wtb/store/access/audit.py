@@ -1,9 +1,9 @@
-"""The audit log: who changed what, from where and by which token, in rows that are only ever added.
+"""The audit log: who changed what, from where and with which token, in rows that are only ever added.
 
-Each row has a hash over its content and the hash of the row before it, so whoever changes, removes or moves a row
-changes every hash after it. The hash of the last row is the head; one that was published elsewhere shows also that all
-up to it was neither made anew nor cut off. Rows are numbered without gaps, so appending takes turns: for as long as a
-commit takes, and only what people do is appended.
+Each row has a hash over its content and the hash of the row before it, so changing, removing or moving a row changes
+every hash after it. The hash of the last row is the head; a head that was published elsewhere also proves that no row
+up to it was made anew or cut off. Rows are numbered without gaps, so appending takes turns, each for as long as a
+commit takes. That is acceptable because only acts of people are appended.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
-from wtb.core.access.attribution import BY_TOKEN
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
+from wtb.core.roles import BY_TOKEN
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
 from wtb.store.tables.access import AuditRow
 from wtb.store.tables.schema import audit
 from wtb.store.transactions import clock
 
-BEFORE_ALL = "0" * 64  # what stands for the hash of the row before the first
-PRUNE = "audit prune"
+BEFORE_ALL = "0" * 64  # instead of the hash of a row before the first
+PRUNE = "audit.prune"
 _LOCK = 9182736457
 _PART = 1000
 
 
 @frozen(slots=True)
 class Origin:
-    """How somebody asks.
+    """The origin of a request.
 
     Attributes:
         via: The command or the route.
-        address: From where; None for this machine.
-        token: The name of the token by which they came, if any.
+        address: The address of the client; None for this machine.
+        token: The name of the access token, if any.
     """
 
     via: str
@@ -46,17 +46,17 @@ class Origin:
 
 @frozen(slots=True)
 class Note:
-    """What is to be appended.
+    """A row to be appended.
 
     Attributes:
-        call: Pairs what is appended when an operation begins to change something, and when it has ended.
-        by: Who asks.
-        origin: How.
-        operation: What for, by its name in the registry.
-        arguments: With what, as JSON; None for the second note of a call.
+        call: Pairs the rows of the beginning and the end of an operation that changes something.
+        by: The caller.
+        origin: The origin of the request.
+        operation: The operation, by its name in the registry.
+        arguments: Its arguments, as JSON; None in the second row of a call.
         outcome: How it ended; None while it has not.
-        result: What names what came of it, as JSON.
-        error: Why it failed, if it did.
+        result: The names of its results, as JSON.
+        error: Its error, if it failed.
     """
 
     call: str
@@ -71,16 +71,17 @@ class Note:
 
 @frozen(slots=True)
 class Head:
-    """The last row at some time: everything up to it is known by its hash."""
+    """The last row at some time, whose hash covers all rows up to it."""
 
     number: int
     hash: str
 
 
 def append(connection: sa.Connection, note: Note) -> None:
-    """Append a row within a transaction, as the last thing that it does: others wait for its end from then on."""
+    """Append a row within a transaction, as its last statement: others wait for its end from then on."""
     if connection.dialect.name == "postgresql":  # on SQLite every one that writes is alone
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    # Read under the lock, so that the row before is committed, and times follow the numbers.
     before = _last(connection)
     origin = note.origin
     row = AuditRow(
@@ -103,13 +104,14 @@ def append(connection: sa.Connection, note: Note) -> None:
 
 
 def hash_of(before: str, row: AuditRow) -> str:
+    # A new column would change the hashes of all earlier rows.
     """Return the hash of a row: SHA-256 over the hash of the row before it and all columns of it, as JSON."""
     content = [getattr(row, column.name) for column in audit.columns if column.name != "hash"]
     return hashlib.sha256(json.dumps([before, *content], separators=(",", ":")).encode()).hexdigest()
 
 
 def signature_of(key: str, last: Head) -> str:
-    """Return what shows that who has the key removed all rows up to one: HMAC-SHA256 over its number and hash."""
+    """Return the proof that the holder of a key removed all rows up to one: HMAC-SHA256 over its number and hash."""
     return hmac.new(key.encode(), f"{last.number}:{last.hash}".encode(), hashlib.sha256).hexdigest()
 
 
@@ -119,7 +121,7 @@ def is_signed(key: str, last: Head, signature: str) -> bool:
 
 
 def head(database: Database) -> Head:
-    """Return the last row; of an empty log number 0."""
+    """Return the last row; of an empty log, number 0."""
     with database.read() as connection:
         return _last(connection)
 
@@ -137,7 +139,7 @@ def rows(database: Database) -> Iterator[AuditRow]:
 
 
 def prunings(database: Database) -> list[AuditRow]:
-    """List the rows that say what was pruned, the newest first."""
+    """List the rows that record prunings, the newest first."""
     query = sa.select(audit).where(audit.c.operation == PRUNE, audit.c.result.is_not(None))
     return database.records(AuditRow, query.order_by(audit.c.number.desc()))
 
@@ -152,28 +154,28 @@ def calls(
     before: int | None = None,
     limit: int,
 ) -> list[tuple[AuditRow, AuditRow | None]]:
-    """List what was asked for, the newest first, each with the row that says how it ended if there is another one.
+    """List calls, the newest first, each with the row of its end if that is another one.
 
     Args:
-        database: Where.
-        by: Only what somebody of this name asked for.
-        operation: Only this one.
-        token: Only by the token of this name.
-        since: Only what was asked for then or later.
-        before: Only what has a smaller number.
-        limit: How many at most.
+        database: The database.
+        by: Only calls by this caller.
+        operation: Only calls of this operation.
+        token: Only calls with the token of this name.
+        since: Only calls at this time or later.
+        before: Only calls with a smaller number.
+        limit: The largest number of calls.
     """
     ended = audit.alias("ended")
-    wanted = [*equal({audit.c.operation: operation, audit.c.token: token})]
-    if by is not None:  # by tokens that others made for them, too
-        wanted.append(sa.or_(audit.c.by == by, audit.c.by.startswith(f"{by}{BY_TOKEN}", autoescape=True)))
-    wanted.append(audit.c.arguments.is_not(None))
+    conditions = [*equal({audit.c.operation: operation, audit.c.token: token})]
+    if by is not None:  # including tokens that others created for them
+        conditions.append(sa.or_(audit.c.by == by, audit.c.by.startswith(f"{by}{BY_TOKEN}", autoescape=True)))
+    conditions.append(audit.c.arguments.is_not(None))
     if since is not None:
-        wanted.append(audit.c.at >= since)
+        conditions.append(audit.c.at >= since)
     if before is not None:
-        wanted.append(audit.c.number < before)
+        conditions.append(audit.c.number < before)
     same = sa.and_(ended.c.call == audit.c.call, ended.c.arguments.is_(None))
-    query = sa.select(audit, ended).select_from(audit.outerjoin(ended, same)).where(*wanted)
+    query = sa.select(audit, ended).select_from(audit.outerjoin(ended, same)).where(*conditions)
     width = len(audit.columns)
     return [
         (AuditRow(*row[:width]), AuditRow(*row[width:]) if row[width] is not None else None)
@@ -195,5 +197,5 @@ def remove_up_to(connection: sa.Connection, number: int) -> int:
 
 def _last(connection: sa.Connection) -> Head:
     query = sa.select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)
-    found = fetch_records(connection, Head, query)
-    return found[0] if found else Head(0, BEFORE_ALL)
+    heads = fetch_records(connection, Head, query)
+    return heads[0] if heads else Head(0, BEFORE_ALL)

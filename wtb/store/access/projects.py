@@ -1,26 +1,96 @@
-"""Projects: what sessions, sweeps and access belong to."""
+"""Projects, to which sessions, sweeps and access belong, and the scope of a caller: its projects."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from wtb.core.arguments.checking import checked
+from wtb.core.arguments import checked
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import DEFAULT_PROJECT
-from wtb.store.access.scope import in_scope, scope_of
 from wtb.store.bulk import fetch_record, insert_missing
 from wtb.store.database import Database
 from wtb.store.tables.access import ProjectRow
-from wtb.store.tables.schema import projects, sessions, sweeps
+from wtb.store.tables.schema import (
+    access,
+    approvals,
+    baselines,
+    budgets,
+    checkpoints,
+    executions,
+    projects,
+    schedules,
+    sessions,
+    sweeps,
+    tokens,
+    uploads,
+)
 
 if TYPE_CHECKING:
-    from wtb.core.documents.administration import ProjectRetention
+    from wtb.core.documents.access import ProjectRetention
+    from wtb.store.transactions import Scope
+
+_BY_NAME = {
+    access: access.c.project,
+    projects: projects.c.name,
+    sessions: sessions.c.project,
+    sweeps: sweeps.c.project,
+    tokens: tokens.c.project,
+    uploads: uploads.c.project,
+}
+_BY_SWEEP = (executions, checkpoints, approvals)
+_BY_SESSION = (baselines, schedules)
+
+
+def in_scope(place: Database | sa.Connection, table: sa.Table) -> Sequence[sa.ColumnElement[bool]]:
+    """Return the condition that rows belong to projects which the caller may see.
+
+    Other rows are reached from these, by ids that only these rows contain.
+
+    Args:
+        place: A database, or a connection of it.
+        table: A table in which things are found by their names.
+
+    Returns:
+        At most one condition; none for callers that may see all.
+    """
+    allowed = scope_of(place).projects
+    return () if allowed is None else (_condition(table, allowed),)
+
+
+def scope_of(place: Database | sa.Connection) -> Scope:
+    """Return the scope of a database, or of a connection of it."""
+    if isinstance(place, sa.Connection):
+        scope: Scope = place.get_execution_options()["wtb_scope"]
+        return scope
+    return place.scope
+
+
+def _condition(table: sa.Table, allowed: frozenset[str]) -> sa.ColumnElement[bool]:
+    names = sorted(allowed)
+    if table in _BY_NAME:
+        column: sa.ColumnElement[Any] = _BY_NAME[table]
+        return column.in_(names)
+    if table is budgets:
+        return _of_budgets(names)
+    owner = sweeps if table in _BY_SWEEP else sessions
+    # A table without a rule must not become visible to everybody by an oversight.
+    if table not in (*_BY_SWEEP, *_BY_SESSION):
+        raise KeyError(f"no rule defines who may read rows of {table.name}")
+    reference = table.c.sweep_id if owner is sweeps else table.c.session_id
+    return reference.in_(sa.select(owner.c.id).where(owner.c.project.in_(names)))
+
+
+def _of_budgets(names: Sequence[str]) -> sa.ColumnElement[bool]:
+    owners = {"project": projects.c.name, "session": sessions.c.id, "sweep": sweeps.c.id, "token": tokens.c.name}
+    owned = [sa.select(sa.literal(scope), key).where(_BY_NAME[key.table].in_(names)) for scope, key in owners.items()]
+    return sa.tuple_(budgets.c.scope, budgets.c.key).in_(sa.union_all(*owned))
 
 
 def create_project(database: Database, name: str, by: str) -> ProjectRow:
-    """Make a project. Raises ConflictError where there is one of this name."""
+    """Create a project. Raises ConflictError if the name is taken."""
     with database.write() as connection:
         if connection.scalar(sa.select(projects.c.name).where(projects.c.name == name)) is not None:
             raise ConflictError(f"there is a project {name!r} already")
@@ -34,7 +104,7 @@ def list_projects(database: Database) -> list[ProjectRow]:
 
 
 def change_retention(database: Database, name: str, retention: ProjectRetention) -> ProjectRow:
-    """Say how long finished sweeps of a project are kept. Raises NotFound with a near match."""
+    """Set how long ended sweeps of a project are kept. Raises NotFound with a near match."""
     with database.write() as connection:
         check_project(connection, name)
         connection.execute(projects.update().where(projects.c.name == name).values(retention=retention or None))
@@ -42,7 +112,7 @@ def change_retention(database: Database, name: str, retention: ProjectRetention)
 
 
 def retentions(connection: sa.Connection) -> dict[str, ProjectRetention]:
-    """Return what projects say, by name; those for which the policy holds are left out."""
+    """Return the retention of projects by name, without projects that follow the general policy."""
     query = sa.select(projects.c.name, projects.c.retention).where(projects.c.retention.is_not(None))
     return {name: retention for name, retention in connection.execute(query)}  # noqa: C416 (rows are no pairs to mypy)
 
@@ -63,12 +133,12 @@ def project_to_submit_to(connection: sa.Connection, named: str | None, of_sessio
 
     Args:
         connection: In the transaction that submits it.
-        named: The one that its file names, if it does.
-        of_session: That of its session. The sessions of the default project are open to sweeps of all others.
+        named: The project that its file names, if it does.
+        of_session: The project of its session. The sessions of the default project are open to sweeps of all others.
 
     Raises:
         InputError: If the project is not that of the session.
-        NotFound: If there is no such project, for whoever is limited to some.
+        NotFound: If there is no such project, for callers that are limited to some.
     """
     project = choose_project(named, of_session)
     if project != of_session:
@@ -88,11 +158,12 @@ def choose_project(named: str | None, of_session: str) -> str:
 
 
 def ensure_project(connection: sa.Connection, name: str) -> None:
-    """Make a project that somebody named, unless it is there; who is limited to projects can name no others.
+    """Create a project that a caller named, unless it exists; callers that are limited to projects cannot name others.
 
     Raises:
-        NotFound: If they named another.
+        NotFound: If such a caller named another project.
     """
+    # A caller that is limited to projects must not widen its own limits by creating one.
     if scope_of(connection).projects is not None:
         check_project(connection, name)
     else:
@@ -100,15 +171,15 @@ def ensure_project(connection: sa.Connection, name: str) -> None:
 
 
 def check_project(connection: sa.Connection, name: str) -> None:
-    """Raises NotFound where there is no project of this name."""
+    """Raise NotFound if there is no project of this name."""
     query = sa.select(projects.c.name).where(projects.c.name == name, *in_scope(connection, projects))
     if connection.scalar(query) is None:
         raise _no_project(connection, name)
 
 
 def _no_project(connection: sa.Connection, name: str) -> NotFound:
-    known = connection.scalars(sa.select(projects.c.name).where(*in_scope(connection, projects)).limit(1000))
-    text = f"there is no project {name!r}{did_you_mean(name, known)}; `wtb project list` shows all"
+    names = connection.scalars(sa.select(projects.c.name).where(*in_scope(connection, projects)).limit(1000))
+    text = f"there is no project {name!r}{did_you_mean(name, names)}; `wtb admin project list` shows all"
     return NotFound(text, kind="project")
 
 

@@ -1,1 +1,1 @@
-"""What people decide: pauses, answers, edits, rollbacks, forks."""
+"""Decisions of people: pauses, answers, edits, rollbacks, forks, extensions, labels, stopped combinations."""

@@ -1,4 +1,6 @@
-"""What people change of an execution: its state, by a manual checkpoint at the same position, names, and its pause."""
+"""Changes that people make to an execution: its state (by a manual checkpoint at the same position), names, its
+pause.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,10 @@ from wtb.core.ids import new_id
 from wtb.core.values import Value
 from wtb.store.bulk import fetch_record, fetch_records, insert_rows, insert_values
 from wtb.store.database import Database
-from wtb.store.events import add_execution_event
+from wtb.store.log import add_execution_event
 from wtb.store.read.lineage import is_edited
 from wtb.store.runs.leases import move_cells, releasing
-from wtb.store.tables.checkpoints import CheckpointRow, NewCheckpoint
-from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.executions import CheckpointRow, ExecutionRow, NewCheckpoint
 from wtb.store.tables.schema import cases, checkpoints, executions, sweeps, workflows
 
 
@@ -27,30 +28,43 @@ def edited_head(
     *,
     parent_id: str | None = None,
 ) -> str:
-    """Give an execution a new head: a manual checkpoint below `parent_id` (or its head) with these keys changed.
+    """Move an execution to a new head: a manual checkpoint below `parent_id`, or its head, with some keys changed.
 
-    execution: its row, locked by the caller, who also sees to its status and `passed_id`. One that has not begun
-    gets its root first. It counts as edited if a person changed the state on the line to the new head. Returns the new
-    head's id. Raises StoreError where the parent is gone.
+    An execution that has not begun gets its root first. It counts as edited if a person changed the state on the line
+    to the new head.
+
+    Args:
+        connection: In a transaction that writes.
+        execution: Its row, locked by the caller, who also sets its status and `passed_id`.
+        changes: New values by key.
+        parent_id: The parent of the new head; by default the present head.
+
+    Returns:
+        The id of the new head.
+
+    Raises:
+        StoreError: If the parent was removed.
     """
     parent = parent_id or execution.head_id or make_root(connection, execution)
-    made = manual_checkpoint(connection, execution, parent, changes)
-    edited = is_edited(connection, made, execution.edited)
+    head = manual_checkpoint(connection, execution, parent, changes)
+    edited = is_edited(connection, head, execution.edited)
     moved = executions.update().where(executions.c.id == execution.id)
-    connection.execute(moved.values(head_id=made, edited=edited))
-    return made
+    connection.execute(moved.values(head_id=head, edited=edited))
+    return head
 
 
 def manual_checkpoint(
     connection: sa.Connection, execution: ExecutionRow, parent_id: str, changes: Mapping[str, Value] | None = None
 ) -> str:
-    """A checkpoint below another that no node wrote. What one inside a node keeps of its visit is kept on."""
+    """Add a manual checkpoint below another one. Inside a node, it keeps the saved data of the visit. Returns its
+    id.
+    """
     parent = fetch_record(connection, CheckpointRow, sa.select(checkpoints).where(checkpoints.c.id == parent_id))
     if parent is None:
-        raise StoreError(f"checkpoint {parent_id} is gone; `wtb history {execution.id}` lists those that are there")
+        raise StoreError(f"checkpoint {parent_id} was removed; `wtb history {execution.id}` lists the others")
     changes = changes or {}
     insert_values(connection, sorted({value.digest: value.data for value in changes.values()}.items()))
-    made: NewCheckpoint = {
+    checkpoint: NewCheckpoint = {
         "id": new_id(),
         "sweep_id": parent.sweep_id,
         "execution_id": execution.id,
@@ -65,12 +79,12 @@ def manual_checkpoint(
         "inside": parent.inside,
         "created_at": time.time(),
     }
-    insert_rows(connection, checkpoints, [made])
-    return made["id"]
+    insert_rows(connection, checkpoints, [checkpoint])
+    return checkpoint["id"]
 
 
 def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequence[str] | None = None) -> str:
-    """The root of an execution that has not begun: the input of its case, and the entry nodes (or others) next."""
+    """Add the root of an execution that has not begun: the input of its case, with the entry nodes or others next."""
     query = (
         sa.select(cases.c.input, cases.c.workspace, workflows.c.graph)
         .join(sweeps, sweeps.c.id == cases.c.sweep_id)
@@ -78,8 +92,9 @@ def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequenc
         .where(cases.c.sweep_id == execution.sweep_id, cases.c.number == execution.case_number)
     )
     input, workspace, graph = connection.execute(query).one()
+    # In the order of declaration, in which the nodes of every step are.
     entries = [node["name"] for node in graph["nodes"] if node["name"] in graph["entries"]]
-    made: NewCheckpoint = {
+    root: NewCheckpoint = {
         "id": new_id(),
         "sweep_id": execution.sweep_id,
         "execution_id": execution.id,
@@ -94,8 +109,8 @@ def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequenc
         "inside": None,
         "created_at": time.time(),
     }
-    insert_rows(connection, checkpoints, [made])
-    return made["id"]
+    insert_rows(connection, checkpoints, [root])
+    return root["id"]
 
 
 def name_checkpoint(
@@ -113,12 +128,12 @@ def name_checkpoint(
 
 
 def locked(connection: sa.Connection, execution_id: str) -> ExecutionRow:
-    """The row of an execution, locked until the transaction ends. Raises StoreError."""
+    """Return the row of an execution, locked until the transaction ends. Raises StoreError."""
     row = fetch_record(
         connection, ExecutionRow, sa.select(executions).where(executions.c.id == execution_id).with_for_update()
     )
     if row is None:
-        raise StoreError(f"execution {execution_id} is gone: its sweep was deleted")
+        raise StoreError(f"execution {execution_id} was deleted with its sweep")
     return row
 
 

@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
+from wtb.core.frozen import frozen
 from wtb.core.questions import how_to_answer
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
-from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_among, fetch_records
+from wtb.store.cell_status import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.control.edits import edited_head, locked, pause_at_once
 from wtb.store.control.pending_rollbacks import finish_first, unfinished
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database
-from wtb.store.events import add_event, add_execution_event, subject
+from wtb.store.log import add_event, add_execution_event, subject
 from wtb.store.read.lineage import ids_below, of_same_case, rows_of
-from wtb.store.rows.executions import NodeRunUnderWay
+from wtb.store.records import NodeRunUnderWay
 from wtb.store.runs.leases import move, move_cells, try_move
 from wtb.store.tables.control import QuestionRow
 from wtb.store.tables.executions import AskedRow, ExecutionRow
@@ -44,7 +44,7 @@ from wtb.store.tables.schema import (
 )
 from wtb.store.tables.sweeps import SweepRow
 
-# What keeps a sweep from its end: executions that people forked are no part of it.
+# Executions that keep a sweep from its end. Forks that people made have `choices` and do not count.
 _OPEN = (executions.c.status.in_(OPEN_EXECUTIONS), executions.c.choices.is_(None))
 _STANDSTILL = re.compile(r"waits for \d|paused executions: |executions that can continue: ")  # see `standstill`
 _REOPENED = re.compile(r"execution \S+ was [a-z ]+: wtb resume ")  # by a rollback
@@ -60,28 +60,31 @@ _POSSIBLE = {
 }
 
 
-def impossible(row: ExecutionRow, what: str, *, left: bool = False) -> ConflictError:
-    """Why something cannot be done with an execution, and what can be. what: such as "paused".
+def impossible(row: ExecutionRow, what: str, *, is_unclaimed: bool = False) -> ConflictError:
+    """Return the error for an act that the status of an execution does not allow, with the acts that are possible.
 
-    left: nobody takes it, so that it has to be resumed.
+    Args:
+        row: The execution.
+        what: The participle of the act, such as "paused".
+        is_unclaimed: Nobody claims it, so that it has to be resumed.
     """
     status = f"{row.status} ({row.reason})" if row.reason else row.status
-    possible = ("resume, " if left else "") + _POSSIBLE[row.status].format(id=row.id)
+    possible = ("resume, " if is_unclaimed else "") + _POSSIBLE[row.status].format(id=row.id)
     return ConflictError(f"execution {row.id} is {status}: it cannot be {what}; possible: {possible}")
 
 
 def pause(
     database: Database, execution_id: str, *, reason: str, by: str, at_once: bool = False, lost: str | None = None
 ) -> str:
-    """Pause an execution that nobody runs; ask whoever runs it to pause it before its next step.
+    """Pause an execution that nobody runs, or request that its runner pauses it before its next step.
 
     Args:
         database: The database.
         execution_id: The execution.
         reason: Why, for people.
-        by: Who wants it.
-        at_once: Take it away from its runner; what its node does just now is lost, and is done again on resume.
-        lost: A runner that is dead; what it has claimed is taken away, too.
+        by: The person who pauses it.
+        at_once: Take it from its runner. The running node run is lost, and runs again on resume.
+        lost: A runner that is dead; an execution that it has claimed is paused at once, too.
 
     Returns:
         "paused", or "running" if its runner was asked to pause it.
@@ -96,9 +99,10 @@ def pause(
         if row.status != "running" or at_once or (lost is not None and row.owner_id == lost):
             pause_at_once(connection, row, reason=reason, by=by)
             return "paused"
-        wanted = {"to": "paused", "by": by, "reason": reason}
-        if row.asked != wanted:
-            connection.execute(executions.update().where(executions.c.id == execution_id).values(asked=wanted))
+        request = {"to": "paused", "by": by, "reason": reason}
+        # Repeating a request adds no event.
+        if row.asked != request:
+            connection.execute(executions.update().where(executions.c.id == execution_id).values(asked=request))
             add_execution_event(connection, row, "execution.pausing", reason=reason, by=by)
         return "running"
 
@@ -106,7 +110,14 @@ def pause(
 def resume(database: Database, execution_id: str, *, by: str, changes: Mapping[str, Value] | None = None) -> None:
     """Resume a paused execution from its head; breakpoints there do not pause it again.
 
-    changes: other values of keys of its state. Raises ConflictError where it is not paused.
+    Args:
+        database: The database.
+        execution_id: The execution.
+        by: The person who resumes it.
+        changes: New values of keys of its state.
+
+    Raises:
+        ConflictError: If it is not paused.
     """
     with database.write() as connection:
         row = locked(connection, execution_id)
@@ -128,7 +139,7 @@ def has_paused(database: Database, sweep_id: str) -> bool:
 
 
 def _resumable(sweep_id: str) -> sa.ColumnElement[bool]:
-    """The executions of a sweep that have no unfinished rollback."""
+    """Return the condition for executions of a sweep that have no unfinished rollback."""
     return sa.and_(executions.c.sweep_id == sweep_id, executions.c.asked.is_(None))
 
 
@@ -146,7 +157,7 @@ def resume_all(database: Database, sweep_id: str, *, by: str) -> int:
 
 
 def _continue_paused(connection: sa.Connection, which: sa.ColumnElement[bool], head: Any) -> None:
-    """Make paused executions pending. head: the checkpoint at which breakpoints no longer apply."""
+    """Make paused executions pending. `head` is the checkpoint at which breakpoints no longer apply."""
     connection.execute(
         executions.update()
         .where(which, executions.c.status == "paused")
@@ -155,30 +166,30 @@ def _continue_paused(connection: sa.Connection, which: sa.ColumnElement[bool], h
 
 
 def _waiting_error(connection: sa.Connection, row: ExecutionRow) -> ConflictError:
-    """The error for an execution that waits for a person, with the commands that answer."""
+    """Return the error for an execution that waits for a person, with the commands that answer."""
     query = (
         sa.select(approvals.c.id, approvals.c.question, approvals.c.kind, approvals.c.options)
         .join(awaiting, awaiting.c.approval_id == approvals.c.id)
         .where(awaiting.c.execution_id == row.id, approvals.c.status == "open")
     )
-    asked = connection.execute(query).all()
-    found = "; ".join(f"{one.id} ({one.question[:80]})" for one in asked)
-    answers = ", ".join(how_to_answer(one.id, one.kind, one.options) for one in asked)
+    questions = connection.execute(query).all()
+    listed = "; ".join(f"{question.id} ({question.question[:80]})" for question in questions)
+    answers = ", ".join(how_to_answer(question.id, question.kind, question.options) for question in questions)
     return ConflictError(
-        f"execution {row.id} waits for a person: {found or row.reason}. Answer with: {answers or 'wtb answer'}"
+        f"execution {row.id} waits for a person: {listed or row.reason}. Answer with: {answers or 'wtb answer'}"
     )
 
 
 def cancel(database: Database, execution_id: str, *, reason: str, by: str) -> int:
-    """End an execution: its cells are cancelled, and what is still written of it is refused.
+    """Cancel an execution with its cells; its runner can write nothing more.
 
-    Its sweep is completed if that was the last thing open and nobody runs it.
+    Its sweep is completed if no other execution is open and nobody runs the sweep.
 
     Args:
         database: The database.
         execution_id: The execution.
         reason: Why, for people.
-        by: Who wants it.
+        by: The person who cancels it.
 
     Returns:
         How many cells were cancelled.
@@ -207,17 +218,17 @@ def _end_if_done(connection: sa.Connection, sweep_id: str, by: str) -> None:
     """Complete a sweep that has no runner and no open executions."""
     query = sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update()
     if connection.scalar(query) not in ("pending", "paused"):
-        return  # who runs it ends it
-    left = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, *_OPEN)
-    if connection.execute(left.limit(1)).first() is None:
+        return  # its runner ends it
+    open_executions = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, *_OPEN)
+    if connection.execute(open_executions.limit(1)).first() is None:
         try_move(connection, sweep_id, "running", by=by)
         try_move(connection, sweep_id, "completed", by=by)
 
 
 class Request(NamedTuple):
-    """What a person wants of an execution, which had this token then."""
+    """A request of a person for an execution, with the token that the execution had then."""
 
-    asked: AskedRow
+    transition: AskedRow
     token: int
 
 
@@ -225,28 +236,31 @@ class Request(NamedTuple):
 class Requests:
     """Requests of people for a sweep that this process runs.
 
-    asked: what they want of executions that a runner holds, by execution. pending: whether some could be claimed.
-    stopped: the numbers of the combinations that were stopped.
+    Attributes:
+        by_execution: Requests for executions that a runner has claimed.
+        breakpoints: The breakpoints of the sweep.
+        pending: Whether an execution could be claimed.
+        stopped: The numbers of the stopped combinations.
     """
 
-    asked: Mapping[str, Request]
+    by_execution: Mapping[str, Request]
     breakpoints: Sequence[str]
     pending: bool
     stopped: frozenset[int]
 
 
 def read_requests(database: Database, sweep_id: str, runner_id: str) -> Requests:
-    """Read what people ask of a sweep, and of its executions that a runner has claimed."""
+    """Read the requests for a sweep, and for its executions that a runner has claimed."""
     mine = (executions.c.sweep_id == sweep_id, executions.c.owner_id == runner_id, is_running)
-    asked = sa.select(executions.c.id, executions.c.token, executions.c.asked).where(
+    query = sa.select(executions.c.id, executions.c.token, executions.c.asked).where(
         *mine, executions.c.asked.is_not(None)
     )
     pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, is_pending)
     with database.read() as connection:
-        wanted = {row.id: Request(row.asked, row.token) for row in connection.execute(asked)}
+        requests = {row.id: Request(row.asked, row.token) for row in connection.execute(query)}
         texts = connection.scalar(sa.select(sweeps.c.breakpoints).where(sweeps.c.id == sweep_id))
         has_pending = connection.execute(pending.limit(1)).first() is not None
-        return Requests(wanted, texts or (), has_pending, stopped_in(connection, [sweep_id])[sweep_id])
+        return Requests(requests, texts or (), has_pending, stopped_in(connection, [sweep_id])[sweep_id])
 
 
 _STOPPED = sa.select(combinations.c.sweep_id, combinations.c.number).where(
@@ -256,19 +270,21 @@ _STOPPED = sa.select(combinations.c.sweep_id, combinations.c.number).where(
 
 def stopped_in(connection: sa.Connection, sweep_ids: Iterable[str]) -> dict[str, frozenset[int]]:
     """Return the numbers of the combinations that were stopped, by sweep."""
-    found: dict[str, set[int]] = {id: set() for id in sweep_ids}
-    for id, number in connection.execute(_STOPPED, {"sweep_ids": list(found)}):
-        found[id].add(number)
-    return {id: frozenset(numbers) for id, numbers in found.items()}
+    numbers_by_sweep: dict[str, set[int]] = {id: set() for id in sweep_ids}
+    for id, number in connection.execute(_STOPPED, {"sweep_ids": list(numbers_by_sweep)}):
+        numbers_by_sweep[id].add(number)
+    return {id: frozenset(numbers) for id, numbers in numbers_by_sweep.items()}
 
 
-def lost_claims(database: Database, runner_id: str, held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Those of (execution, token) that a runner has lost. Executions that are not committed yet count as its own."""
-    tokens = dict(sorted(held))
+def lost_claims(database: Database, runner_id: str, claims: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return the claims, as (execution, token), that a runner has lost. Executions without a row yet count as its
+    own.
+    """
+    tokens = dict(sorted(claims))
     query = sa.select(executions.c.id, executions.c.token, executions.c.owner_id)
     with database.read() as connection:
-        found = fetch_among(connection, query, executions.c.id, tokens)
-        return {(id, tokens[id]) for id, token, owner in found if owner != runner_id or token != tokens[id]}
+        rows = fetch_among(connection, query, executions.c.id, tokens)
+        return {(id, tokens[id]) for id, token, owner in rows if owner != runner_id or token != tokens[id]}
 
 
 def set_breakpoints(database: Database, sweep_id: str, texts: Sequence[str], *, by: str) -> None:
@@ -283,18 +299,18 @@ def complete(database: Database, sweep_id: str) -> dict[str, int]:
     """Complete a sweep if nothing of it is open, which is checked in the same transaction.
 
     Returns:
-        Executions that have not ended, by status, without those that own no cell. Empty: the sweep was completed.
+        The number of open executions by status, without those that own no cell; empty if the sweep was completed.
 
     Raises:
         ConflictError: If its status does not allow it.
     """
     with database.write() as connection:
-        # Who opens one of them again has this lock when they commit.
+        # Whoever reopens an execution takes this lock, too. Rows that refer to the sweep can still be inserted.
         connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update(key_share=True))
-        left = _open_counts(connection, sweep_id)
-        if not left:
+        open_counts = _open_counts(connection, sweep_id)
+        if not open_counts:
             move(connection, sweep_id, "completed")
-        return left
+        return open_counts
 
 
 def _open_counts(connection: sa.Connection, sweep_id: str) -> dict[str, int]:
@@ -307,7 +323,9 @@ def _open_counts(connection: sa.Connection, sweep_id: str) -> dict[str, int]:
 
 
 def open_questions(database: Database, sweep_id: str) -> int:
-    """How many answers a sweep waits for; without those that only executions without cells wait for."""
+    """Return the number of answers that a sweep waits for, without those that only executions without cells wait
+    for.
+    """
     mine = awaiting.join(executions, executions.c.id == awaiting.c.execution_id)
     waits = sa.select(sa.literal(1)).select_from(mine)
     waits = waits.where(awaiting.c.approval_id == approvals.c.id, executions.c.choices.is_(None))
@@ -318,7 +336,7 @@ def open_questions(database: Database, sweep_id: str) -> int:
 
 
 def standstill(database: Database, sweep_id: str, open_counts: Mapping[str, int]) -> str:
-    """Say why a sweep that nothing stopped has not ended. left: its open executions by status."""
+    """Return the reason why a sweep that nothing stopped has not ended, from its open executions by status."""
     answers = open_questions(database, sweep_id) if "waiting" in open_counts else 0
     reasons = {
         "waiting": f"waits for {answers:,} answer{'s'[: answers != 1]}: wtb approvals",
@@ -347,34 +365,36 @@ def is_standstill(reason: str | None) -> bool:
 
 
 def reason_now(database: Database, sweep: SweepRow) -> str | None:
-    """Say why a sweep has its status: what it waited for when it was paused may have been answered or resumed since."""
+    """Return the reason of a sweep's status. Questions it waited for when it was paused may have been answered
+    since.
+    """
     reason: str | None = sweep.reason
     counted = _STANDSTILL.match(reason or "")
     if sweep.status != "paused" or not (counted or _REOPENED.match(reason or "")):
         return reason
     with database.read() as connection:
-        left = _open_counts(connection, sweep.id)
-    if not left:
+        open_counts = _open_counts(connection, sweep.id)
+    if not open_counts:
         return f"nothing of it is open any more: wtb resume {sweep.id}"
-    return standstill(database, sweep.id, left) if counted else reason
+    return standstill(database, sweep.id, open_counts) if counted else reason
 
 
 def line_of(database: Database, execution_id: str) -> list[ExecutionRow]:
-    """An execution and those that it forked into, by themselves or again, oldest first."""
+    """Return an execution and those that it forked into, directly or through others, the oldest first."""
     with database.read() as connection:
-        below = ids_below(connection, execution_id, executions.c.origin == "fork")
-        return rows_of(connection, [execution_id, *below])
+        descendant_ids = ids_below(connection, execution_id, executions.c.origin == "fork")
+        return rows_of(connection, [execution_id, *descendant_ids])
 
 
 def newest_retry(database: Database, execution_id: str) -> str:
-    """The execution that took over the cells of one that was retried."""
+    """Return the execution that continues the cells of a retried one."""
     retries = (executions.c.parent_id == execution_id, executions.c.origin == "retry")
     query = sa.select(executions.c.id).where(*of_same_case(execution_id), *retries)
     return str(database.scalar(query.order_by(executions.c.id.desc()).limit(1)))
 
 
 def node_runs_under_way(database: Database, execution_id: str) -> list[NodeRunUnderWay]:
-    """The node runs of an execution that have not ended, each with `for_s`: seconds since it began."""
+    """Return the node runs of an execution that have not ended, each with `for_s`: seconds since it began."""
     query = sa.select(*node_run_columns, (now() - node_runs.c.started_at).label("for_s")).where(
         node_runs.c.execution_id == execution_id, node_runs.c.status == "running"
     )
@@ -390,7 +410,7 @@ def spent_by(database: Database, execution_id: str) -> tuple[float, int, int]:
 
 
 def questions_of(database: Database, execution_id: str) -> list[QuestionRow]:
-    """What an execution waits for: rows of `approvals` that are open."""
+    """Return the open questions that an execution waits for."""
     query = (
         sa.select(approvals)
         .join(awaiting, awaiting.c.approval_id == approvals.c.id)
@@ -401,20 +421,23 @@ def questions_of(database: Database, execution_id: str) -> list[QuestionRow]:
 
 
 class Change(NamedTuple):
-    """When an execution got the status that it has, in seconds since the epoch, and who gave it that, if anybody."""
+    """The time, in seconds since the epoch, at which an execution got its status, and the person who set it, if any."""
 
     at: float
     by: str | None
 
 
 def last_change(database: Database, execution_id: str) -> Change | None:
-    """The last event by which an execution got the status that it has."""
-    here = executions.c.id == execution_id
-    completed = sa.select(executions.c.finished_at, sa.null()).where(here, executions.c.ended_event.is_not(None))
+    """Return the last change of an execution's status."""
+    same_execution = executions.c.id == execution_id
+    # The event of a completion is derived from the row and not stored, so the row itself is read first.
+    completed = sa.select(executions.c.finished_at, sa.null()).where(
+        same_execution, executions.c.ended_event.is_not(None)
+    )
     query = (
         sa.select(events.c.at, events.c.data["by"].as_string())
         .where(
-            events.c.sweep_id == sa.select(executions.c.sweep_id).where(here).scalar_subquery(),
+            events.c.sweep_id == sa.select(executions.c.sweep_id).where(same_execution).scalar_subquery(),
             events.c.execution_id == execution_id,
             events.c.kind.in_([f"execution.{word}" for word in (*EXECUTION, "started", "resumed", "rolled_back")]),
         )

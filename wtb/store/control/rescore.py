@@ -1,13 +1,13 @@
-"""Finished executions to score again, their new scores, and what workers are asked to score.
+"""Finished executions to score again, their new scores, and scorings that are requested of workers.
 
-What they are asked is a row that a worker claims under a lease with a fencing token, as it claims executions. One whose
-worker died is claimed by another: scores that are written twice are the same, and judgements are kept by content.
+A scoring is a row that a worker claims under a lease with a fencing token, as it claims executions. If its worker dies,
+another one claims it: writing the same scores twice changes nothing, and judgements are cached by content.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -19,8 +19,7 @@ from wtb.core.tree.stored_spec import StoredSpec, recorded_evaluators, stored_ev
 from wtb.core.values import Json
 from wtb.store.bulk import fetch_record, insert_missing, insert_rows, update_rows
 from wtb.store.database import Database
-from wtb.store.events import event_row, of_execution
-from wtb.store.log import insert_events, keep_events
+from wtb.store.log import event_row, insert_events, keep_events, of_execution
 from wtb.store.tables.column_types import is_over
 from wtb.store.tables.control import ScoringRow
 from wtb.store.tables.executions import ExecutionRow
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from wtb.core.scoring.measure import Score
 
 CHUNK = 500
-MOST_CLAIMS = 8  # of a scoring: it may be what ends its workers
+MOST_CLAIMS = 8  # of a scoring: it may be what kills its workers
 
 Also = Callable[[sa.Connection, int], None]
 
 
 def scored_executions(database: Database, sweep_id: str) -> Iterator[list[ExecutionRow]]:
-    """Executions that hold succeeded cells, with the combinations that they hold, in chunks."""
+    """Yield executions that hold succeeded cells, with the combinations that they hold, in chunks."""
     place = (cells.c.case_number, cells.c.repeat, cells.c.execution_id)
     after: tuple[int, int, str] = (-1, -1, "")
     while True:
@@ -62,23 +61,33 @@ _OF_SCORE = ("value", "error", "observed", "version", "reason")
 
 
 def write_scores(
-    database: Database, sweep: SweepRow, made: Iterable[tuple[ExecutionRow, Sequence[Score]]], also: Also | None = None
+    database: Database,
+    sweep: SweepRow,
+    scores_by_execution: Iterable[tuple[ExecutionRow, Sequence[Score]]],
+    also: Also | None = None,
 ) -> int:
-    """Replace the scores of these metrics for the cells of each execution. Returns how many were written.
+    """Replace the scores of these metrics for the cells of each execution.
 
-    also: is called first within the transaction, with how many it writes; what it raises ends it.
+    Args:
+        database: The database.
+        sweep: The sweep.
+        scores_by_execution: The new scores.
+        also: Called first within the transaction with the number of scores. If it raises, nothing is written.
+
+    Returns:
+        The number of scores that were written.
     """
     rows, event_rows, names, ids = [], [], {}, []
-    for execution, found in made:
+    for execution, new_scores in scores_by_execution:
         ids.append(execution.id)
-        for score in found:
+        for score in new_scores:
             names[score.metric] = score.measure.row()
             key = {"sweep_id": sweep.id, "metric": score.metric, "case_number": execution.case_number}
             key["repeat"] = execution.repeat
-            value = {name: getattr(score, name) for name in _OF_SCORE}
-            rows += [{**key, "combination": number, **value} for number in execution.combinations]
-        data = {score.metric: score.value if score.error is None else score.error for score in found}
-        event_rows.append(event_row(of_execution(execution), "score.recorded", data))
+            score_columns = {name: getattr(score, name) for name in _OF_SCORE}
+            rows += [{**key, "combination": number, **score_columns} for number in execution.combinations]
+        details = {score.metric: score.value if score.error is None else score.error for score in new_scores}
+        event_rows.append(event_row(of_execution(execution), "score.recorded", details))
     columns = ("sweep_id", "metric", "case_number", "repeat", "combination")
     same = sa.and_(*(scores.c[name] == sa.bindparam(f"{name}_") for name in columns))
     with database.write() as connection:
@@ -90,10 +99,11 @@ def write_scores(
                 scores.delete().where(same), [{f"{name}_": row[name] for name in columns} for row in rows]
             )
         insert_rows(connection, scores, rows)
-        known = connection.scalar(sa.select(sa.func.count()).where(metrics.c.sweep_id == sweep.id)) or 0
+        metric_count = connection.scalar(sa.select(sa.func.count()).where(metrics.c.sweep_id == sweep.id)) or 0
         keys = [{"sweep_id": sweep.id, "name": name} for name in names]
         measures = [{**key, **measure} for key, measure in zip(keys, names.values(), strict=True)]
-        numbered = [{**row, "number": known + place} for place, row in enumerate(measures)]
+        numbered = [{**row, "number": metric_count + place} for place, row in enumerate(measures)]
+        # Numbers of metrics follow those that are there; a metric that the sweep has keeps its number.
         insert_missing(connection, metrics, numbered)
         update_rows(connection, metrics, measures, ("sweep_id", "name"))  # its direction may have been declared since
         insert_events(connection, event_rows)
@@ -111,7 +121,7 @@ def record_evaluators(
         database: Where.
         sweep_id: The sweep.
         evaluators: As in a sweep file, in the order of their fingerprints.
-        code: Theirs.
+        code: The code of these evaluators.
     """
     this = sweeps.c.id == sweep_id
     with database.write() as connection:
@@ -149,11 +159,11 @@ def ask_to_score(
         database: Where.
         sweep_id: The sweep.
         evaluators: As in a sweep file.
-        queue: Whose workers may do it, as `queue_of` says.
-        by: Who asks.
+        queue: The queue whose workers may do it: see `queue_of`.
+        by: The person who requests it.
 
     Returns:
-        The id of what is to be done.
+        The id of the scoring.
     """
     id = short_id()
     row = {"id": id, "sweep_id": sweep_id, "evaluators": list(evaluators), "queue": queue, "by": by}
@@ -162,28 +172,28 @@ def ask_to_score(
 
 
 def find_scoring(database: Database, sweep_id: str, id: str) -> ScoringRow:
-    """Return what workers were asked to score of a sweep. Raises NotFound."""
+    """Return a scoring of a sweep. Raises NotFound."""
     query = sa.select(scorings).where(scorings.c.sweep_id == sweep_id, scorings.c.id == id)
-    found = database.record(ScoringRow, query)
-    if found is None:
+    scoring = database.record(ScoringRow, query)
+    if scoring is None:
         raise NotFound(f"there is no scoring {id!r} of sweep {sweep_id}; `wtb score` asks for one")
-    return found
+    return scoring
 
 
 def any_unpublished() -> sa.Exists:
-    """Return the condition that something that workers may score is not published."""
+    """Return the condition that a scoring is claimable and not published."""
     return sa.select(sa.literal(1)).where(_is_claimable(), scorings.c.published_at.is_(None)).exists()
 
 
 def publish_scorings(connection: sa.Connection, again_s: float | None = None) -> list[tuple[str, str, str]]:
-    """Mark what workers may score as published, within a transaction.
+    """Mark claimable scorings as published, within a transaction.
 
     Args:
         connection: In a transaction that writes.
-        again_s: For what was published before: the seconds after which it should have been claimed.
+        again_s: Publish scorings again that should have been claimed within this number of seconds.
 
     Returns:
-        (id, queue, sweep) of each, what was asked first first.
+        (id, queue, sweep) of each, in the order of their requests.
     """
     due = scorings.c.published_at.is_(None) if again_s is None else scorings.c.published_at < now() - again_s
     ids = sa.select(scorings.c.id).where(_is_claimable(), due).order_by(scorings.c.asked_at, scorings.c.id).limit(CHUNK)
@@ -193,30 +203,30 @@ def publish_scorings(connection: sa.Connection, again_s: float | None = None) ->
 
 
 def withdraw_scoring(database: Database, id: str) -> None:
-    """Have the task of what waits to be scored sent again, once it can be claimed."""
+    """Mark a pending scoring as unpublished, so that its task is sent again once it can be claimed."""
     database.execute(
         scorings.update().where(scorings.c.id == id, scorings.c.status == "pending").values(published_at=None)
     )
 
 
 def scoring_of_task(database: Database, id: str) -> ScoringRow | None:
-    """Return what a task is to score; None if that is done, or another worker does it."""
+    """Return the scoring of a task; None if it has ended, or another worker has claimed it."""
     return database.record(ScoringRow, sa.select(scorings).where(scorings.c.id == id, _is_claimable()))
 
 
 def claim_scoring(database: Database, row: ScoringRow, runner_id: str, lease_s: float) -> ScoringRow | None:
-    """Claim what is to be scored for a runner.
+    """Claim a scoring for a runner.
 
-    One that was claimed too often, and never ended, fails.
+    A scoring that was claimed too often without an end fails.
 
     Args:
-        database: Where.
-        row: What is to be scored.
+        database: The database.
+        row: The scoring.
         runner_id: The runner.
         lease_s: Seconds until others may claim it, unless the lease is renewed.
 
     Returns:
-        It with its new token; None if another runner has it, or another one of its sweep, or it has ended.
+        Its row with its new token; None if another runner has it, or another one of its sweep, or it has ended.
     """
     # Those of one sweep take turns: two that write the same scores at a time would be in each other's way.
     turn = sa.select(sweeps.c.id).where(sweeps.c.id == row.sweep_id).with_for_update(key_share=True, skip_locked=True)
@@ -232,36 +242,37 @@ def claim_scoring(database: Database, row: ScoringRow, runner_id: str, lease_s: 
             reason = f"workers began it {token} times, and none came to its end"
             connection.execute(changed.values(_NOBODYS | {"status": "failed", "reason": reason, "ended_at": now()}))
             return None
+        # The scores of a lost claim are written again, so they are counted from 0.
         mine = {"status": "running", "owner_id": runner_id, "lease_until": now() + lease_s, "token": token + 1}
         return fetch_record(connection, ScoringRow, changed.values(mine | {"scores": 0}).returning(scorings))
 
 
-def renew_scoring(database: Database, held: ScoringRow, lease_s: float) -> bool:
+def renew_scoring(database: Database, claim: ScoringRow, lease_s: float) -> bool:
     """Renew the lease of a claim. Returns False if it is lost: cancelled, deleted with its sweep, or another's."""
-    return database.execute(_of_claim(held).values(lease_until=now() + lease_s)) > 0
+    return database.execute(_of_claim(claim).values(lease_until=now() + lease_s)) > 0
 
 
-def count_scores(connection: sa.Connection, held: ScoringRow, written: int) -> None:
+def count_scores(connection: sa.Connection, claim: ScoringRow, written: int) -> None:
     """Count scores that are written under a claim, within their transaction. Raises Stopped if it is lost."""
-    if not connection.execute(_of_claim(held).values(scores=scorings.c.scores + written)).rowcount:
+    if not connection.execute(_of_claim(claim).values(scores=scorings.c.scores + written)).rowcount:
         raise Stopped("it is another's now, or was cancelled")
 
 
-def release_scoring(database: Database, held: ScoringRow) -> None:
-    """Let another worker have what this one claimed; nothing happens if the claim is lost."""
-    database.execute(_of_claim(held).values(_NOBODYS | {"status": "pending", "published_at": None}))
+def release_scoring(database: Database, claim: ScoringRow) -> None:
+    """Release a scoring for other workers; does nothing if the claim is lost."""
+    database.execute(_of_claim(claim).values(_NOBODYS | {"status": "pending", "published_at": None}))
 
 
 def end_scoring(
-    database: Database, held: ScoringRow, status: str, *, unjudged: int = 0, reason: str | None = None
+    database: Database, claim: ScoringRow, status: str, *, unjudged: int = 0, reason: str | None = None
 ) -> None:
-    """Say how it ended; nothing happens if the claim is lost."""
+    """End a scoring; does nothing if the claim is lost."""
     ended = {"status": status, "unjudged": unjudged, "reason": reason, "ended_at": now()}
-    database.execute(_of_claim(held).values(_NOBODYS | ended))
+    database.execute(_of_claim(claim).values(_NOBODYS | ended))
 
 
 def cancel_scorings(connection: sa.Connection, sweep_id: str, reason: str, id: str | None = None) -> int:
-    """End what workers are asked to score of a sweep, whoever does it: all, or that one. Returns how many."""
+    """Cancel the scorings of a sweep, even those in progress: all, or one. Returns how many."""
     ended = {"status": "cancelled", "reason": reason, "ended_at": now()}
     these = scorings.update().where(scorings.c.sweep_id == sweep_id, scorings.c.status.in_(("pending", "running")))
     if id is not None:
@@ -269,7 +280,7 @@ def cancel_scorings(connection: sa.Connection, sweep_id: str, reason: str, id: s
     return connection.execute(these.values(_NOBODYS | ended)).rowcount
 
 
-_NOBODYS: dict[str, Any] = {"owner_id": None, "lease_until": None}
+_NOBODYS: dict[str, None] = {"owner_id": None, "lease_until": None}
 
 
 def _of_sweeps() -> sa.ColumnElement[bool]:
@@ -278,13 +289,15 @@ def _of_sweeps() -> sa.ColumnElement[bool]:
 
 def _is_claimable() -> sa.ColumnElement[bool]:
     is_lost = sa.and_(scorings.c.status == "running", is_over(scorings.c.lease_until))
-    others = scorings.alias("others")
+    running = scorings.alias("others")
     another = sa.select(sa.literal(1)).where(
-        others.c.sweep_id == scorings.c.sweep_id, others.c.status == "running", sa.not_(is_over(others.c.lease_until))
+        running.c.sweep_id == scorings.c.sweep_id,
+        running.c.status == "running",
+        sa.not_(is_over(running.c.lease_until)),
     )
     return sa.and_(sa.or_(scorings.c.status == "pending", is_lost), sa.not_(another.exists()), _of_sweeps())
 
 
-def _of_claim(held: ScoringRow) -> sa.Update:
-    mine = (scorings.c.id == held.id, scorings.c.token == held.token, scorings.c.status == "running")
+def _of_claim(claim: ScoringRow) -> sa.Update:
+    mine = (scorings.c.id == claim.id, scorings.c.token == claim.token, scorings.c.status == "running")
     return scorings.update().where(*mine, _of_sweeps())

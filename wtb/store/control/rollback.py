@@ -1,8 +1,8 @@
-"""Taking an execution back to a checkpoint, in two transactions with the reverses of its tools in between.
+"""Rollback of an execution to a checkpoint, in two transactions with the reverses of its tools in between.
 
-`begin` takes it from whoever runs it, pauses it at the head that it has, takes its cells back and cancels what had
-forked from what it leaves; `end` moves the head. An interruption in between leaves a paused execution whose rollback
-must be finished before it goes on. Where there are no tools `begin` does both.
+`begin` takes the execution from its runner, pauses it at its present head, reclaims its cells and cancels the
+executions that had forked from the part that is left; `end` moves the head. An interruption in between leaves a paused
+execution whose rollback must be finished before it can continue. If no tools were called, `begin` does both.
 """
 
 from __future__ import annotations
@@ -14,23 +14,31 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from msgspec import structs
 
-from wtb.core.classes.frozen import frozen
-from wtb.core.documents.events.executions import Rollback as RollbackData
+from wtb.core.documents.execution_events import Rollback as RollbackData
 from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import ConflictError, StoreError
+from wtb.core.frozen import frozen
 from wtb.core.ids import new_id
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.bulk import fetch_record, fetch_records, insert_rows, parts, update_rows
 from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
-from wtb.store.control.pending_rollbacks import command, find_resumable, start, superseded_by
+from wtb.store.control.pending_rollbacks import (
+    CallOfTool,
+    Calls,
+    Way,
+    calls_between,
+    command,
+    find_resumable,
+    no_calls,
+    start,
+    superseded_by,
+)
 from wtb.store.control.sweeps import cancel_executions
-from wtb.store.control.tool_calls import CallOfTool, Calls, Way, calls_between, no_calls
 from wtb.store.database import Database
-from wtb.store.events import add_execution_event
-from wtb.store.log import keep_events
+from wtb.store.log import add_execution_event, keep_events
 from wtb.store.read.lineage import descendants, is_edited, line, marks, rollbacks_in
-from wtb.store.rows.executions import Mark
+from wtb.store.records import Mark
 from wtb.store.runs.leases import releasing, stop_nodes, try_move
 from wtb.store.tables.control import NewRollback, RollbackRow
 from wtb.store.tables.executions import AskedRow, ExecutionRow, UnfinishedRollback
@@ -47,7 +55,7 @@ from wtb.store.tables.schema import (
 )
 
 if TYPE_CHECKING:
-    from wtb.core.documents.workflows.graphs import WorkflowDocument
+    from wtb.core.documents.workflows import WorkflowDocument
 
 SUPERSEDED = "superseded by a rollback"
 _CELL = ("sweep_id", "case_number", "repeat", "combination")
@@ -55,11 +63,15 @@ _CELL = ("sweep_id", "case_number", "repeat", "combination")
 
 @frozen
 class Leaving:
-    """What a rollback leaves, once the execution is paused. head: the new one, where it was moved already.
+    """The part of an execution that a rollback leaves, once the execution is paused.
 
-    nodes: rolled back, the last first. superseded: executions. undo: calls of tools to take back, the newest first;
-    again: calls that an earlier rollback took back, to be made again, the oldest first; shared: calls that others
-    stand on, too.
+    Attributes:
+        head: The new head, if it was moved already.
+        nodes: The nodes that are rolled back, the last first.
+        superseded: Executions that are superseded.
+        undo: Tool calls to reverse, the newest first.
+        redo: Tool calls that an earlier rollback reversed, to be made again, the oldest first.
+        shared: Tool calls that other executions depend on, too.
     """
 
     execution: ExecutionRow
@@ -69,16 +81,22 @@ class Leaving:
     nodes: list[str]
     superseded: list[str] = field(default_factory=list)
     undo: Sequence[CallOfTool] = ()
-    again: Sequence[CallOfTool] = ()
+    redo: Sequence[CallOfTool] = ()
     shared: Sequence[CallOfTool] = ()
     head: str | None = None
 
 
 @frozen
 class Ending:
-    """How a rollback ends. status_reason: why the execution is paused then. words: describe the target for people.
+    """The end of a rollback.
 
-    queue: that its next node asks for. redoes: the rollback that this one takes back.
+    Attributes:
+        by: The person who rolls back.
+        reason: The reason of that person.
+        status_reason: The reason for the pause of the execution afterwards.
+        words: A description of the target for people.
+        queue: The queue that its next node requires.
+        redoes: The rollback that this one undoes.
     """
 
     by: str
@@ -90,18 +108,21 @@ class Ending:
 
 
 def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> Leaving:
-    """Take an execution back from whoever has it, and say what the way to a checkpoint leaves.
+    """Take an execution from its runner, and collect the part that a rollback to a checkpoint leaves.
 
-    One that was interrupted is gone on with.
+    A rollback that was interrupted is continued.
 
     Raises:
-        ConflictError: If somebody is at a rollback of it, one that leads elsewhere is not finished, its cells are
-            somebody else's by now, or its sweep is cancelled.
+        ConflictError: If another process is at a rollback of it, a rollback that leads elsewhere is not finished, its
+            cells belong to another execution by now, or its sweep is cancelled.
     """
     with database.write(long=True) as connection:
         way = _way_back(connection, execution_id, to_id, ending)
-        begun = start(connection, to_id=to_id, redoes=ending.redoes, was=way.was, superseded=way.superseded)
-        leaving = _pause(connection, way, begun, ending)
+        rollback = start(
+            connection, to_id=to_id, redoes=ending.redoes, status_before=way.status_before, superseded=way.superseded
+        )
+        leaving = _pause(connection, way, rollback, ending)
+        # Calls have to be reversed first, outside of any transaction; `end` moves the head after them.
         if leaving.execution.asked is not None:
             return leaving
         return replace(leaving, head=_move_head(connection, leaving, ending, no_calls()))
@@ -115,10 +136,10 @@ class _WayBack:
         row: The execution.
         from_id: Its head.
         to_id: The checkpoint.
-        was: Its status before this rollback began, maybe in an earlier try.
+        status_before: Its status before this rollback began, possibly in an earlier try.
         sweep: Its sweep.
         undone: The checkpoints that are left, the newest last.
-        gone: The executions that had forked from what is left.
+        forked_off: The executions that had forked from what is left.
         superseded: Their ids, and those of an earlier try.
         calls: The calls of tools on the way.
     """
@@ -126,94 +147,104 @@ class _WayBack:
     row: ExecutionRow
     from_id: str
     to_id: str
-    was: str
+    status_before: str
     sweep: _Sweep
     undone: Sequence[Mark]
-    gone: Sequence[ExecutionRow]
+    forked_off: Sequence[ExecutionRow]
     superseded: list[str]
     calls: Calls
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes whose writes are left, the last first."""
+        """The nodes whose writes are left, the last one first."""
         return [writer[0] for mark in reversed(self.undone) for writer in reversed(mark.writers)]
 
 
 def _way_back(connection: sa.Connection, execution_id: str, to_id: str, ending: Ending) -> _WayBack:
-    """Lock an execution and what came of it, and find the way back to a checkpoint. Raises as `begin` does."""
+    """Lock an execution and its descendants, and find the way back to a checkpoint. Raises as `begin` does."""
     row = locked(connection, execution_id)
     from_id = row.head_id
     if from_id is None:
-        raise ConflictError(f"execution {execution_id} has not begun: there is nothing to go back to")
+        raise ConflictError(f"execution {execution_id} has not started, so it has no checkpoint to roll back to")
     interrupted = find_resumable(connection, row, to_id, ending.redoes)
-    below = _still(connection, execution_id)
+    descendant_rows = _still(connection, execution_id)
     sweep = _sweep(connection, row)
     past = rollbacks_in(connection, row.sweep_id)
-    over = {id for rollback in past for id in rollback.superseded}
-    _check(connection, row, below, over)
+    superseded_ids = {id for rollback in past for id in rollback.superseded}
+    _check(connection, row, descendant_rows, superseded_ids)
     all_marks = marks(connection, [from_id, to_id])
-    here, there = line(all_marks, from_id), line(all_marks, to_id)
-    if not here or not there:
-        raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` has removed it with the line that it was on")
-    on_target = {mark.id for mark in there}
-    undone = [mark for mark in here if mark.id not in on_target]
-    gone = [child for child in below if child.combinations and child.id not in over]
-    gone += _forked_by_people(connection, below, undone, gone)
-    superseded = superseded_by(interrupted, [child.id for child in gone])
+    current_line, target_line = line(all_marks, from_id), line(all_marks, to_id)
+    if not current_line or not target_line:
+        raise StoreError(f"checkpoint {to_id} was removed by `wtb admin gc`, with its line")
+    on_target = {mark.id for mark in target_line}
+    undone = [mark for mark in current_line if mark.id not in on_target]
+    forked_off = [child for child in descendant_rows if child.combinations and child.id not in superseded_ids]
+    forked_off += _forked_by_people(connection, descendant_rows, undone, forked_off)
+    superseded = superseded_by(interrupted, [child.id for child in forked_off])
     rolled = {rollback.head_id for rollback in past}  # what ran before a rollback was left by that one
-    left_before = {mark.parent_id for mark in here if mark.id in rolled and mark.parent_id is not None}
-    calls = calls_between(connection, row, sweep.graph, Way(here, there, below, over, superseded, left_before))
-    was = row.status if interrupted is None else interrupted["was"]
-    return _WayBack(row, from_id, to_id, was, sweep, undone, gone, superseded, calls)
+    left_before = {mark.parent_id for mark in current_line if mark.id in rolled and mark.parent_id is not None}
+    calls = calls_between(
+        connection,
+        row,
+        sweep.graph,
+        Way(current_line, target_line, descendant_rows, superseded_ids, superseded, left_before),
+    )
+    status_before = row.status if interrupted is None else interrupted["was"]
+    return _WayBack(row, from_id, to_id, status_before, sweep, undone, forked_off, superseded, calls)
 
 
-def _pause(connection: sa.Connection, way: _WayBack, begun: UnfinishedRollback, ending: Ending) -> Leaving:
-    """Pause an execution at its head, take its cells back, and cancel what had forked from what it leaves."""
+def _pause(connection: sa.Connection, way: _WayBack, rollback: UnfinishedRollback, ending: Ending) -> Leaving:
+    """Pause an execution at its head, reclaim its cells, and cancel the executions that forked from the part it
+    leaves.
+    """
     row, by = way.row, ending.by
     why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
-    going = "having its rollback undone" if ending.redoes else f"being rolled back to {way.to_id}"
-    asked: AskedRow | None = None
+    phase = "having its rollback undone" if ending.redoes else f"being rolled back to {way.to_id}"
+    request: AskedRow | None = None
     if any(way.calls):
-        asked = {"to": going, "by": by, "reason": why, "rollback": begun}
+        request = {"to": phase, "by": by, "reason": why, "rollback": rollback}
     keep_events(connection, executions, [row.id])
-    status_reason = f"{going} {why}; until that is done: {command(row.id, begun)}"
-    paused = releasing().values(status="paused", reason=status_reason, asked=asked, failure=None, finished_at=None)
+    status_reason = f"{phase} {why}; until that is done: {command(row.id, rollback)}"
+    paused = releasing().values(status="paused", reason=status_reason, asked=request, failure=None, finished_at=None)
     connection.execute(paused.where(executions.c.id == row.id))
     stop_nodes(connection, [row.id])
     withdraw(connection, [row.id])
-    _cancel(connection, row, [child.id for child in way.gone if child.status in OPEN_EXECUTIONS])
-    taken = _take_cells(connection, row, edited=is_edited(connection, way.to_id, row.edited))
+    _cancel(connection, row, [child.id for child in way.forked_off if child.status in OPEN_EXECUTIONS])
+    cell_count = _take_cells(connection, row, edited=is_edited(connection, way.to_id, row.edited))
     _reopen(connection, row, way.sweep, ending)
     is_redo = ending.redoes is not None
-    event_data = {"by": by, "to": way.to_id, "status": row.status, "cells": taken, "redo": is_redo}
+    event_data = {"by": by, "to": way.to_id, "status": row.status, "cells": cell_count, "redo": is_redo}
     add_execution_event(connection, row, "rollback.begun", **event_data)
-    left = structs.replace(row, token=row.token + 1, asked=asked)
-    return Leaving(left, way.was, way.from_id, way.to_id, way.nodes, way.superseded, *way.calls)
+    # Every release changes the token, so `end` notices if anybody had the execution since.
+    paused_row = structs.replace(row, token=row.token + 1, asked=request)
+    return Leaving(paused_row, way.status_before, way.from_id, way.to_id, way.nodes, way.superseded, *way.calls)
 
 
 def end(database: Database, leaving: Leaving, ending: Ending, outcomes: CompensationDocument) -> str:
-    """Move the head to a new checkpoint below the target. Returns its id. outcomes: what became of calls of tools.
+    """Move the head to a new checkpoint below the target. Returns its id. `outcomes` has the results of reversing
+    calls.
 
-    Raises ConflictError if another process moved it first.
+    Raises:
+        ConflictError: If another process moved it first.
     """
     execution = leaving.execution
     with database.write() as connection:
         row = locked(connection, execution.id)
         if row.token != execution.token or row.status != "paused" or row.head_id != leaving.from_id:
             raise ConflictError(
-                f"execution {row.id} is {row.status}: somebody else went on with it meanwhile, so its head was "
-                f"not moved; roll it back again if that is still wanted"
+                f"execution {row.id} is {row.status}: another process continued it meanwhile, so its head was not "
+                f"moved; if you still want to, roll it back again"
             )
         return _move_head(connection, leaving, ending, outcomes)
 
 
 def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, outcomes: CompensationDocument) -> str:
-    """Move an execution to a new head at the checkpoint, and record the rollback, or its undoing. Returns the head."""
+    """Move an execution to a new head at the checkpoint, and record the rollback or its undoing. Returns the head."""
     row, by, reason = leaving.execution, ending.by, ending.reason
     head = edited_head(connection, row, {}, parent_id=leaving.to_id)
     at_head = executions.update().values(passed_id=head, reason=ending.status_reason, queue=ending.queue)
     connection.execute(at_head.values(kills=0, losses=0, asked=None).where(executions.c.id == row.id))
-    data: RollbackData = {
+    details: RollbackData = {
         "from": leaving.from_id,
         "to": leaving.to_id,
         "head": head,
@@ -229,10 +260,10 @@ def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, outc
     }
     if ending.redoes is None:
         insert_rows(connection, rollbacks, [_new_rollback(leaving, head, by, reason)])
-        add_execution_event(connection, row, "execution.rolled_back", **data, superseded=leaving.superseded)
+        add_execution_event(connection, row, "execution.rolled_back", **details, superseded=leaving.superseded)
     else:
         connection.execute(rollbacks.update().where(rollbacks.c.id == ending.redoes).values(redone_at=now()))
-        add_execution_event(connection, row, "execution.redone", **data)
+        add_execution_event(connection, row, "execution.redone", **details)
     return head
 
 
@@ -267,40 +298,44 @@ def _sweep(connection: sa.Connection, execution: ExecutionRow) -> _Sweep:
     """Lock the sweep against its end and its cancellation. All executions are locked before it."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.status, sweeps.c.queued, workflows.c.graph)
     query = query.join(workflows, workflows.c.id == sweeps.c.workflow_id).where(sweeps.c.id == execution.sweep_id)
-    (found,) = fetch_records(connection, _Sweep, query.with_for_update(of=sweeps, key_share=True))
-    if found.status == "cancelled":
+    (sweep,) = fetch_records(connection, _Sweep, query.with_for_update(of=sweeps, key_share=True))
+    if sweep.status == "cancelled":
         raise ConflictError(
-            f"sweep {found.name} ({found.id}) is cancelled for good: nothing of it can be rolled back; start it anew"
+            f"sweep {sweep.name} ({sweep.id}) is cancelled, so nothing of it can be rolled back; submit it again"
         )
-    return found
+    return sweep
 
 
 def _still(connection: sa.Connection, execution_id: str) -> list[ExecutionRow]:
-    """What came of an execution, locked: again and again, since what we wait for may fork before we have it."""
-    held: set[str] = set()
+    """Return the locked descendants of an execution. An execution may fork before its lock is taken, so the search
+    repeats.
+    """
+    locked_ids: set[str] = set()
     while True:
-        found = descendants(connection, execution_id)
-        new = [row.id for row in found if row.status in OPEN_EXECUTIONS and row.id not in held]
+        rows = descendants(connection, execution_id)
+        new = [row.id for row in rows if row.status in OPEN_EXECUTIONS and row.id not in locked_ids]
         if not new:
-            return found
+            return rows
         query = sa.select(executions.c.id).where(executions.c.id.in_(new)).order_by(executions.c.id)
-        held.update(connection.scalars(query.with_for_update()))
+        locked_ids.update(connection.scalars(query.with_for_update()))
 
 
-def _check(connection: sa.Connection, row: ExecutionRow, below: Sequence[ExecutionRow], over: set[str]) -> None:
+def _check(
+    connection: sa.Connection, row: ExecutionRow, descendant_rows: Sequence[ExecutionRow], superseded_ids: set[str]
+) -> None:
     """Check that the cells still belong to this execution. Raises ConflictError."""
-    if row.id in over:
+    if row.id in superseded_ids:
         raise ConflictError(
             f"execution {row.id} was superseded by a rollback of one that it came from: roll that one back "
             f"(`wtb tree {row.id}` shows it), or continue beside it with `wtb fork {row.id}`"
         )
     mine = set(row.combinations)
-    for one in below:
-        if one.id not in over and not mine.issuperset(one.combinations):
-            raise _shared(row, one.id)
+    for child in descendant_rows:
+        if child.id not in superseded_ids and not mine.issuperset(child.combinations):
+            raise _shared(row, child.id)
     if row.status in OPEN_EXECUTIONS or not mine:
         return  # whoever is open has its cells; they name an ancestor until there is an outcome
-    family = {row.id, *(one.id for one in below)}
+    family = {row.id, *(child.id for child in descendant_rows)}
     if row.status == "forked":
         holders = {id for id, its in _open_beside(connection, row) if not mine.isdisjoint(its)}
     else:
@@ -317,7 +352,9 @@ def _shared(row: ExecutionRow, other: str) -> ConflictError:
 
 
 def _open_beside(connection: sa.Connection, row: ExecutionRow) -> list[tuple[str, list[int]]]:
-    """The open executions of the same case and repeat with their combinations: repairs join what had forked."""
+    """Return open executions of the same case and repeat with their combinations, because a retry may join forked
+    cells.
+    """
     query = sa.select(executions.c.id, executions.c.combinations).where(
         executions.c.status.in_(OPEN_EXECUTIONS),
         *(executions.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")),
@@ -326,7 +363,7 @@ def _open_beside(connection: sa.Connection, row: ExecutionRow) -> list[tuple[str
 
 
 def _holders(connection: sa.Connection, row: ExecutionRow) -> set[str]:
-    """Those that hold the cells now for which an execution stands."""
+    """Return the executions that hold the cells of an execution now."""
     mine = set(row.combinations)
     query = sa.select(cells.c.combination, cells.c.execution_id).where(
         cells.c.sweep_id == row.sweep_id,
@@ -337,14 +374,21 @@ def _holders(connection: sa.Connection, row: ExecutionRow) -> set[str]:
 
 
 def _forked_by_people(
-    connection: sa.Connection, below: Sequence[ExecutionRow], left: Sequence[Mark], gone: Sequence[ExecutionRow]
+    connection: sa.Connection,
+    descendant_rows: Sequence[ExecutionRow],
+    undone: Sequence[Mark],
+    forked_off: Sequence[ExecutionRow],
 ) -> list[ExecutionRow]:
-    """The open executions that people forked from what is left: from this line, or from what forked off it."""
-    made = [one for one in below if one.origin == "manual" and one.status in OPEN_EXECUTIONS and one.head_id]
-    found = marks(connection, (one.head_id for one in made))
-    ids, over = {mark.id for mark in left}, {one.id for one in gone}
+    """Return the open executions that people forked from the left part: from its line, or from forks of it."""
+    manual_forks = [
+        fork for fork in descendant_rows if fork.origin == "manual" and fork.status in OPEN_EXECUTIONS and fork.head_id
+    ]
+    marks_by_id = marks(connection, (fork.head_id for fork in manual_forks))
+    ids, forked_ids = {mark.id for mark in undone}, {fork.id for fork in forked_off}
     return [
-        one for one in made if any(mark.id in ids or mark.execution_id in over for mark in line(found, one.head_id))
+        fork
+        for fork in manual_forks
+        if any(mark.id in ids or mark.execution_id in forked_ids for mark in line(marks_by_id, fork.head_id))
     ]
 
 
@@ -358,9 +402,12 @@ def _cancel(connection: sa.Connection, execution: ExecutionRow, ids: list[str]) 
 
 
 def _take_cells(connection: sa.Connection, row: ExecutionRow, *, edited: bool) -> int:
-    """The cells of an execution are to be done again, by it: their outcomes and scores go.
+    """Make the cells of an execution pending again, and delete their outcomes and scores. Returns how many.
 
-    edited: whether a person changed the state on the line that it goes back to.
+    Args:
+        connection: In a transaction that writes.
+        row: The execution.
+        edited: Whether a person changed the state on the line that it goes back to.
     """
     if not row.combinations:
         return 0
@@ -369,12 +416,13 @@ def _take_cells(connection: sa.Connection, row: ExecutionRow, *, edited: bool) -
     shared["edited"] = edited
     mine = [{**shared, "combination": combination} for combination in row.combinations]
     update_rows(connection, cells, mine, _CELL, only={"status": (*sources(CELL, "pending"), "pending")})
-    here = [scores.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")]
+    conditions = [scores.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")]
+    # Most executions at a root stand for all combinations, for which the condition on the case is enough.
     if len(mine) == _count(connection, row):
-        connection.execute(scores.delete().where(*here))
+        connection.execute(scores.delete().where(*conditions))
     else:
         for part in parts(row.combinations):
-            connection.execute(scores.delete().where(*here, scores.c.combination.in_(part)))
+            connection.execute(scores.delete().where(*conditions, scores.c.combination.in_(part)))
     return len(mine)
 
 
@@ -401,7 +449,7 @@ def _reopen(connection: sa.Connection, row: ExecutionRow, sweep: _Sweep, ending:
 
 
 def last_rollback(database: Database, row: ExecutionRow) -> RollbackRow:
-    """The last rollback of an execution that was not undone. Raises ConflictError where that cannot be."""
+    """Return the last rollback of an execution that was not undone. Raises ConflictError if it cannot be undone."""
     of = (rollbacks.c.execution_id == row.id, rollbacks.c.redone_at.is_(None))
     query = sa.select(rollbacks).where(*of).order_by(rollbacks.c.at.desc(), rollbacks.c.id.desc()).limit(1)
     with database.read() as connection:
@@ -419,7 +467,7 @@ def last_rollback(database: Database, row: ExecutionRow) -> RollbackRow:
 
 
 def _since(connection: sa.Connection, row: ExecutionRow, last: RollbackRow) -> str | None:
-    """What happened since a rollback, where anything did."""
+    """Return a description of what happened since a rollback; None if nothing did."""
     way = line(marks(connection, [row.head_id]), row.head_id)
     ids = [mark.id for mark in way]
     if last.head_id not in ids:

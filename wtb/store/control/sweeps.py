@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from wtb.core.status import CELL, EXECUTION, sources
 from wtb.core.tree.stored_spec import Limits
+from wtb.store.access.budgets import set_limits
 from wtb.store.bulk import parts
 from wtb.store.control.approvals import withdraw
 from wtb.store.control.rescore import cancel_scorings
 from wtb.store.database import Database
-from wtb.store.limits.budgets import set_limits
 from wtb.store.runs.leases import move, releasing, stop_nodes, sweep_status, try_move
 from wtb.store.tables.schema import cells, checkpoints, events, executions, now, sweeps
 
@@ -31,13 +31,13 @@ def pause(database: Database, sweep_id: str, *, reason: str, by: str) -> None:
 
 
 def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
-    """End a sweep: its open executions and cells are cancelled, and what workers still write is refused.
+    """Cancel a sweep with its open executions and cells; workers can write nothing more of them.
 
     Args:
         database: The database.
         sweep_id: The sweep.
         reason: Why, for people.
-        by: Who wants it.
+        by: The person who cancels it.
 
     Returns:
         How many cells were cancelled.
@@ -49,9 +49,13 @@ def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
 
 
 def skip_rest(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
-    """Complete a sweep without the cells that are left: they are skipped, and what still runs of them is refused.
+    """Complete a sweep without its unfinished cells: they are skipped, and runners can write nothing more of them.
 
-    Returns how many cells were skipped. Raises ConflictError where the sweep is not running.
+    Returns:
+        How many cells were skipped.
+
+    Raises:
+        ConflictError: If the sweep is not running.
     """
     return _end(database, sweep_id, "completed", "skipped", reason=reason, by=by)
 
@@ -68,17 +72,18 @@ def _end(database: Database, sweep_id: str, to: str, cell: str, *, reason: str, 
     ended = 0
     with database.write(long=True) as connection:
         while True:
-            # Again and again: what held them when we asked may have forked before we got them.
+            # Repeated, because an execution may fork between the query and its lock.
             while connection.execute(any_unfinished).first() is not None:
-                wanted = sa.select(executions.c.id).where(*unfinished).order_by(executions.c.id).limit(_PART)
-                cancel_executions(connection, list(connection.scalars(wanted.with_for_update())), reason)
-            ended += connection.execute(end_cells).rowcount  # most of them, before anybody waits for the sweep
+                unfinished_ids = sa.select(executions.c.id).where(*unfinished).order_by(executions.c.id).limit(_PART)
+                cancel_executions(connection, list(connection.scalars(unfinished_ids.with_for_update())), reason)
+            ended += connection.execute(end_cells).rowcount  # most of them, before the sweep is locked and others wait
+            # A savepoint releases the lock of the sweep again: executions are locked before sweeps, everywhere.
             with connection.begin_nested() as sweep:
-                held = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
-                connection.execute(held.with_for_update(key_share=True))
+                sweep_query = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
+                connection.execute(sweep_query.with_for_update(key_share=True))
                 if connection.execute(any_unfinished).first() is None:
                     break
-                sweep.rollback()  # somebody rolled one back, or forked one: its row comes before the sweep's
+                sweep.rollback()  # a rollback or fork made another one, to be locked first
         ended += connection.execute(end_cells).rowcount
         if to == "cancelled":
             cancel_scorings(connection, sweep_id, reason)
@@ -97,7 +102,7 @@ def cancel_executions(connection: sa.Connection, ids: list[str], reason: str) ->
     withdraw(connection, ids)
 
 
-def go_on(
+def resume(
     database: Database,
     sweep_id: str,
     *,
@@ -106,7 +111,9 @@ def go_on(
 ) -> None:
     """Let workers claim a sweep again, with new limits if given, and clear the reason of its pause.
 
-    Raises ConflictError where it is cancelled, InputError where a limit is below what is spent.
+    Raises:
+        ConflictError: If it is cancelled.
+        InputError: If a limit is below the amount spent.
     """
     with database.write() as connection:
         if limits:
@@ -119,7 +126,13 @@ def go_on(
 
 
 def requeue(database: Database, sweep_id: str, queue_for: Callable[[Sequence[str] | None], str | None]) -> None:
-    """Give what a retry made the queue that its next nodes ask for. queue_for: of nodes; of None: of the first ones."""
+    """Move executions that a retry made to the queue of their next nodes.
+
+    Args:
+        database: The database.
+        sweep_id: The sweep.
+        queue_for: Returns the queue for nodes; for None, that of the first nodes.
+    """
     query = (
         sa.select(executions.c.id, checkpoints.c.position)
         .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
@@ -144,6 +157,6 @@ def requeue(database: Database, sweep_id: str, queue_for: Callable[[Sequence[str
 
 
 def stands_still_for(database: Database, sweep_id: str) -> float:
-    """Seconds since a sweep was last set to the status that it has."""
+    """Return the seconds since the status of a sweep last changed."""
     last = sa.select(sa.func.max(events.c.at)).where(events.c.sweep_id == sweep_id, events.c.kind.startswith("sweep."))
     return float(database.scalar(sa.select(now() - last.scalar_subquery())) or 0.0)

@@ -1,1 +1,1 @@
-"""Files by content, snapshots of directories, and workspaces. No SQL but for where they are."""
+"""Files by content, snapshots of directories, and workspaces. SQL is used only to find where they are."""

@@ -1,20 +1,31 @@
-"""Where files are: a home of each machine's own, and the directory that workers on several machines share."""
+"""The places of files: a home of each machine's own, and the directory that workers on several machines share.
+
+Beside the files of a store are its lock, by which copying it and removing files from it never overlap, and the replies
+of judges, so that all machines that share the files share the replies. These have scores and prices only, under digests
+of the requests, and name no owner. Earlier releases kept the replies of all projects in one folder.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
+from collections.abc import Collection, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from wtb.config.project_settings import find_setting, table_of
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StoreError
+from wtb.core.frozen import frozen
 from wtb.core.units import parse_size
+from wtb.store.access.usage import stored_amounts
 from wtb.store.database import Database
 from wtb.store.files.cache import FileCache
 from wtb.store.files.shared_store import SharedFiles
-from wtb.store.files.store import FileStore
+from wtb.store.files.store import FileStore, opened_by
+from wtb.store.files.system import open_flags
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.housekeeping.sizes import stored_amounts
 
 SHARED = "WTB_FILES"
 CACHE = "WTB_FILES_CACHE"
@@ -24,7 +35,7 @@ _KEYS = ("shared", "cache")
 
 @frozen
 class Sharing:
-    """The directory that workers share, what named it, and how many bytes of it this machine may keep."""
+    """The directory that workers share, the setting that named it, and the bytes of it that this machine may cache."""
 
     folder: Path
     named_by: str
@@ -32,9 +43,10 @@ class Sharing:
 
 
 def sharing(start: Path | None = None) -> Sharing | None:
-    """What WTB_FILES and WTB_FILES_CACHE say, else `[files]` of the project's settings; None where nothing is shared.
+    """Return the settings WTB_FILES and WTB_FILES_CACHE, else `[files]` of the project's; None if nothing is shared.
 
-    Raises InputError.
+    Raises:
+        InputError: For wrong settings.
     """
     setting = find_setting("files", start)
     table = table_of(setting, _KEYS) if setting is not None else {}
@@ -51,22 +63,24 @@ def sharing(start: Path | None = None) -> Sharing | None:
     if not size:
         size, sized_by = table.get("cache", CACHE_BYTES), f"{where} cache"
     try:
-        most = parse_size(size) if isinstance(size, str | int) else parse_size(str(size))
+        cache_bytes = parse_size(size) if isinstance(size, str | int) else parse_size(str(size))
     except ValueError as error:
         raise InputError(f"{sized_by}: {error}") from None
-    return Sharing(Path(os.path.expanduser(folder)).absolute(), named_by, most)
+    return Sharing(Path(os.path.expanduser(folder)).absolute(), named_by, cache_bytes)
 
 
 def home_of(database: Database, folder: Path | None = None) -> Path:
-    """What is this machine's own: `folder`, else beside an SQLite database, else `.wtb`."""
+    """Return the home of this machine: `folder`, else beside an SQLite database, else `.wtb`."""
     home = folder or (database.path.parent if database.path is not None else Path(".wtb"))
     return home.absolute()
 
 
 def workspaces_of(database: Database, folder: Path | None = None) -> Workspaces:
-    """Where attempts work, and where files are kept: at home, unless workers share a directory.
+    """Return the workspaces of attempts with the file store: at home, unless workers share a directory.
 
-    Raises InputError for wrong settings, StoreError where the shared directory is not there.
+    Raises:
+        InputError: For wrong settings.
+        StoreError: If the shared directory does not exist.
     """
     home, shared = home_of(database, folder), sharing()
     if shared is None:
@@ -77,14 +91,16 @@ def workspaces_of(database: Database, folder: Path | None = None) -> Workspaces:
 
 
 def check_files(database: Database, workspaces: Workspaces) -> None:
-    """Whether files can be kept, before work starts. Says nothing of what is this machine's own.
+    """Check before work starts that files can be kept in a shared directory.
 
-    Raises StoreError where the shared directory is not there, not writable, full, or not the one that it was.
+    Raises:
+        StoreError: If it does not exist, is not writable, is full, or is not the one that has the stored files.
     """
     files, shared = workspaces.files, sharing()
     if not isinstance(files, SharedFiles) or shared is None:
         return
     _check_there(shared)
+    # A missing folder may mean that nothing is mounted there. A new store would then hide that files are missing.
     if not files.root.is_dir() and any(count for count, _ in stored_amounts(database)["files"].values()):
         raise StoreError(
             f"{shared.named_by}: {files.root} is not there, and the database knows files that were stored: mount the "
@@ -100,10 +116,10 @@ def check_files(database: Database, workspaces: Workspaces) -> None:
 
 
 def check_outside(workspaces: Workspaces, place: Path) -> None:
-    """Check that something is not to be written among stored files, where garbage collections would find it.
+    """Check that a place is not among stored files, where garbage collections would remove it.
 
     Args:
-        workspaces: Where files are kept.
+        workspaces: The workspaces and their store.
         place: The file or folder that is to be written.
 
     Raises:
@@ -114,12 +130,93 @@ def check_outside(workspaces: Workspaces, place: Path) -> None:
     real = Path(os.path.realpath(place))
     for folder in folders:
         if real.is_relative_to(os.path.realpath(folder)):
-            raise InputError(f"{place} is in {folder}, where WTB keeps files itself; name a place outside of it")
+            raise InputError(f"{place} is in {folder}, in which WTB stores its own files; name a path outside of it")
 
 
 def _check_there(shared: Sharing) -> None:
     if not shared.folder.is_dir():
         raise StoreError(
-            f"{shared.named_by}: there is no directory {shared.folder}; mount or make it, or name the one that the "
+            f"{shared.named_by}: there is no directory {shared.folder}; mount or create it, or name the one that the "
             f"workers share"
         )
+
+
+with contextlib.suppress(ModuleNotFoundError):  # on Windows, where no store opens
+    import fcntl
+
+LOCK = ".lock"
+_OPEN = open_flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW")
+
+
+@contextlib.contextmanager
+def copying_files(files: FileStore) -> Iterator[None]:
+    """Keep others from removing files of a store inside the block; waits for a removal that is under way."""
+    if not files.top.is_dir():
+        yield
+        return
+    with opened_by(partial(os.open, files.top / LOCK, _OPEN, 0o600)) as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+@contextlib.contextmanager
+def removing_files(files: FileStore) -> Iterator[bool]:
+    """Yield whether files may be removed from a store inside the block, because nobody copies it."""
+    if not files.top.is_dir():
+        yield True
+        return
+    with opened_by(partial(os.open, files.top / LOCK, _OPEN, 0o600)) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+KEPT_S = 90 * 86_400.0  # that a reply is kept after it was last used
+
+
+@frozen
+class Unused:
+    """Replies that were not used for long: their number, and their size in bytes."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+def find_unused(files: FileStore, older_than_s: float = KEPT_S) -> Unused:
+    """Count replies that were not used for `older_than_s` seconds; 0 counts all."""
+    sizes = [size for _, size in _unused(files, older_than_s)]
+    return Unused(len(sizes), sum(sizes))
+
+
+def remove_unused(files: FileStore, older_than_s: float = KEPT_S, projects: Collection[str] | None = None) -> Unused:
+    """Remove replies that were not used for long.
+
+    Args:
+        files: The store.
+        older_than_s: The number of seconds; 0 removes all.
+        projects: Only replies of these projects, and those of earlier releases; None for all.
+    """
+    removed = []
+    for path, size in _unused(files, older_than_s, projects):
+        with contextlib.suppress(FileNotFoundError):  # another process removes it
+            path.unlink()
+            removed.append(size)
+    return Unused(len(removed), sum(removed))
+
+
+def _unused(
+    files: FileStore, older_than_s: float, projects: Collection[str] | None = None
+) -> Iterator[tuple[Path, int]]:
+    """Yield their paths and sizes. A reply that is used meanwhile may be among them, and is then requested again."""
+    parts = files.parts()
+    if projects is not None:
+        parts = [parts[0], *map(files.of_project, projects)]
+    before = time.time() + files.clock_ahead() - older_than_s
+    for path in chain.from_iterable(part.judgements.glob("*/*") for part in parts):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            if path.is_file() and (not older_than_s or status.st_mtime < before):
+                yield path, status.st_size

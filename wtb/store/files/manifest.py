@@ -1,4 +1,4 @@
-"""Manifests: the list of a snapshot's files, and what two of them differ in.
+"""Manifests: the list of a snapshot's files, and the difference between two.
 
 Stored as JSON, `path -> [sha256, size in bytes, mode]`. Paths are relative, with `/` between their parts.
 """
@@ -11,8 +11,8 @@ from typing import Literal
 
 import orjson
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError, StoreError
+from wtb.core.frozen import frozen
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -31,7 +31,7 @@ Manifest = Mapping[str, Entry]
 
 @frozen(slots=True)
 class Change:
-    """A file in which two snapshots differ, and its sizes in bytes; only its mode may have changed."""
+    """A file in which two snapshots differ, with its sizes in bytes; only its mode may have changed."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
@@ -40,66 +40,68 @@ class Change:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """A manifest as it is stored."""
-    entries = {path: (entry.digest, entry.size, entry.mode) for path, entry in manifest.items()}
+    """Return a manifest as it is stored."""
+    # Sorted, so that equal directories have equal manifests, and one digest.
+    entries = {path: (file.digest, file.size, file.mode) for path, file in manifest.items()}
     return orjson.dumps(entries, option=orjson.OPT_SORT_KEYS)
 
 
-def decode(data: bytes, name: str) -> Manifest:
-    """A stored manifest. Raises StoreError, naming it, for damaged or unsafe ones."""
+def decode(content: bytes, name: str) -> Manifest:
+    """Return a stored manifest. Raises StoreError with its name if it is damaged or unsafe."""
     try:
-        found = {path: Entry(*entry) for path, entry in orjson.loads(data).items()}
-        wrong = _unsafe(found)
+        manifest = {path: Entry(*file) for path, file in orjson.loads(content).items()}
+        wrong = _unsafe(manifest)
     except (ValueError, TypeError, AttributeError):
         raise StoreError(f"workspace snapshot {name} is damaged: it is not a list of files") from None
     if wrong is not None:
         raise StoreError(f"workspace snapshot {name} is damaged: it has a file {wrong!r}")
-    return found
+    return manifest
 
 
 def compare(before: Manifest, after: Manifest) -> list[Change]:
-    """What changed between two manifests, by path."""
+    """Return the changes between two manifests, by path."""
     changes = []
     for path in sorted(before.keys() | after.keys()):
-        one, other = before.get(path), after.get(path)
-        if one is None and other is not None:
+        old, other = before.get(path), after.get(path)
+        if old is None and other is not None:
             changes.append(Change(path, "added", None, other.size))
-        elif other is None and one is not None:
-            changes.append(Change(path, "removed", one.size, None))
-        elif one is not None and other is not None and one != other:
-            changes.append(Change(path, "changed", one.size, other.size))
+        elif other is None and old is not None:
+            changes.append(Change(path, "removed", old.size, None))
+        elif old is not None and other is not None and old != other:
+            changes.append(Change(path, "changed", old.size, other.size))
     return changes
 
 
 def merge(before: Manifest, after: Mapping[str, Manifest]) -> Manifest:
-    """Join what nodes made of the same files, by node.
+    """Join the manifests that nodes made from the same files, by node.
 
-    Raises StateError, naming both nodes, where they changed one path differently or need it as file and folder.
+    Raises:
+        StateError: Naming both nodes, if they changed one path differently or need it as file and folder.
     """
     merged = dict(before)
     author: dict[str, str] = {}
     for node, manifest in after.items():
         for change in compare(before, manifest):
-            path, entry = change.path, manifest.get(change.path)
-            if path in author and merged.get(path) != entry:
+            path, file = change.path, manifest.get(change.path)
+            if path in author and merged.get(path) != file:
                 raise StateError(f"nodes {author[path]!r} and {node!r} changed the file {path!r} differently")
             author[path] = node
-            if entry is None:
+            if file is None:
                 merged.pop(path, None)
             else:
-                merged[path] = entry
+                merged[path] = file
     check_folders(merged, author)
     return merged
 
 
 def new_contents(after: Manifest, before: Manifest) -> dict[str, int]:
-    """Digest -> bytes of the contents that one has and the other has not."""
-    known = {entry.digest for entry in before.values()}
-    return {entry.digest: entry.size for entry in after.values() if entry.digest not in known}
+    """Return the bytes of the contents that `after` has and `before` has not, by digest."""
+    old_digests = {file.digest for file in before.values()}
+    return {file.digest: file.size for file in after.values() if file.digest not in old_digests}
 
 
 def check_folders(paths: Collection[str], author: Mapping[str, str]) -> None:
-    """Raise StateError where one path is a file, and a folder of another."""
+    """Raise StateError if a path is a file, and a folder of another path."""
     for path in paths:
         folder = path
         while folder := folder.rpartition("/")[0]:
@@ -112,15 +114,15 @@ def check_folders(paths: Collection[str], author: Mapping[str, str]) -> None:
 
 
 def is_safe(path: str) -> bool:
-    """Whether a path leads to below the directory that it is relative to: no `..`, empty part, NUL, or `/` in front."""
+    """Return whether a path leads to below its base directory: no `..`, empty part, NUL, or leading `/`."""
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def _unsafe(manifest: Manifest) -> str | None:
-    """A path that leads out, is a folder of another one, or has an entry that cannot be. Raises TypeError."""
+    """Return a path that leads out, is a folder of another one, or has an impossible entry. Raises TypeError."""
     folders: set[str] = set()
-    for path, entry in manifest.items():
-        if not (is_safe(path) and entry.size >= 0 <= entry.mode and DIGEST.fullmatch(entry.digest)):
+    for path, file in manifest.items():
+        if not (is_safe(path) and file.size >= 0 <= file.mode and DIGEST.fullmatch(file.digest)):
             return path
         folder = path.rpartition("/")[0]
         while folder and folder not in folders:

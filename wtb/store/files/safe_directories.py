@@ -1,4 +1,4 @@
-"""Directories that users' code writes in: restored, walked and removed by descriptor, without following links."""
+"""Directories that users' code writes to: restored, walked and removed by descriptor, without following links."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from wtb.store.files.manifest import Entry, Manifest
 from wtb.store.files.store import FileStore
 from wtb.store.files.system import open_flags
 
-MOST_NESTED = 100  # directories in each other: each costs a descriptor while it is walked
+MOST_NESTED = 100  # levels; each one takes a descriptor while it is walked
 _RESTORED_WAIT_S = 0.1
 _REMOVAL_PASSES = 50
 _FOLDER = open_flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 _FILE = open_flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 _CREATE = open_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 
-Stamp = tuple[int, int, int, int]  # size, mtime, ctime, inode: the same as long as a file is not touched
+Stamp = tuple[int, int, int, int]  # size, mtime, ctime, inode: unchanged as long as a file is not touched
 
 
 def make_private(path: str) -> None:
-    """Make a directory for this user alone. Raises FileExistsError where it is there already."""
+    """Create a directory for this user alone. Raises FileExistsError if it exists."""
     try:
         os.mkdir(path, 0o700)
     except FileNotFoundError:
         parent = os.path.dirname(path)
-        with contextlib.suppress(FileExistsError):  # another attempt makes it too
+        with contextlib.suppress(FileExistsError):  # another attempt creates it, too
             make_private(parent)
         os.mkdir(path, 0o700)
 
@@ -47,31 +47,35 @@ def open_folder(path: str, within: int | None = None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def stamp(found: os.stat_result) -> Stamp:
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+def stamp(status: os.stat_result) -> Stamp:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def restore(files: FileStore, manifest: Manifest, root: int) -> dict[str, Stamp]:
     """Write files below a directory, folder by folder, without following links."""
     written: dict[str, Stamp] = {}
-    trail: list[tuple[str, int]] = [("", root)]  # the folders from the root to where we are
+    trail: list[tuple[str, int]] = [("", root)]  # the open folders from the root to the current one
     try:
+        # Sorted by folder, so that each folder is entered once and few descriptors are open at a time.
         for path in sorted(manifest, key=lambda path: path.split("/")[:-1]):
             folder, _, name = path.rpartition("/")
             while trail[-1][0] != folder:
-                here, descriptor = trail[-1]
-                if here and not folder.startswith(here + "/"):
+                folder_path, descriptor = trail[-1]
+                if folder_path and not folder.startswith(folder_path + "/"):
                     os.close(trail.pop()[1])
                     continue
-                part = folder[len(here) + bool(here) :].partition("/")[0]
+                part = folder[len(folder_path) + bool(folder_path) :].partition("/")[0]
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=descriptor)
-                trail.append((f"{here}/{part}" if here else part, os.open(part, _FOLDER, dir_fd=descriptor)))
-            entry = manifest[path]
+                trail.append(
+                    (f"{folder_path}/{part}" if folder_path else part, os.open(part, _FOLDER, dir_fd=descriptor))
+                )
+            file = manifest[path]
+            # O_EXCL and O_NOFOLLOW: nothing can be placed in the way of a restored file.
             out = os.open(name, _CREATE, 0o600, dir_fd=trail[-1][1])
             try:
-                files.copy_into(entry.digest, entry.size, out)
-                os.fchmod(out, entry.mode & 0o777)
+                files.copy_into(file.digest, file.size, out)
+                os.fchmod(out, file.mode & 0o777)
                 written[path] = stamp(os.fstat(out))
             finally:
                 os.close(out)
@@ -84,24 +88,26 @@ def restore(files: FileStore, manifest: Manifest, root: int) -> dict[str, Stamp]
 def walk(
     folder: int, prefix: str = "", depth: int = 0, seen: Callable[[str], None] = lambda path: None
 ) -> Iterator[tuple[str, int, str, os.stat_result]]:
-    """(path, its folder's descriptor, name, lstat) of the files below a folder. Raises StateError for other things.
+    """Yield (path, descriptor of its folder, name, lstat) of the files below a folder.
 
-    seen: called with the path of every entry, folders included, as it is found.
+    `seen` is called with the path of every entry, folders included, as it is found. Raises StateError for other kinds
+    of entries.
     """
     listed = []
     with os.scandir(folder) as entries:
-        for entry in entries:
-            seen(prefix + entry.name)
-            listed.append(entry)
-    for entry in sorted(listed, key=lambda entry: entry.name):
-        name = entry.name
+        for child in entries:
+            seen(prefix + child.name)
+            # Listed before any is opened, because nodes may still add and remove entries.
+            listed.append(child)
+    for child in sorted(listed, key=lambda child: child.name):
+        name = child.name
         path = prefix + name
         if not name.isascii():
             _check_name(path)
         try:
-            status = entry.stat(follow_symlinks=False)
+            status = child.stat(follow_symlinks=False)
         except FileNotFoundError:
-            continue  # something of the node's still runs
+            continue  # a process of the node still runs
         if stat.S_ISDIR(status.st_mode):
             if depth >= MOST_NESTED:
                 raise StateError(f"workspace directory {path!r} is nested more than {MOST_NESTED} deep")
@@ -120,12 +126,13 @@ def _check_name(path: str) -> None:
         raise StateError(f"workspace file {os.fsencode(path)!r} has a name that is not UTF-8; rename it") from None
 
 
-def _check_file(path: str, found: os.stat_result) -> None:
+def _check_file(path: str, status: os.stat_result) -> None:
     """Raise StateError for what is no regular file, or has several hard links."""
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
         raise StateError(f"workspace file {path!r} is {kind}; only files and directories are kept")
-    if found.st_nlink > 1:
+    # A second name may lie outside of the workspace, where writes to the file would not be noticed.
+    if status.st_nlink > 1:
         raise StateError(f"workspace file {path!r} has several hard links; make it a copy")
 
 
@@ -137,28 +144,30 @@ def _open(path: str, opening: Callable[[], int]) -> int:
 
 
 def read_entry(path: str, folder: int, name: str, add: Callable[[str, int, int], tuple[str, int]]) -> Entry:
-    """Hand a file that `walk` found to `add`, as (path, descriptor, size).
+    """Pass a file that `walk` found to `add`, as (path, descriptor, size).
 
-    Raises StateError where it was replaced, or was written to meanwhile.
+    Raises:
+        StateError: If it was replaced, or written to meanwhile.
     """
     descriptor = _open(path, partial(os.open, name, _FILE, dir_fd=folder))
     try:
-        found = os.fstat(descriptor)
-        _check_file(path, found)
-        entry = Entry(*add(path, descriptor, found.st_size), stat.S_IMODE(found.st_mode) & 0o777)
-        if stamp(os.fstat(descriptor)) != stamp(found):
+        # Checked again on the open file: the name may lead to another one since `walk` looked.
+        status = os.fstat(descriptor)
+        _check_file(path, status)
+        file = Entry(*add(path, descriptor, status.st_size), stat.S_IMODE(status.st_mode) & 0o777)
+        if stamp(os.fstat(descriptor)) != stamp(status):
             raise StateError(
                 f"workspace file {path!r} is still being written to; end what the node has started before it returns"
             )
-        return entry
+        return file
     finally:
         os.close(descriptor)
 
 
 def wait_beyond(newest: int, folder: int) -> int:
-    """Wait until what changes now gets a later ctime than `newest`, by the file system's own clock; what it gives.
+    """Wait until changes get a later ctime than `newest`, by the file system's own clock. Returns the ctime of now.
 
-    Gives up where the clock does not get there soon, such as after it was set back.
+    Gives up if the clock does not get there soon, for example after it was set back.
     """
     ends = time.monotonic() + _RESTORED_WAIT_S
     while True:
@@ -170,7 +179,7 @@ def wait_beyond(newest: int, folder: int) -> int:
 
 
 def tells_of_writes(folder: int) -> bool:
-    """Whether the file system changes a file's ctime when it is written to through memory; tmpfs does not always."""
+    """Return whether the file system changes a file's ctime when it is written to through memory; tmpfs may not."""
     name = f".wtb-{new_id()}"
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
@@ -188,9 +197,9 @@ def tells_of_writes(folder: int) -> bool:
 
 
 def remove_tree(path: str | Path) -> None:
-    """Remove a directory and what is in it, also from directories that were made unwritable; links are not followed.
+    """Remove a directory and its contents, even from directories that were made unwritable; links are not followed.
 
-    What cannot be removed, such as a mount or what somebody is still writing, stays.
+    Things that cannot be removed stay, such as mounts or files that are still being written.
     """
     for _ in range(_REMOVAL_PASSES):
         try:
@@ -211,15 +220,15 @@ def remove_tree(path: str | Path) -> None:
 
 
 def _empty(folder: int, root: int, depth: int) -> None:
-    """Remove everything in a directory, as far as that is possible."""
+    """Remove all contents of a directory, as far as that is possible."""
     with os.scandir(folder) as entries:
         listed = list(entries)
-    for entry in listed:
+    for child in listed:
         with contextlib.suppress(OSError):
-            if entry.is_dir(follow_symlinks=False):
-                _remove_folder(entry.name, folder, root, depth + 1)
+            if child.is_dir(follow_symlinks=False):
+                _remove_folder(child.name, folder, root, depth + 1)
             else:
-                _insisting(folder, partial(os.unlink, entry.name, dir_fd=folder))
+                _insisting(folder, partial(os.unlink, child.name, dir_fd=folder))
 
 
 def _remove_folder(name: str, folder: int, root: int, depth: int) -> None:
@@ -237,7 +246,7 @@ def _remove_folder(name: str, folder: int, root: int, depth: int) -> None:
 
 
 def _insisting(folder: int, change: Callable[[], None]) -> None:
-    """Change what is in a folder, where needed after making it writable."""
+    """Change the contents of a folder, after making it writable if needed."""
     try:
         change()
     except PermissionError:
@@ -250,6 +259,8 @@ def _open_to_empty(name: str, within: int | None) -> int:
     try:
         return os.open(name, _FOLDER, dir_fd=within)
     except PermissionError:
+        # An O_PATH descriptor needs no permission, and unlike a path it
+        # cannot be exchanged for a link before the chmod.
         descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
         try:
             os.chmod(f"/proc/self/fd/{descriptor}", 0o700)

@@ -1,7 +1,8 @@
 """Files by content: each content and each manifest once, under its SHA-256, below one directory.
 
 A store has a folder for each project, itself a store. Earlier releases kept the contents of all projects beside each
-other in the root: what is missing in a project's folder is read from there, until a garbage collection has moved it.
+other in the root: contents that are missing in a project's folder are read from there, until a garbage collection has
+moved them.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _CANNOT_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errn
 _READ = open_flags("O_RDONLY", "O_CLOEXEC")
 _CREATE = open_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 PROJECTS = "projects"
-_FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # also where file names differ by more than case
+_FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # lower case only, because some file systems ignore case
 
 
 class CachePlace(TypedDict):
-    """Where the cache of a shared store is, how many bytes it may have, and where its contents lie."""
+    """The place of the cache of a shared store, its bound in bytes, and the folder of its contents."""
 
     root: str
     most: int
@@ -50,9 +51,10 @@ class CachePlace(TypedDict):
 
 
 class Place(TypedDict):
-    """Where a store is, for another process of this machine.
+    """The place of a store, for another process of this machine.
 
-    cache, was_there: of one in a shared directory, and whether that has had the store's folder.
+    `cache` and `was_there` are of a store in a shared directory; `was_there` is whether that has had the store's
+    folder.
     """
 
     root: str
@@ -61,10 +63,11 @@ class Place(TypedDict):
 
 
 class FileStore:
-    """Contents by SHA-256 below one directory. What is there is whole: writers publish by renaming.
+    """Contents by SHA-256 below one directory. Visible contents are complete, because writers publish by renaming.
 
-    owner: whose temporary files are named so that others can tell whose they were. top: the root of the store of all
-    projects; of a store that is no project's, its own root.
+    Attributes:
+        owner: The prefix of the names of temporary files, by which others can recognise their owner.
+        top: The root of the store of all projects; for a store without a project, its own root.
     """
 
     def __init__(self, root: Path, owner: str = "") -> None:
@@ -80,7 +83,9 @@ class FileStore:
         return self._in(self.top / PROJECTS / folder_of(project))
 
     def parts(self) -> list[Self]:
-        """List the stores of all projects that have stored something, behind the one that was for all of them."""
+        """List the stores of all projects that have stored something, after the store of earlier releases for all of
+        them.
+        """
         projects = self.top / PROJECTS
         return [self._in(self.top), *(self._in(projects / name) for name in listed(os.fspath(projects)))]
 
@@ -95,17 +100,19 @@ class FileStore:
         return self.root / JUDGEMENTS
 
     def owned(self, owner: str) -> Self:
-        """The same store, whose temporary files are an owner's."""
-        made = copy.copy(self)
-        made.owner = owner
-        return made
+        """Return the same store with an owner for its temporary files."""
+        store = copy.copy(self)
+        store.owner = owner
+        return store
 
     def temporary(self) -> str:
-        """A path for a new temporary file."""
+        """Return a path for a new temporary file."""
         return f"{self._root}/{TEMPORARY}{self.owner}{new_id()}"
 
     def unfinished(self) -> Iterator[str]:
-        """The names of temporary files, without what they all begin with: owners, where they have one, and more."""
+        """Yield the names of temporary files without their common prefix; a name begins with the owner, if there is
+        one.
+        """
         return (name.removeprefix(TEMPORARY) for name in listed(self._root) if name.startswith(TEMPORARY))
 
     def remove_unfinished(self, owner: str) -> int:
@@ -117,32 +124,35 @@ class FileStore:
         return len(mine)
 
     def add(self, source: Path | int) -> tuple[str, int]:
-        """Store the content of a file, given by its path or as a descriptor, read from where it stands.
+        """Store the content of a file, given by its path, or by a descriptor that is read from its position.
 
-        Returns (digest, size in bytes). What is there already is made young again, for garbage collection to see.
+        An existing content becomes young again for garbage collections.
+
+        Returns:
+            (digest, size in bytes).
         """
         with self.adding() as adding, _opened(source) as descriptor:
-            found = adding.add(descriptor)
+            added = adding.add(descriptor)
             adding.publish()
-        return found
+        return added
 
     def add_manifest(self, manifest: Manifest) -> tuple[str, int]:
-        """Store a manifest, whose contents should be there. Returns (digest, size in bytes)."""
+        """Store a manifest, whose contents should be stored already. Returns (digest, size in bytes)."""
         with self.adding() as adding:
-            found = adding.add_manifest(manifest)
+            added = adding.add_manifest(manifest)
             adding.publish()
-        return found
+        return added
 
     def adding(self) -> Adding:
-        """Several contents that become visible together, or not at all: `with store.adding() as adding: ...`."""
+        """Add several contents that become visible together, or not at all: `with store.adding() as adding: ...`."""
         return Adding(self)
 
     def manifest(self, digest: str | None) -> Manifest:
-        """The files of a snapshot; none where there is no snapshot. Raises StoreError for damaged or unsafe ones."""
+        """Return the files of a snapshot; nothing without a snapshot. Raises StoreError for damaged or unsafe ones."""
         return {} if digest is None else decode(b"".join(self.read(digest)), digest)
 
     def read(self, digest: str) -> Iterator[bytes]:
-        """A content in blocks of at most 1 MiB. Raises StoreError where it is missing, or at its end damaged."""
+        """Yield a content in blocks of at most 1 MiB. Raises StoreError if it is missing, or, at its end, damaged."""
         check = hashlib.sha256()
         with opened_by(partial(self._source, digest)) as source:
             while block := os.read(source, BLOCK):
@@ -151,7 +161,7 @@ class FileStore:
         self._verify(digest, check.hexdigest())
 
     def copy(self, digest: str, target: Path) -> None:
-        """Copy a content to a new file. Raises StoreError where it is missing or damaged, FileExistsError."""
+        """Copy a content to a new file. Raises StoreError if it is missing or damaged, FileExistsError."""
         with opened_by(partial(os.open, target, _CREATE, 0o666)) as out:
             try:
                 self.copy_into(digest, None, out)
@@ -160,9 +170,9 @@ class FileStore:
                 raise
 
     def copy_into(self, digest: str, size: int | None, out: int) -> None:
-        """Put a content into an empty file that is open for writing, as a reflink where the file system can.
+        """Copy a content into an empty file that is open for writing, as a reflink if the file system can.
 
-        A copy is verified by its hash, a reflink by its size. Raises StoreError where it is missing or damaged.
+        A copy is verified by its hash, a reflink by its size. Raises StoreError if it is missing or damaged.
         """
         with opened_by(partial(self._open, digest)) as source:
             self._put(source, digest, size, out)
@@ -170,9 +180,9 @@ class FileStore:
     def _put(self, source: int, digest: str, size: int | None, out: int) -> None:
         """Copy a content to a file, as a clone if the file system can. Raises StoreError if it is damaged."""
         if self._clones is not False and self._clone(source, out):
-            found = os.fstat(out).st_size
-            if size not in (None, found):
-                raise StoreError(f"stored file {digest} is damaged: it has {found} bytes, expected {size}")
+            actual_size = os.fstat(out).st_size
+            if size not in (None, actual_size):
+                raise StoreError(f"stored file {digest} is damaged: it has {actual_size} bytes, expected {size}")
             return
         self._write(digest, partial(os.read, source, BLOCK), out)
 
@@ -194,26 +204,27 @@ class FileStore:
         return any(os.path.exists(content_path(root, digest)) for root in (self._root, os.fspath(self.top)))
 
     def renew(self, digest: str, size: int) -> bool:
-        """Make a content young again for garbage collections. Returns whether it is there, with this size in bytes."""
+        """Make a content young again for garbage collections. Returns whether it is stored with this size in bytes."""
         return _renewed(self.path(digest), size)
 
     def stored(self) -> Iterator[tuple[str, int, float]]:
-        """All contents and manifests: (digest, size in bytes, time at which it was last added)."""
+        """Yield all contents and manifests: (digest, size in bytes, time at which it was last added)."""
         return stored_in(self._root)
 
     def remove(self, digest: str, unless_added_since: float | None = None) -> bool:
-        """Remove a content that nothing needs; whether it was there and is gone.
+        """Remove a content that nothing needs. Returns whether it was removed.
 
-        unless_added_since: seconds since the epoch. What somebody added again since then stays, also when they
-        do so at this moment.
+        A content that was added again since `unless_added_since`, in seconds since the epoch, stays, even if it is
+        added at this moment.
         """
         place, aside = self.path(digest), self.temporary()
         try:
             if unless_added_since is not None and _fresh_stat(place).st_mtime >= unless_added_since:
-                return False  # not even for a moment is it gone
+                return False  # it never disappears, not even for a moment
             os.rename(place, aside)
         except FileNotFoundError:
             return False
+        # Renamed first and looked at again, because a writer may have renewed it between the check and the renaming.
         if unless_added_since is not None and _fresh_stat(aside).st_mtime >= unless_added_since:
             os.rename(aside, place)
             return False
@@ -228,7 +239,7 @@ class FileStore:
                     os.rmdir(f"{self._root}/{name}")
 
     def remove_leftovers(self, older_than_s: float) -> int:
-        """Remove temporary files that killed writers left and nobody wrote to for so long. Returns how many."""
+        """Remove temporary files of killed writers that nobody wrote to for so long. Returns how many."""
         removed, before = 0, time.time() + self.clock_ahead() - older_than_s
         for name in listed(self._root):
             if name.startswith(TEMPORARY):
@@ -239,9 +250,10 @@ class FileStore:
         return removed
 
     def clock_ahead(self) -> float:
-        """Seconds by which the clock that gives stored files their times is ahead of this machine's; 0 of none yet."""
+        """Return the seconds by which the clock of stored files is ahead of this machine's; 0 without a store."""
         if not self.root.is_dir():
             return 0.0
+        # A network file system gives files the time of its server.
         temporary = self.temporary()
         with opened_by(partial(os.open, temporary, _CREATE, 0o600)) as descriptor:
             os.unlink(temporary)
@@ -252,15 +264,15 @@ class FileStore:
         os.makedirs(self._root, exist_ok=True)
 
     def place(self) -> Place:
-        """Where it is, for another process of this machine; see `sharedfiles.store_at`."""
+        """Return the place of the store, for another process of this machine; see `shared_store.store_at`."""
         return {"root": self._root}
 
     def path(self, digest: str) -> str:
-        """Where a content lies, or would lie. Raises StoreError for what is no digest."""
+        """Return the path of a content, stored or not. Raises StoreError for an invalid digest."""
         return content_path(self._root, digest)
 
     def _source(self, digest: str) -> int:
-        """What `read` reads."""
+        """Open the content that `read` reads."""
         return self._open(digest)
 
     def _open(self, digest: str) -> int:
@@ -276,22 +288,22 @@ class FileStore:
         Raises:
             StoreError: If something of it is missing or damaged.
         """
-        if self._is_apart is None:  # once for each store, since nothing is added to what lies there
+        if self._is_apart is None:  # once for each store, because nothing is added to the old folder
             self._is_apart = self.root == self.top or not self.has_shared_contents()
         if self._is_apart:
             return
-        digests = [entry.digest for entry in self.manifest(snapshot).values()]
-        for digest in (*digests, snapshot):  # contents first: a manifest that is there has them
-            self.adopt(digest)
+        digests = [file.digest for file in self.manifest(snapshot).values()]
+        for digest in (*digests, snapshot):  # contents first, so that a visible manifest has all of them
+            self.copy_to_project(digest)
 
     def has_shared_contents(self) -> bool:
         """Return whether contents of all projects lie beside each other, as earlier releases left them."""
         return any(len(name) == 2 for name in listed(os.fspath(self.top)))
 
-    def adopt(self, digest: str, *, alone: bool = False) -> None:
+    def copy_to_project(self, digest: str, *, alone: bool = False) -> None:
         """Copy a content to the project's folder if earlier releases left it beside those of others.
 
-        alone: No other project needs it, so that a second name is enough; the first one is removed afterwards.
+        If `alone`, no other project needs it, so that a second name is enough; the first one is removed afterwards.
         """
         place = self.path(digest)
         if os.path.exists(place):
@@ -319,13 +331,13 @@ class FileStore:
         return True
 
     @staticmethod
-    def _verify(digest: str, found: str) -> None:
-        if found != digest:
+    def _verify(digest: str, actual: str) -> None:
+        if actual != digest:
             raise StoreError(f"stored file {digest} is damaged: its content has another hash")
 
 
 class Adding:
-    """Contents on their way into a store: temporary files until `publish`, removed where that is not called."""
+    """Contents that are being added to a store: temporary files until `publish`, removed if that is not called."""
 
     def __init__(self, store: FileStore) -> None:
         self._store = store
@@ -340,26 +352,28 @@ class Adding:
                 os.unlink(temporary)
 
     def add(self, source: int, read: Callable[[], bytes] | None = None) -> tuple[str, int]:
-        """Take in what can be read from a descriptor, or what `read` gives of it. Returns (digest, size in bytes)."""
+        """Add the content that a descriptor, or `read`, returns. Returns (digest, size in bytes)."""
         return self._stage(read or partial(os.read, source, BLOCK))
 
     def add_manifest(self, manifest: Manifest) -> tuple[str, int]:
-        data = encode(manifest)
-        return self.add_blocks([data], len(data))
+        encoded = encode(manifest)
+        return self.add_blocks([encoded], len(encoded))
 
     def add_blocks(self, blocks: Iterable[bytes], size: int) -> tuple[str, int]:
-        """Take in a content block by block. size: bytes of all of them. Returns (digest, size in bytes)."""
+        """Add a content block by block; `size` is the bytes of all blocks. Returns (digest, size in bytes)."""
         return self._stage(partial(next, iter(blocks), b""))
 
     def publish(self) -> None:
-        """Make all visible, in the order in which they were added, and durable."""
+        """Make all contents visible, in the order in which they were added, and durable."""
         missing: dict[str, str] = {}
         for digest, (temporary, size) in self._staged.items():
             place = self._store.path(digest)
+            # An existing content is not replaced, so that readers keep an intact
+            # file, unless its size shows that it is damaged.
             if not self._store.renew(digest, size):
                 missing[temporary] = place
         folders: dict[str, None] = {}
-        if len(missing) > 1:  # all are on their way to the disk before the first is waited for
+        if len(missing) > 1:  # all are on their way to the disk before any is waited for
             for temporary in missing:
                 _start_writing(temporary)
         for temporary, place in missing.items():
@@ -374,6 +388,7 @@ class Adding:
                 os.makedirs(folder, exist_ok=True)
                 os.rename(temporary, place)
                 folders[self._store._root] = None
+        # A renaming is durable once its folder is. Without this a crash could lose contents of a committed snapshot.
         for folder in folders:
             _sync(folder)
 
@@ -427,12 +442,12 @@ def stored_in(root: str) -> Iterator[tuple[str, int, float]]:
             for rest in listed(f"{root}/{folder}"):
                 with contextlib.suppress(FileNotFoundError):  # another process may be removing it
                     if DIGEST.fullmatch(folder + rest):
-                        found = os.stat(f"{root}/{folder}/{rest}")
-                        yield folder + rest, found.st_size, found.st_mtime
+                        status = os.stat(f"{root}/{folder}/{rest}")
+                        yield folder + rest, status.st_size, status.st_mtime
 
 
 def digest_of(read: Callable[[], bytes]) -> tuple[str, int]:
-    """(SHA-256, size in bytes) of what `read` gives, block by block."""
+    """Return (SHA-256, size in bytes) of the blocks that `read` returns."""
     check, size = hashlib.sha256(), 0
     while block := read():
         check.update(block)
@@ -440,27 +455,29 @@ def digest_of(read: Callable[[], bytes]) -> tuple[str, int]:
     return check.hexdigest(), size
 
 
-def write_all(out: int, data: bytes) -> None:
-    written = os.write(out, data)
-    while written < len(data):
-        written += os.write(out, memoryview(data)[written:])
+def write_all(out: int, content: bytes) -> None:
+    written = os.write(out, content)
+    while written < len(content):
+        written += os.write(out, memoryview(content)[written:])
 
 
-def write_sparse(out: int, data: bytes) -> None:
-    """Write to a file that is written for the first time; where all is zero a hole is left, which takes no room."""
-    if is_zero(data):
-        os.lseek(out, len(data), os.SEEK_CUR)
+def write_sparse(out: int, block: bytes) -> None:
+    """Write a block to a new file; a block of zeros becomes a hole, which takes no room."""
+    if is_zero(block):
+        os.lseek(out, len(block), os.SEEK_CUR)
     else:
-        write_all(out, data)
+        write_all(out, block)
 
 
-def is_zero(data: bytes) -> bool:
-    """Whether a block of at least a page has nothing but zeros."""
-    return len(data) >= _PAGE and not data[0] and data == (_ZEROS if len(data) == BLOCK else bytes(len(data)))
+def is_zero(block: bytes) -> bool:
+    """Return whether a block of at least a page contains only zeros."""
+    return len(block) >= _PAGE and not block[0] and block == (_ZEROS if len(block) == BLOCK else bytes(len(block)))
 
 
 def _renewed(place: str, size: int) -> bool:
-    """Whether a content is there. A file of another size is a damaged one, to be replaced."""
+    """Renew the time of a content. Returns False if it is missing, or has another size, which means that it is
+    damaged.
+    """
     try:
         os.utime(place)
         return _fresh_stat(place).st_size == size
@@ -469,7 +486,7 @@ def _renewed(place: str, size: int) -> bool:
 
 
 def _fresh_stat(path: str) -> os.stat_result:
-    """What is known of a file once it was opened: NFS may answer from its memory before."""
+    """Return the status of a file after opening it, because NFS may return a remembered one before."""
     with opened_by(partial(os.open, path, _READ)) as descriptor:
         return os.fstat(descriptor)
 
@@ -480,6 +497,7 @@ def _sync(path: str) -> None:
 
 
 def _start_writing(path: str) -> None:
+    # Advising that the pages are not needed makes Linux begin to write them, without waiting.
     with opened_by(partial(os.open, path, _READ)) as descriptor:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -1,4 +1,4 @@
-"""What the file store needs of the operating system, and Windows does not have."""
+"""Requirements of the file store on the operating system, which Windows does not meet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def open_flags(*names: str) -> int:
 
 
 def check_system() -> None:
-    """Raises InputError on a system that can neither keep files nor run nodes."""
+    """Raise InputError on a system that can neither keep files nor run nodes."""
     if not HAS_FILES:
         raise InputError(
             "WTB runs nodes and keeps their files on Linux and macOS only; on Windows use WSL 2, "

@@ -1,6 +1,6 @@
-"""Workspaces: a private directory for each attempt, and what changed in it as a snapshot.
+"""Workspaces: a private directory for each attempt, and its changes as a snapshot.
 
-What a node leaves is untrusted: directories are walked by descriptor, and links never followed.
+Files that a node leaves are untrusted: directories are walked by descriptor, and links never followed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NodeTimeout, StateError, did_you_mean
+from wtb.core.frozen import frozen
 from wtb.core.ids import new_id
 from wtb.store.files import safe_directories
 from wtb.store.files.manifest import (
@@ -31,9 +31,9 @@ from wtb.store.files.store import BLOCK, Adding, FileStore, digest_of, folder_of
 
 @frozen(slots=True)
 class Snapshot:
-    """The files of a workspace, None where there are none, and what storing it can have added.
+    """The files of a workspace, None if there are none.
 
-    new: (digest, bytes) of the contents and manifests that it has and its parent has not.
+    `new` has (digest, bytes) of the contents and manifests that its parent does not have.
     """
 
     digest: str | None
@@ -42,10 +42,12 @@ class Snapshot:
 
 @frozen(slots=True)
 class Bounds:
-    """How large a snapshot may be; None is no limit. See `run.workspace` of a sweep.
+    """The largest allowed snapshot; None is no limit. See `run.workspace` of a sweep.
 
-    size: bytes of all its files as they seem, holes included. stored: bytes of what is new in it, without holes.
-    entries: files and directories.
+    Attributes:
+        size: Apparent bytes of all its files, including holes.
+        stored: Bytes of new contents, without holes.
+        entries: Files and directories.
     """
 
     size: int | None = 10_000_000_000
@@ -67,21 +69,23 @@ class Workspaces:
         """Return the workspaces of a project: its store, and a folder of its own to work in."""
         return Workspaces(self.files.of_project(project), self.top / folder_of(project), self.bounds, self.top)
 
-    def of_runner(self, runner_id: str, *below: str, bounds: Bounds | None = None) -> Workspaces:
-        """Return the workspaces of a runner, whose names its temporary files begin with.
+    def of_runner(self, runner_id: str, *folders: str, bounds: Bounds | None = None) -> Workspaces:
+        """Return the workspaces of a runner, whose id is the prefix of its temporary files.
 
         Args:
             runner_id: The runner.
-            below: The names of the folders that lead from here to its directory.
-            bounds: How large its snapshots may be; None for as before.
+            folders: The names of the folders that lead from here to its directory.
+            bounds: The bounds of its snapshots; None to keep the present ones.
         """
         files = self.files.owned(f"{runner_id}.")
-        return Workspaces(files, self.root.joinpath(*below), bounds or self.bounds, self.top)
+        return Workspaces(files, self.root.joinpath(*folders), bounds or self.bounds, self.top)
 
     def open(self, snapshot: str | None, directory: Path | None = None) -> Workspace:
-        """A private directory with the files of a snapshot: a new one below `root`, unless `directory` names it.
+        """Create a private directory with the files of a snapshot: a new one below `root`, or `directory`.
 
-        Raises FileExistsError where `directory` is there already, StoreError for missing or damaged files.
+        Raises:
+            FileExistsError: If `directory` exists.
+            StoreError: For missing or damaged files.
         """
         path = os.fspath(directory) if directory is not None else f"{os.fspath(self.root)}/{new_id()}"
         safe_directories.make_private(path)
@@ -91,14 +95,18 @@ class Workspaces:
             files = self.files.manifest(snapshot)
             with safe_directories.open_folder(path) as folder:
                 restored = safe_directories.restore(self.files, files, folder)
-                known = self._settled(folder, restored)
-            return Workspace(self, path, snapshot, files, known)
+                stamps = self._settle_stamps(folder, restored)
+            return Workspace(self, path, snapshot, files, stamps)
         except BaseException:
             safe_directories.remove_tree(path)
             raise
 
-    def _settled(self, folder: int, restored: dict[str, safe_directories.Stamp]) -> dict[str, safe_directories.Stamp]:
-        """Wait until a change of a restored file must show in its stamp; without those for which it might not."""
+    def _settle_stamps(
+        self, folder: int, restored: dict[str, safe_directories.Stamp]
+    ) -> dict[str, safe_directories.Stamp]:
+        """Wait until every change of a restored file will show in its stamp. Returns the stamps for which that
+        holds.
+        """
         if not self.tells(folder):
             return {}
         newest = max((stamp[2] for stamp in restored.values()), default=0)
@@ -106,18 +114,20 @@ class Workspaces:
         return restored if newest < now else {path: stamp for path, stamp in restored.items() if stamp[2] < now}
 
     def tells(self, folder: int) -> bool:
-        """Whether the stamps of files in a folder tell of all that is written to them."""
+        """Return whether the stamps of files in a folder show all writes."""
         device = os.fstat(folder).st_dev
         if device not in self._telling:
             self._telling[device] = safe_directories.tells_of_writes(folder)
         return self._telling[device]
 
     def merge(self, parent: str | None, after: Mapping[str, str | None]) -> Snapshot:
-        """Join what the nodes of one step left, by node. `new` is what the merge adds to what they have added.
+        """Merge the snapshots that the nodes of one step left, by node. `new` has the additions of the merge itself.
 
-        Raises StateError, naming both nodes, where they changed one path differently or need it as file and folder.
+        Raises:
+            StateError: Naming both nodes, if they changed one path differently or need it as file and folder.
         """
         changed = {node: digest for node, digest in after.items() if digest != parent}
+        # Usually at most one node of a step writes files, and its snapshot is the result.
         if len(set(changed.values())) <= 1:
             return Snapshot(next(iter(changed.values()), parent))
         manifests = {node: self.files.manifest(digest) for node, digest in changed.items()}
@@ -128,7 +138,9 @@ class Workspaces:
         return Snapshot(digest, () if digest in changed.values() or digest == parent else ((digest, size),))
 
     def snapshot_of(self, files: Mapping[str, Path]) -> Snapshot:
-        """A snapshot of given files, by their path in the workspace. Raises StateError for paths that lead out."""
+        """Return a snapshot of given files, by their path in the workspace. Raises StateError for paths that lead
+        out.
+        """
         for name in files:
             if not is_safe(name):
                 raise StateError(f"{name!r} is not a path in a workspace; expected a relative one without '..'")
@@ -145,22 +157,26 @@ class Workspaces:
         return Snapshot(listed[0], (*new_contents(manifest, {}).items(), listed))
 
     def compare(self, a: str | None, b: str | None) -> list[Change]:
-        """What changed from snapshot `a` to `b`, by path."""
+        """Return the changes from snapshot `a` to `b`, by path."""
         return compare(self.files.manifest(a), self.files.manifest(b))
 
     def export(self, digest: str | None, into: Path, only: str | None = None) -> Manifest:
-        """Write the files of a snapshot, or the one or the folder `only`, into a new or empty directory.
+        """Write the files of a snapshot, or only the file or folder `only`, into a new or empty directory.
 
-        Returns what was written. Raises InputError where `only` is not there or the directory has something in it,
-        StoreError for missing or damaged files.
+        Returns:
+            The manifest of the written files.
+
+        Raises:
+            InputError: If `only` does not exist or the directory is not empty.
+            StoreError: For missing or damaged files.
         """
         manifest = self.files.manifest(digest)
-        wanted = {
-            path: entry
-            for path, entry in manifest.items()
+        exported = {
+            path: file
+            for path, file in manifest.items()
             if only is None or path == only or path.startswith(only.rstrip("/") + "/")
         }
-        if only is not None and not wanted:
+        if only is not None and not exported:
             raise InputError(f"there is no file or folder {only!r}{did_you_mean(only, manifest)}")
         try:
             into.mkdir(parents=True, exist_ok=True)
@@ -170,16 +186,16 @@ class Workspaces:
             raise InputError(f"{into} is not a directory; name a new or empty one") from None
         folder = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            safe_directories.restore(self.files, wanted, folder)
+            safe_directories.restore(self.files, exported, folder)
         finally:
             os.close(folder)
-        return wanted
+        return exported
 
 
 class Workspace:
-    """The directory of one attempt. `snapshot`: what it held when it was opened, or when one was taken last."""
+    """The directory of one attempt. `snapshot` is the one that it was opened with, or the last one that was taken."""
 
-    __slots__ = ("_before", "_home", "_known", "_path", "snapshot")
+    __slots__ = ("_before", "_home", "_path", "_stamps", "snapshot")
 
     def __init__(
         self,
@@ -187,40 +203,47 @@ class Workspace:
         path: str,
         snapshot: str | None,
         before: Manifest,
-        known: Mapping[str, safe_directories.Stamp],
+        stamps: Mapping[str, safe_directories.Stamp],
     ) -> None:
         self._home = home
         self._path = path
         self.snapshot = snapshot
         self._before = before
-        self._known = known
+        self._stamps = stamps
 
     @property
     def path(self) -> Path:
         return Path(self._path)
 
     def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
-        """Take a snapshot of what is there now, and go on. Raises as `close` does."""
+        """Take a snapshot of the present files, and continue. Raises as `close` does."""
         try:
-            return self._take(allowed, until, goes_on=True)
-        except FileNotFoundError:  # the node removed it, and so all that was in it
+            return self._take(allowed, until, is_interim=True)
+        except FileNotFoundError:  # the node removed it with all its files
             return Snapshot(None)
         except NotADirectoryError as error:
             raise _replaced(error) from None
 
     def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
-        """Take a snapshot where `keep` and something changed, and remove the directory in any case.
+        """Take a snapshot if `keep` is true and something changed, and remove the directory in any case.
 
-        allowed: bytes of new contents and manifests that it may add. until: the time, of `time.monotonic`, at which
-        it has to be taken. Raises StateError, having stored nothing, where it adds more, is larger than the bounds
-        allow, or is still being written to, and for what cannot be kept: symbolic links, files with several hard links,
-        names that are not UTF-8, and whatever is neither file nor directory. Raises NodeTimeout at its time, OSError
-        where the disk is full.
+        Args:
+            keep: Whether to take a snapshot.
+            allowed: Bytes of new contents and manifests that it may add.
+            until: The time, of `time.monotonic`, at which it has to be taken.
+
+        Raises:
+            StateError: If it adds more, is larger than the bounds allow, is still being written to, or has entries that
+                cannot be kept: symbolic links, files with several hard links, names that are not UTF-8, and entries
+                that are neither files nor directories. Nothing is stored then.
+            NodeTimeout: If the time has come.
+            OSError: If the disk is full.
         """
         try:
+            # Most attempts leave no files, and one system call finds that out and removes the directory.
             os.rmdir(self._path)
         except FileNotFoundError:
-            pass  # the node removed it, and so all that was in it
+            pass  # the node removed it with all its files
         except OSError:
             try:
                 return self._take(allowed, until) if keep else Snapshot(self.snapshot)
@@ -230,28 +253,29 @@ class Workspace:
                 safe_directories.remove_tree(self._path)
         return Snapshot(None if keep else self.snapshot)
 
-    def _take(self, allowed: int | None, until: float | None, goes_on: bool = False) -> Snapshot:
-        """Take a snapshot. goes_on: the attempt continues, so this one becomes what the next is compared with."""
+    def _take(self, allowed: int | None, until: float | None, is_interim: bool = False) -> Snapshot:
+        """Take a snapshot. With `is_interim` the attempt continues, and the next snapshot is compared with this one."""
         after: dict[str, Entry] = {}
         stamps: dict[str, safe_directories.Stamp] = {}
         with safe_directories.open_folder(self._path) as root:
-            # What is written from now on has a later time than any stamp that is kept.
-            began = safe_directories.wait_beyond(0, root) if goes_on and self._home.tells(root) else 0
-            taken = self._read(root, _Meter(self._home.bounds, self._before, allowed, until), after, stamps)
-        if goes_on:
-            self.snapshot, self._before = taken.digest, after
-            self._known = {path: stamp for path, stamp in stamps.items() if stamp[2] < began}
-        return taken
+            # Later writes get a later time than any stamp that is kept.
+            began = safe_directories.wait_beyond(0, root) if is_interim and self._home.tells(root) else 0
+            snapshot = self._read(root, _Meter(self._home.bounds, self._before, allowed, until), after, stamps)
+        if is_interim:
+            self.snapshot, self._before = snapshot.digest, after
+            self._stamps = {path: stamp for path, stamp in stamps.items() if stamp[2] < began}
+        return snapshot
 
     def _read(
         self, root: int, meter: _Meter, after: dict[str, Entry], stamps: dict[str, safe_directories.Stamp]
     ) -> Snapshot:
-        """Store what is new or changed; a file whose stamp is unchanged is not read again."""
+        """Store new and changed files; a file whose stamp is unchanged is not read again."""
         with self._home.files.adding() as adding:
-            for path, folder, name, found in safe_directories.walk(root, seen=meter.saw):
-                meter.measure(path, found.st_size)
-                stamps[path] = safe_directories.stamp(found)
-                if self._known.get(path) == stamps[path]:
+            for path, folder, name, status in safe_directories.walk(root, seen=meter.saw):
+                meter.measure(path, status.st_size)
+                stamps[path] = safe_directories.stamp(status)
+                # An unchanged ctime, which user code cannot set, proves that the content is unchanged.
+                if self._stamps.get(path) == stamps[path]:
                     after[path] = self._before[path]
                 else:
                     after[path] = safe_directories.read_entry(path, folder, name, partial(meter.add, adding))
@@ -271,52 +295,54 @@ def _replaced(error: OSError) -> StateError:
 
 
 class _Meter:
-    """Measures a snapshot while it is taken, and ends that where it is too much, or takes too long.
+    """Measures a snapshot while it is taken, and ends that if it becomes too large, or takes too long.
 
-    Contents go into the store until they are more than is allowed; from there on it only measures.
+    Contents are stored until they are more than is allowed; after that they are only measured.
     """
 
     def __init__(self, bounds: Bounds, before: Manifest, allowed: int | None, until: float | None) -> None:
         self._bounds = bounds
-        self._known = {entry.digest for entry in before.values()}
+        self._stored_digests = {file.digest for file in before.values()}
         self._allowed = allowed
         self._until = until
         self._entries = self._size = self._stored = self._added = 0
 
     def saw(self, path: str) -> None:
-        """An entry was found. Raises StateError, NodeTimeout."""
+        """Count an entry. Raises StateError, NodeTimeout."""
         self._entries += 1
-        most = self._bounds.entries
-        if most is not None and self._entries > most:
+        limit = self._bounds.entries
+        if limit is not None and self._entries > limit:
             raise StateError(
-                f"the workspace has more than {most:,} files and directories, up to {_named(path)}; keep fewer in "
+                f"the workspace has more than {limit:,} files and directories, up to {_named(path)}; keep fewer in "
                 f"ctx.workspace, or raise run.workspace.entries"
             )
         self._check_time(path)
 
     def measure(self, path: str, size: int) -> None:
-        """A file was found that seems to have so many bytes. Raises StateError."""
+        """Count the apparent size of a file. Raises StateError."""
         self._size += size
         self._check("size", self._size, path, size)
 
     def add(self, adding: Adding, path: str, descriptor: int, size: int) -> tuple[str, int]:
-        """Take in a file, up to the size that it had. Raises StateError, NodeTimeout."""
-        left, before = size, self._stored
+        """Add a file, up to the size that it had. Raises StateError, NodeTimeout."""
+        remaining, before = size, self._stored
 
         def read() -> bytes:
-            nonlocal left
+            nonlocal remaining
             self._check_time(path)
-            block = os.read(descriptor, min(BLOCK, left))
-            left -= len(block)
+            block = os.read(descriptor, min(BLOCK, remaining))
+            remaining -= len(block)
             if not is_zero(block):
                 self._stored += len(block)
                 self._check("stored", self._stored, path, size)
             return block
 
+        # Beyond the quota contents are only hashed, so that the error can
+        # report the whole size and the disk stays free.
         fits = self._allowed is None or self._added + size <= self._allowed
         digest, size = adding.add(descriptor, read) if fits else digest_of(read)
-        if digest not in self._known:
-            self._known.add(digest)
+        if digest not in self._stored_digests:
+            self._stored_digests.add(digest)
             self._added += size
         else:
             self._stored = before
@@ -324,11 +350,11 @@ class _Meter:
 
     def _check(self, bound: str, bytes: int, path: str, size: int) -> None:
         """Raise StateError if a bound on the workspace is exceeded, with the file that exceeds it."""
-        most: int | None = getattr(self._bounds, bound)
-        if most is not None and bytes > most:
+        limit: int | None = getattr(self._bounds, bound)
+        if limit is not None and bytes > limit:
             what = "has" if bound == "size" else "adds"
             raise StateError(
-                f"the workspace {what} more than {_size(most)} with its file {_named(path)} of {_size(size)}; remove "
+                f"the workspace {what} more than {_size(limit)} with its file {_named(path)} of {_size(size)}; remove "
                 f"what is not needed from ctx.workspace, or raise run.workspace.{bound}"
             )
 

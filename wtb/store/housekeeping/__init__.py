@@ -1,1 +1,1 @@
-"""What may be removed, and removing it."""
+"""Retention, deletion and erasure, copies of sweeps and databases, pools, and unreferenced or damaged values."""

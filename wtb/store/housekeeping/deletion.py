@@ -1,7 +1,7 @@
-"""Deleting sweeps and sessions. Values and files stay until nothing references them any more.
+"""Deletion of sweeps and sessions. Values and files stay until nothing references them any more.
 
-A sweep is gone at once, with one update; its rows go after that, in transactions so short that nobody waits for one.
-Whoever was killed in between is no matter: garbage collections and the scheduler go on with what is left.
+One update hides a sweep at once; its rows are removed later, in transactions so short that nobody waits for one. If a
+process is killed in between, garbage collections and the scheduler continue with the rest.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
+from wtb.store.access.sessions import check_not_default, locked_session
+from wtb.store.access.usage import remember_spent, total
 from wtb.store.database import Database
-from wtb.store.database_errors import QUERY_CANCELED, gave_way, sqlstate
-from wtb.store.housekeeping.looks import note_scored
-from wtb.store.housekeeping.retention import check_in_no_pool, locked_sweep
-from wtb.store.housekeeping.sizes import total
-from wtb.store.limits.sessions import check_not_default, locked_session
-from wtb.store.limits.usage import remember_spent
+from wtb.store.database_url import QUERY_CANCELED, gave_way, sqlstate
+from wtb.store.housekeeping.retention import check_in_no_pool, locked_sweep, note_scored
 from wtb.store.process_identity import Owner
 from wtb.store.read.baselines import check_no_baseline
 from wtb.store.read.queries import usd_spent
-from wtb.store.rows.sweeps import OwnerRow, SlotHolder
+from wtb.store.records import OwnerRow, SlotHolder
 from wtb.store.runs.leases import owners_of, releasing
 from wtb.store.runs.slots import slot_holders
 from wtb.store.tables.schema import (
@@ -52,13 +50,13 @@ from wtb.store.tables.schema import (
 )
 
 SUBMISSION_S = 600.0  # after its last batch a submission counts as given up
-PART_S = 0.02  # that a transaction which deletes is to take
-_LEAST, _MOST = 50, 5_000  # rows of one
-ITSELF_S = 0.3  # that a statement of the one may take by which a sweep itself goes
+PART_S = 0.02  # target duration of a transaction that deletes
+_LEAST, _MOST = 50, 5_000  # rows of such a transaction
+ITSELF_S = 0.3  # limit for a statement of the transaction that removes the sweep's own row
 _TRIES = 5
 
-# What belongs to a sweep, what refers to other rows before those, each with an index in whose order its rows go: else
-# every part would read again what those before it have deleted. Node runs take their attempts and calls with them.
+# Tables of a sweep, those that refer to others first, each with the columns of an index that orders its rows: otherwise
+# every part would read again the rows that earlier parts deleted. Node runs take their attempts and calls with them.
 _OWNED: tuple[tuple[sa.Table, tuple[str, ...]], ...] = (
     (events, ("transaction", "id")),
     (scores, ("metric", "case_number", "repeat", "combination")),
@@ -77,29 +75,30 @@ _OF_SESSION: tuple[tuple[sa.Table, tuple[str, ...]], ...] = (
 
 
 def delete_sweep(database: Database, sweep_id: str, until: Callable[[], bool] = lambda: False) -> bool:
-    """Delete a sweep: at once for all who look for it, and then its rows.
+    """Delete a sweep: hide it at once, and then remove its rows.
 
     Args:
         database: The database.
-        sweep_id: The sweep; where it is being deleted already, this goes on with it.
-        until: Asked between two transactions; when it is true the rest stays for `remove_hidden`.
+        sweep_id: The sweep; if it is being deleted already, its deletion continues.
+        until: Called between two transactions; when it returns True, the rest stays for `remove_hidden`.
 
     Returns:
-        Whether all its rows are gone.
+        Whether all its rows are removed.
 
     Raises:
-        ConflictError: Where it is a baseline; nothing was deleted then.
+        ConflictError: If it is a baseline; nothing was deleted then.
     """
     begin_deletion(database, sweep_id)
     return remove_rows(database, sweep_id, until)
 
 
 def begin_deletion(database: Database, sweep_id: str, *conditions: sa.ColumnElement[bool]) -> bool:
-    """Have a sweep be gone for all who look for it. Returns False if it is not there, or not of these conditions.
+    """Hide a sweep. Returns False if it does not exist or does not meet these conditions.
 
-    Raises ConflictError where it is a baseline, or part of a pool.
+    Raises:
+        ConflictError: If it is a baseline, or part of a pool.
     """
-    usd = usd_spent(database, sweep_id)  # asked before anything is locked: there may be a million attempts
+    usd = usd_spent(database, sweep_id)  # read before any lock: there may be a million attempts
     with database.write() as connection:
         if locked_sweep(connection, sweep_id, *conditions) is None:  # so that it becomes no baseline meanwhile
             return False
@@ -112,16 +111,16 @@ def begin_deletion(database: Database, sweep_id: str, *conditions: sa.ColumnElem
 
 
 def _hide(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
-    """Have sweeps be gone for all who look for them, and for who still has executions of them."""
+    """Hide sweeps, and take their executions from the runners that still have them."""
     ids = sa.select(sweeps.c.id).where(which)
     note_scored(connection, looks.c.sweep_id.in_(ids))
-    connection.execute(pooled.delete().where(pooled.c.pool_id.in_(ids)))  # so that its sources can go, too
+    connection.execute(pooled.delete().where(pooled.c.pool_id.in_(ids)))  # so that its sources can be deleted, too
     connection.execute(releasing().where(executions.c.sweep_id.in_(ids), executions.c.status == "running"))
     connection.execute(sweeps.update().where(which).values(status="deleting", notify=None))
 
 
 def discard_submission(database: Database, sweep_id: str) -> None:
-    """Delete what was submitted of a sweep, unless all of it was."""
+    """Delete the rows of a submission, unless it was completed."""
     with database.write() as connection:
         _hide(connection, sa.and_(sweeps.c.id == sweep_id, sweeps.c.status == "submitting"))
     remove_rows(database, sweep_id)
@@ -135,7 +134,7 @@ def remove_hidden(database: Database, until: Callable[[], bool] = lambda: False)
         until: As for `delete_sweep`.
 
     Returns:
-        How many of these sweeps are gone now.
+        How many of these sweeps are removed completely.
     """
     with database.read() as connection:
         hidden = hidden_sweeps(connection)
@@ -157,7 +156,9 @@ def _given_up() -> sa.ColumnElement[bool]:
 
 
 def remove_rows(database: Database, sweep_id: str, until: Callable[[], bool] = lambda: False) -> bool:
-    """Remove the rows of a sweep that is being deleted. Returns whether they are gone. until: as for `delete_sweep`."""
+    """Remove the rows of a sweep that is being deleted. Returns whether all are removed. `until` is as for
+    `delete_sweep`.
+    """
     if database.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id)) != "deleting":
         return False
     for table, order in _OWNED:
@@ -166,6 +167,8 @@ def remove_rows(database: Database, sweep_id: str, until: Callable[[], bool] = l
     for _ in range(1 if database.is_sqlite else _TRIES):
         _pass_what_was_removed(database, sweep_id)
         try:
+            # Rows that came late, from a runner that had not noticed, make it
+            # fail or take long: then it is tried again.
             _remove_itself(database, sweep_id)
         except StoreError as error:
             if sqlstate(error) != QUERY_CANCELED:
@@ -178,7 +181,7 @@ def remove_rows(database: Database, sweep_id: str, until: Callable[[], bool] = l
 
 
 def _remove_itself(database: Database, sweep_id: str) -> None:
-    """Remove a sweep, and what came late of it, or nothing where a statement takes longer than `ITSELF_S`."""
+    """Remove the row of a sweep and late rows of it, or nothing if a statement takes longer than `ITSELF_S`."""
     with database.write() as connection:
         _by_index(connection)
         if not database.is_sqlite:
@@ -189,28 +192,29 @@ def _remove_itself(database: Database, sweep_id: str) -> None:
 
 
 def _pass_what_was_removed(database: Database, sweep_id: str) -> None:
-    """Look for rows of a sweep as PostgreSQL will when the sweep itself goes, and have its indexes forget those before.
+    """Read the index entries of removed rows, so that PostgreSQL can skip them when the row of the sweep is removed.
 
-    It looks into each table that refers to sweeps. A million rows that were just removed are still in its indexes
-    then; who passes them first marks them, unless a transaction is open that may still see them. In the transaction by
-    which the sweep goes, all followers of the log would wait for that. What somebody else is removing is theirs.
+    On removal PostgreSQL checks each table that refers to sweeps. A million rows that were just removed are still in
+    its indexes then. The first reader that passes them marks them as dead, unless an open transaction may still see
+    them. In the transaction that removes the sweep, all followers of the log would wait for that. Rows that another
+    process is removing are skipped.
     """
     if database.is_sqlite:
         return
     for table in metadata.sorted_tables:
         for key in table.foreign_keys:
             if key.column is sweeps.c.id:
-                left = sa.select(sa.literal(1)).where(key.parent == sweep_id)
+                references = sa.select(sa.literal(1)).where(key.parent == sweep_id)
                 with database.write(long=True) as connection:
                     _by_index(connection)
-                    # With the lock that PostgreSQL takes then, so that it goes by the same index.
-                    connection.execute(left.with_for_update(read=True, key_share=True, skip_locked=True))
+                    # The same lock as PostgreSQL takes for its check, so that the planner chooses the same index.
+                    connection.execute(references.with_for_update(read=True, key_share=True, skip_locked=True))
 
 
 def _by_index(connection: sa.Connection) -> None:
-    """Have PostgreSQL look up rows by an index in a transaction, whatever it knows of a table.
+    """Make PostgreSQL look up rows by an index in a transaction, whatever its statistics.
 
-    It believes that most rows of a table are those that were just removed, and would read all of it for them.
+    They still count the rows that were just removed, so that it would read the whole table for the few others.
     """
     if connection.dialect.name != "sqlite":
         for way in ("seqscan", "bitmapscan"):
@@ -233,12 +237,13 @@ def _remove_parts(
         except StoreError as error:
             if not gave_way(error):
                 raise
-            continue  # a scheduler removes them, too, or a runner has yet to hear that they go
+            continue  # a scheduler removes them, too, or a runner has not noticed yet
         point("delete.part")
         if removed < size and since is None:
             return True
-        since = last if removed == size else None  # at the end once more from the beginning: some may have come late
+        since = last if removed == size else None  # at the end, once more from the beginning: rows may have come late
         took = max(time.monotonic() - started, 1e-6)
+        # At most twice as many as before, because the time of a small part is mostly overhead and varies.
         size = max(_LEAST, min(_MOST, 2 * size, round(size * PART_S / took)))
     return False
 
@@ -252,25 +257,25 @@ def _remove_part(
     which: sa.ColumnElement[bool],
     order: tuple[str, ...],
     since: _Place | None,
-    most: int,
+    limit: int,
 ) -> tuple[int, _Place | None]:
-    """Remove rows that come next. Returns how many went, and the place of the last.
+    """Remove the next rows. Returns how many, and the place of the last one.
 
-    since: where the part before ended, if known. What that has removed is still in the index on PostgreSQL, and who
-    begins at the beginning passes all of it.
+    `since` is the end of the part before, if known. On PostgreSQL the removed rows are still in the index, and a search
+    from the beginning would pass all of them.
     """
     row: sa.ColumnElement[Any] = sa.literal_column("rowid" if database.is_sqlite else "ctid")
     columns = [table.c[name] for name in order]
-    first = sa.select(row).select_from(table).where(which).order_by(*columns).limit(most)
+    first = sa.select(row).select_from(table).where(which).order_by(*columns).limit(limit)
     if since is not None and not database.is_sqlite:
-        place = (sa.literal(value, column.type) for value, column in zip(since, columns, strict=True))
+        place = (sa.literal(coordinate, column.type) for coordinate, column in zip(since, columns, strict=True))
         first = first.where(sa.tuple_(*columns) >= sa.tuple_(*place))
     # PostgreSQL looks up a list of places in the table at once, and would join with what a query gives.
     some = row.in_(first) if database.is_sqlite else row == sa.func.any(sa.func.array(first.scalar_subquery()))
     with database.write(long=True) as connection:
-        gone = connection.execute(table.delete().where(some).returning(*columns)).all()
-    places = [tuple(one) for one in gone if None not in one]
-    return len(gone), max(places, default=None) if len(places) == len(gone) else None
+        removed = connection.execute(table.delete().where(some).returning(*columns)).all()
+    places = [tuple(key) for key in removed if None not in key]
+    return len(removed), max(places, default=None) if len(places) == len(removed) else None
 
 
 class MayLive(Protocol):
@@ -278,7 +283,7 @@ class MayLive(Protocol):
 
 
 def check_deletable(session_id: str) -> None:
-    """Raises ConflictError for the default session."""
+    """Raise ConflictError for the default session."""
     check_not_default(session_id, "deleted")
 
 
@@ -293,7 +298,7 @@ def delete_session(database: Database, session_id: str, *, may_live: MayLive) ->
     Args:
         database: The database.
         session_id: The session.
-        may_live: Returns False for a runner that is dead, by what says which process it is and by `expired`: whether
+        may_live: Returns False for a runner that is dead, by the identity of its process and by `expired`: whether
             its leases have run out.
 
     Returns:
@@ -314,7 +319,8 @@ def delete_session(database: Database, session_id: str, *, may_live: MayLive) ->
         for sweep_id in connection.scalars(
             sa.select(pooled.c.sweep_id).join(sweeps, sweeps.c.id == pooled.c.sweep_id).where(mine)
         ).all():
-            check_in_no_pool(connection, sweep_id)  # of another session
+            check_in_no_pool(connection, sweep_id)  # a pool of another session
+    # Outside of that transaction, in short ones: the sweeps are hidden, and a session may have millions of rows.
     for sweep_id in database.scalars(sa.select(sweeps.c.id).where(mine)):
         remove_rows(database, sweep_id)
     for table, order in _OF_SESSION:
@@ -334,13 +340,15 @@ def delete_session(database: Database, session_id: str, *, may_live: MayLive) ->
 
 
 def _check_idle(connection: sa.Connection, session_id: str, may_live: MayLive) -> None:
-    """Lock a session that is to be deleted. Raises ConflictError naming a runner that may live."""
+    """Lock a session that is to be deleted. Raises ConflictError that names a runner that may live."""
     session = locked_session(connection, session_id, to_delete=True)
     running = owners_of(connection, sweeps.c.session_id == session_id)
-    found: list[OwnerRow | SlotHolder] = [*running, *slot_holders(connection, session_id)]
-    for owner in found:
+    owners: list[OwnerRow | SlotHolder] = [*running, *slot_holders(connection, session_id)]
+    for owner in owners:
         runs = owner if isinstance(owner, OwnerRow) else None
-        if may_live(owner, expired=runs is not None and runs.expired):  # who holds slots was seen lately
+        if may_live(
+            owner, expired=runs is not None and runs.expired
+        ):  # a runner that holds slots has a recent heartbeat
             sweep = "a sweep of it" if runs is None else f"sweep {runs.sweep}"
             raise ConflictError(
                 f"session {session.name!r}: process {owner.pid} on {owner.host} is running {sweep}; "

@@ -1,7 +1,7 @@
-"""Erasing a case: its rows, and what only they named. A tombstone stays, which says who erased it.
+"""Erasure of a case: its rows, and values and files that only they named. A tombstone names the person who erased it.
 
-Numbers that are about the case go with it: its cells and scores, so that a matrix rests on the cases that are there.
-What was spent stays known of the sweep, as for what a garbage collection removes.
+Figures about the case are removed with it, so that a matrix rests on the cases that are left. The amount that was spent
+stays in the row of the sweep, as when a garbage collection removes checkpoints.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, NotFound, did_you_mean
+from wtb.core.frozen import frozen
 from wtb.store.bulk import fetch_records, parts
 from wtb.store.database import Database
-from wtb.store.events import add_event, last_comment_number, of_sweep
 from wtb.store.files.store import FileStore
-from wtb.store.housekeeping import files as filing
-from wtb.store.housekeeping.looks import forget_case
-from wtb.store.housekeeping.references import snapshots
-from wtb.store.housekeeping.retention import locked_sweep
+from wtb.store.housekeeping import contents as filing
+from wtb.store.housekeeping.retention import forget_case, locked_sweep
+from wtb.store.housekeeping.stored_values import remove_values, snapshots, unreferenced_among
 from wtb.store.housekeeping.superseded import spent_from
-from wtb.store.housekeeping.unreferenced import remove_values, unreferenced_among
+from wtb.store.log import add_event, last_comment_number, of_sweep
 from wtb.store.tables.schema import (
     alerts,
     approvals,
@@ -44,7 +42,7 @@ from wtb.store.tables.schema import (
 )
 from wtb.store.transactions import Scope, clock
 
-AT_REST = ("paused", "completed", "failed", "cancelled")  # sweeps of which nothing runs
+AT_REST = ("paused", "completed", "failed", "cancelled")  # statuses of sweeps in which nothing runs
 
 Report = Callable[[str], None]
 
@@ -63,7 +61,7 @@ class FoundCase:
 
 @frozen
 class Named:
-    """What the rows of a case named: values by digest, and snapshots of files by project and digest."""
+    """Values by digest, and snapshots of files by project and digest, that the rows of a case named."""
 
     values: frozenset[str] = frozenset()
     snapshots: frozenset[tuple[str, str]] = frozenset()
@@ -75,9 +73,9 @@ class Named:
 def find_cases(
     database: Database, case: str, *, sweep_id: str | None = None, project: str | None = None
 ) -> list[FoundCase]:
-    """Find a case by its id in one or all sweeps, the newest first; what was erased already is not found.
+    """Find a case by its id in one or all sweeps, the newest first; erased cases are not found.
 
-    Single executions all call their case alike, so they are found only where they are named.
+    The cases of all single executions have the same id, so they are found only in a named sweep.
 
     Raises:
         NotFound: If no sweep has it.
@@ -89,30 +87,30 @@ def find_cases(
     if project is not None:
         query = query.where(sweeps.c.project == project)
     with database.read() as connection:
-        found = fetch_records(connection, FoundCase, query.where(is_case(case)))
-        if found:
-            return found
-        known = connection.execute(query.with_only_columns(cases.c.id).order_by(None).distinct().limit(1000))
-        near = did_you_mean(case, [row.id for row in known])
+        erasable = fetch_records(connection, FoundCase, query.where(is_case(case)))
+        if erasable:
+            return erasable
+        rows = connection.execute(query.with_only_columns(cases.c.id).order_by(None).distinct().limit(1000))
+        near = did_you_mean(case, [row.id for row in rows])
     raise NotFound(f"there is no case {case!r} that could be erased{near}", kind="case")
 
 
-def check_at_rest(found: Iterable[FoundCase]) -> None:
-    """Check that nothing runs of sweeps. Raises ConflictError that names those of which something does."""
-    if moving := [one for one in found if one.status not in AT_REST]:
-        named = ", ".join(f"{one.sweep} ({one.sweep_id}, {one.status})" for one in moving[:5])
+def check_at_rest(targets: Iterable[FoundCase]) -> None:
+    """Check that nothing runs in the sweeps of cases. Raises ConflictError that names the sweeps that may run."""
+    if moving := [case for case in targets if case.status not in AT_REST]:
+        named = ", ".join(f"{case.sweep} ({case.sweep_id}, {case.status})" for case in moving[:5])
         raise ConflictError(f"nothing is erased of sweeps that may still run: {named}; pause or cancel them first")
 
 
-def belongings(database: Database, found: FoundCase) -> dict[str, int]:
-    """How many cells, executions, checkpoints, node runs and scores a case has in its sweep."""
-    own = _own_executions(found)
+def belongings(database: Database, case: FoundCase) -> dict[str, int]:
+    """Return how many cells, executions, checkpoints, node runs and scores a case has in its sweep."""
+    own = _own_executions(case)
     counted = {
-        "cells": (cells, _of(cells, found)),
+        "cells": (cells, _of(cells, case)),
         "executions": (executions, executions.c.id.in_(own)),
         "checkpoints": (checkpoints, checkpoints.c.execution_id.in_(own)),
         "node_runs": (node_runs, node_runs.c.execution_id.in_(own)),
-        "scores": (scores, _of(scores, found)),
+        "scores": (scores, _of(scores, case)),
     }
     with database.read() as connection:
         return {
@@ -121,39 +119,40 @@ def belongings(database: Database, found: FoundCase) -> dict[str, int]:
         }
 
 
-def erase_rows(database: Database, found: FoundCase, *, by: str, reason: str | None) -> Named:
+def erase_rows(database: Database, case: FoundCase, *, by: str, reason: str | None) -> Named:
     """Erase a case from its sweep, in one transaction.
 
     Args:
         database: The database.
-        found: The case.
-        by: Who erases it.
-        reason: Why, for those who look later.
+        case: The case.
+        by: The person who erases it.
+        reason: The reason of that person, for the tombstone.
 
     Returns:
-        What its rows named, which others may name, too.
+        The values and files that its rows named, which other rows may name, too.
 
     Raises:
         ConflictError: If the sweep may run, or is gone.
     """
     with database.write(long=True) as connection:
-        sweep = locked_sweep(connection, found.sweep_id, sweeps.c.status.in_(AT_REST))
+        sweep = locked_sweep(connection, case.sweep_id, sweeps.c.status.in_(AT_REST))
         if sweep is None:
-            raise ConflictError(f"sweep {found.sweep_id} runs, or was deleted meanwhile; nothing of it was erased")
-        own = list(connection.scalars(_own_executions(found)))
+            raise ConflictError(f"sweep {case.sweep_id} runs, or was deleted meanwhile; nothing of it was erased")
+        own = list(connection.scalars(_own_executions(case)))
         running = sa.select(executions.c.id).where(executions.c.id.in_(own), executions.c.status == "running")
         if connection.scalar(running.limit(1)) is not None:
-            raise ConflictError(f"case {found.case!r} of sweep {found.sweep_id} is running; nothing of it was erased")
+            raise ConflictError(f"case {case.case!r} of sweep {case.sweep_id} is running; nothing of it was erased")
         lines = list(connection.scalars(sa.select(checkpoints.c.id).where(checkpoints.c.execution_id.in_(own))))
-        named = _named(connection, found, own, lines)
+        named = _named(connection, case, own, lines)
         spent = spent_from(connection, lines)
-        forget_case(connection, found.project, found.sweep_id, found.number)
-        gone = connection.scalar(sa.select(sa.func.count()).select_from(cells).where(_of(cells, found))) or 0
-        last_comment = last_comment_number(connection, found.sweep_id)
-        _delete_rows(connection, found, own, lines)
+        # Before the rows are deleted: it reads the case, to find its digest in the looks.
+        forget_case(connection, case.project, case.sweep_id, case.number)
+        cell_count = connection.scalar(sa.select(sa.func.count()).select_from(cells).where(_of(cells, case))) or 0
+        last_comment = last_comment_number(connection, case.sweep_id)
+        _delete_rows(connection, case, own, lines)
         connection.execute(
             cases.update()
-            .where(cases.c.sweep_id == found.sweep_id, cases.c.number == found.number)
+            .where(cases.c.sweep_id == case.sweep_id, cases.c.number == case.number)
             .values(
                 input={},
                 expected=None,
@@ -166,23 +165,24 @@ def erase_rows(database: Database, found: FoundCase, *, by: str, reason: str | N
         )
         connection.execute(
             sweeps.update()
-            .where(sweeps.c.id == found.sweep_id)
+            .where(sweeps.c.id == case.sweep_id)
             .values(
-                cells=sweeps.c.cells - gone,
+                cells=sweeps.c.cells - cell_count,
                 collected_usd=sweeps.c.collected_usd + spent["usd"],
                 collected_node_runs=sweeps.c.collected_node_runs + spent["node_runs"],
             )
         )
-        connection.execute(matrices.update().where(matrices.c.sweep_id == found.sweep_id).values(document=None))
+        # The stored matrix has figures of the case; it is computed again from the cells that are left.
+        connection.execute(matrices.update().where(matrices.c.sweep_id == case.sweep_id).values(document=None))
         add_event(
             connection,
             of_sweep(sweep),
             "case.erased",
             {
-                "case": found.case,
+                "case": case.case,
                 "by": by,
                 "reason": reason,
-                "cells": gone,
+                "cells": cell_count,
                 "executions": len(own),
                 **({"comments": last_comment} if last_comment else {}),  # the last number that is taken
             },
@@ -191,27 +191,27 @@ def erase_rows(database: Database, found: FoundCase, *, by: str, reason: str | N
     return named
 
 
-def _own_executions(found: FoundCase) -> sa.Select[str]:
+def _own_executions(case: FoundCase) -> sa.Select[str]:
     return sa.select(executions.c.id).where(
-        executions.c.sweep_id == found.sweep_id, executions.c.case_number == found.number
+        executions.c.sweep_id == case.sweep_id, executions.c.case_number == case.number
     )
 
 
-def _of(table: sa.Table, found: FoundCase) -> sa.ColumnElement[bool]:
-    """Rows of a table that are of a case by its number."""
-    return sa.and_(table.c.sweep_id == found.sweep_id, table.c.case_number == found.number)
+def _of(table: sa.Table, case: FoundCase) -> sa.ColumnElement[bool]:
+    """Return the condition that rows of a table belong to a case by its number."""
+    return sa.and_(table.c.sweep_id == case.sweep_id, table.c.case_number == case.number)
 
 
-def _named(connection: sa.Connection, found: FoundCase, own: Sequence[str], lines: Sequence[str]) -> Named:
-    """What the rows of a case name."""
+def _named(connection: sa.Connection, case: FoundCase, own: Sequence[str], lines: Sequence[str]) -> Named:
+    """Return the values and snapshots that the rows of a case name."""
     digests: set[str] = set()
     roots: set[str | None] = set()
 
     def note(by_key: Any, workspace: str | None = None) -> None:
-        digests.update(one for one in (by_key or {}).values() if isinstance(one, str))
+        digests.update(digest for digest in (by_key or {}).values() if isinstance(digest, str))
         roots.add(workspace)
 
-    its = sa.and_(cases.c.sweep_id == found.sweep_id, cases.c.number == found.number)
+    its = sa.and_(cases.c.sweep_id == case.sweep_id, cases.c.number == case.number)
     for state, workspace in connection.execute(sa.select(cases.c.input, cases.c.workspace).where(its)):
         note(state, workspace)
     for part in parts(own):
@@ -223,25 +223,27 @@ def _named(connection: sa.Connection, found: FoundCase, own: Sequence[str], line
         for row in connection.execute(query.where(checkpoints.c.id.in_(part))):
             note(row[0], row[1])
             note(row[2])
+        # Edits of a person in an answer are values, too, and no checkpoint names them before it is used.
         answers = sa.select(approvals.c.answer["set"]).where(approvals.c.checkpoint_id.in_(part))
         for row in connection.execute(answers):
             note(row[0])
-    return Named(frozenset(digests), frozenset((found.project, one) for one in roots if one is not None))
+    return Named(frozenset(digests), frozenset((case.project, root) for root in roots if root is not None))
 
 
-def _delete_rows(connection: sa.Connection, found: FoundCase, own: Sequence[str], lines: Sequence[str]) -> None:
-    """Delete all rows of a case but its own. Node runs take their attempts and calls with them."""
-    said = sa.and_(events.c.sweep_id == found.sweep_id, events.c.data["case"].as_string() == found.case)
-    _delete_events(connection, said)
+def _delete_rows(connection: sa.Connection, case: FoundCase, own: Sequence[str], lines: Sequence[str]) -> None:
+    """Delete all rows of a case except its own. Attempts and calls are deleted with their node runs."""
+    about_case = sa.and_(events.c.sweep_id == case.sweep_id, events.c.data["case"].as_string() == case.case)
+    _delete_events(connection, about_case)
     for part in parts(own):
         _delete_events(connection, events.c.execution_id.in_(part))
+    # Questions and answers quote the state, so their events are deleted with them.
     for part in parts(lines):
-        asked = list(connection.scalars(sa.select(approvals.c.id).where(approvals.c.checkpoint_id.in_(part))))
-        answered = events.c.data["approval"].as_string().in_(asked)
-        _delete_events(connection, sa.and_(events.c.sweep_id == found.sweep_id, answered))
+        question_ids = list(connection.scalars(sa.select(approvals.c.id).where(approvals.c.checkpoint_id.in_(part))))
+        answered = events.c.data["approval"].as_string().in_(question_ids)
+        _delete_events(connection, sa.and_(events.c.sweep_id == case.sweep_id, answered))
         connection.execute(approvals.delete().where(approvals.c.checkpoint_id.in_(part)))
     for table in (cells, comments, labels, scores):
-        connection.execute(table.delete().where(_of(table, found)))
+        connection.execute(table.delete().where(_of(table, case)))
     for part in parts(own):
         connection.execute(node_runs.delete().where(node_runs.c.execution_id.in_(part)))
         connection.execute(checkpoints.delete().where(checkpoints.c.execution_id.in_(part)))
@@ -249,16 +251,17 @@ def _delete_rows(connection: sa.Connection, found: FoundCase, own: Sequence[str]
 
 
 def _delete_events(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
+    # Alerts refer to events, so they are deleted first.
     connection.execute(alerts.delete().where(alerts.c.event_id.in_(sa.select(events.c.id).where(which))))
     connection.execute(events.delete().where(which))
 
 
 def remove_named_values(database: Database, named: Named) -> int:
-    """Remove values that nothing names any more; what other rows name stays. Returns how many went."""
+    """Remove values that nothing names any more. Returns how many."""
     if not named.values:  # else all rows would be read for nothing
         return 0
-    found = unreferenced_among(database, sorted(named.values))
-    return sum(remove_values(database, part)[0] for part in found.parts())
+    unnamed = unreferenced_among(database, sorted(named.values))
+    return sum(remove_values(database, part)[0] for part in unnamed.parts())
 
 
 def remove_named_files(database: Database, files: FileStore, named: Named, since: float) -> int:
@@ -267,15 +270,15 @@ def remove_named_files(database: Database, files: FileStore, named: Named, since
     Args:
         database: The database, without the rows that named them.
         files: The store.
-        named: What they named.
-        since: When the erasing began, by the clock of the store: what was added again since then stays.
+        named: The snapshots.
+        since: When the erasure began, by the clock of the store. A file that was added again since then stays.
 
     Returns:
-        How many files went.
+        How many files were removed.
     """
     if not named.snapshots or not files.top.is_dir():
         return 0
-    database = database.within(Scope())  # a session of the default project has sweeps of all projects
+    database = database.within(Scope())  # sessions of the default project have sweeps of all projects
     with database.read(long=True) as connection:
         still = snapshots(connection)
     needed: dict[str, set[str]] = {}  # by session
@@ -284,38 +287,42 @@ def remove_named_files(database: Database, files: FileStore, named: Named, since
         contents = {snapshot, *_contents(files.of_project(project), snapshot)}
         needed.setdefault(session, set()).update(contents)
         of_project.setdefault(project, set()).update(contents)
-    gone: dict[str, set[str]] = {}  # by project
+    candidates: dict[str, set[str]] = {}  # by project
     for project, snapshot in named.snapshots:
         store = files.of_project(project)
         if store.has(snapshot):
-            gone.setdefault(project, set()).update((snapshot, *_contents(store, snapshot)))
-    every = set().union(*gone.values())
+            candidates.setdefault(project, set()).update((snapshot, *_contents(store, snapshot)))
+    every = set().union(*candidates.values())
     for session in database.scalars(sa.select(sessions.c.id)):
         for part in parts(sorted(every - needed.get(session, set())), filing.PART):
             with filing.forgetting_files(database, session, part):
                 pass
     removed = set()
-    for project, digests in gone.items():
+    for project, digests in candidates.items():
         store = files.of_project(project)
         unneeded = sorted(digests - of_project.get(project, set()))
         removed |= {digest for digest in unneeded if store.remove(digest, unless_added_since=since)}
-    # What earlier releases left may be of any project.
+    # Files in the folder of earlier releases may belong to any project.
     unneeded = sorted(every.difference(*of_project.values()))
     removed |= {digest for digest in unneeded if files.remove(digest, unless_added_since=since)}
     return len(removed)
 
 
 def _contents(store: FileStore, snapshot: str) -> set[str]:
-    return {entry.digest for entry in store.manifest(snapshot).values()}
+    return {file.digest for file in store.manifest(snapshot).values()}
 
 
 def overwrite_free_pages(database: Database) -> str | None:
-    """Have nothing of deleted rows be left in the file of an SQLite database. Returns why not, where others use it."""
+    """Remove the content of deleted rows from the file of an SQLite database. Returns an error if others use the
+    file.
+    """
     if not database.is_sqlite or database.path is None:
         return None
     try:
         with database.reached(), closing(database.engine.raw_connection()) as pooled:
             driver: Any = pooled.driver_connection
+            # VACUUM writes a new file without free pages, which is then in the log;
+            # only truncating that removes the old pages.
             for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
                 driver.execute(statement).fetchall()
     except sa.exc.DBAPIError as error:

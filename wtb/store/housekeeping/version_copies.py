@@ -1,7 +1,7 @@
-"""Copies of a database as it is before an upgrade, of whatever version, and the way back to one.
+"""Copies of a database before an upgrade, of whatever version, and their restoration.
 
-Of SQLite it is the file. Of PostgreSQL it is an archive with the rows of each table, in the server's own text form: the
-migrations of this WTB make the tables of the version, so that no program of the server is needed.
+A copy of SQLite is the file. A copy of PostgreSQL is an archive with the rows of each table in the server's own text
+form. The migrations of this WTB create the tables of the version, so no program of the server is needed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from wtb.core.errors import InputError, StoreError
 from wtb.core.version import __version__
 from wtb.store.database import Database
+from wtb.store.engine import read_only_uri
 
 _HEAD: Final = "head.json"
 _FORMAT: Final = "wtb version copy"
@@ -28,7 +29,7 @@ _CHUNK: Final = 1 << 20  # bytes
 
 
 class _Wall(TypedDict):
-    """A statement that makes a policy or a right, and the roles that it names."""
+    """A statement that creates a policy or grants a right, and the roles that it names."""
 
     roles: list[str]
     statement: str
@@ -48,7 +49,7 @@ def keep_version(database: Database, folder: Path) -> Path | None:
 
     Args:
         database: The database.
-        folder: Where to; made if it is not there.
+        folder: The folder of the copy; created if it does not exist.
 
     Returns:
         The file; None if there is no database yet.
@@ -61,6 +62,7 @@ def keep_version(database: Database, folder: Path) -> Path | None:
         return None
     suffix = ".db" if database.is_sqlite else ".zip"
     path = folder / f"{revision}-{time.strftime('%Y%m%d-%H%M%S')}{suffix}"
+    # Written under another name first, so that a copy with its final name is complete.
     temporary = path.with_suffix(".new")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,6 +71,7 @@ def keep_version(database: Database, folder: Path) -> Path | None:
             if database.is_sqlite:
                 with closing(sqlite3.connect(temporary)) as target:
                     _driver(connection).backup(target)
+                    # A copy in WAL mode would need files beside it.
                     target.execute("PRAGMA journal_mode=DELETE").close()
             else:
                 _write_archive(connection, temporary, revision)
@@ -81,11 +84,11 @@ def keep_version(database: Database, folder: Path) -> Path | None:
 
 
 def restore_version(database: Database, path: Path) -> str:
-    """Replace all of a database by a copy, with the tables of its version; whole or not at all.
+    """Replace all contents of a database by a copy, with the tables of its version, in one transaction.
 
     Args:
         database: The database, of any version. Nothing else may use it meanwhile.
-        path: What `keep_version` wrote of a database of the same kind.
+        path: A file that `keep_version` wrote from a database of the same kind.
 
     Returns:
         The version of the tables.
@@ -102,20 +105,20 @@ def restore_version(database: Database, path: Path) -> str:
 
 
 def _restore_file(database: Database, path: Path) -> str:
-    uri = f"file:{path.absolute().as_posix().replace('?', '%3f').replace('#', '%23')}?mode=ro"
     try:
-        with closing(sqlite3.connect(uri, uri=True)) as source:
+        with closing(sqlite3.connect(read_only_uri(path), uri=True)) as source:
             intact = source.execute("PRAGMA quick_check(1)").fetchone()[0]
             (revision,) = source.execute("SELECT version_num FROM alembic_version").fetchone()
             if intact != "ok":
                 raise StoreError(f"{path} is damaged: {intact}; use another backup")
             with database.read(long=True) as connection:
+                # SQLite does not write a backup into a connection that is in a transaction.
                 connection.rollback()
                 source.backup(_driver(connection))
     except sqlite3.OperationalError as error:
         if "locked" in str(error) or "busy" in str(error):
             raise StoreError(
-                f"database {database.shown_url} is in use: stop what works with it, then try again"
+                f"database {database.shown_url} is in use; stop the processes that use it, then try again"
             ) from None
         raise InputError(f"{path} is no backup of an SQLite database: {error}") from None
     except (sqlite3.DatabaseError, TypeError) as error:
@@ -134,6 +137,7 @@ def _write_archive(connection: sa.Connection, path: Path, revision: str) -> None
     quote = connection.dialect.identifier_preparer.quote
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for table in tables.sorted_tables:
+            # PostgreSQL computes such columns itself and rejects values for them.
             columns = [column.name for column in table.columns if column.computed is None]
             names = ", ".join(map(quote, columns))
             with archive.open(table.name, "w", force_zip64=True) as out, _driver(connection).cursor() as cursor:
@@ -146,7 +150,7 @@ def _write_archive(connection: sa.Connection, path: Path, revision: str) -> None
         archive.writestr(_HEAD, json.dumps(head))
 
 
-# What holds for roles: row-level security, its policies, and rights.
+# The walls between roles: row-level security, its policies, and rights.
 _WALLS: Final = """
 SELECT ARRAY[]::text[] AS roles, format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', relname) AS statement
 FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relrowsecurity
@@ -168,8 +172,8 @@ WHERE table_schema = current_schema() AND grantee NOT IN ('PUBLIC', current_user
 
 
 def _walls(connection: sa.Connection) -> list[_Wall]:
-    found = connection.exec_driver_sql(_WALLS.replace("%", "%%"))
-    return [{"roles": [*roles], "statement": statement} for roles, statement in found]
+    rows = connection.exec_driver_sql(_WALLS.replace("%", "%%"))
+    return [{"roles": [*roles], "statement": statement} for roles, statement in rows]
 
 
 @contextmanager
@@ -187,15 +191,16 @@ def _archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, _Head]]:
 
 
 def _load(connection: sa.Connection, archive: zipfile.ZipFile, head: _Head) -> None:
-    """Fill the tables, which were just made."""
+    """Fill the tables, which were just created."""
     quote = connection.dialect.identifier_preparer.quote
     for name in head["columns"]:
-        connection.exec_driver_sql(f"DELETE FROM {quote(name)}")  # what migrations put there
+        connection.exec_driver_sql(f"DELETE FROM {quote(name)}")  # rows that migrations inserted
         connection.exec_driver_sql(f"ALTER TABLE {quote(name)} DISABLE TRIGGER USER")  # rows were checked when new
     for name, columns in head["columns"].items():
         _load_table(connection, archive, name, columns, head["rows"][name])
     connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
     roles = {"public", *connection.scalars(sa.text("SELECT rolname FROM pg_roles"))}
+    # Another server may lack the roles of service accounts; policies for them would fail there.
     for wall in head["walls"]:
         if roles.issuperset(wall["roles"]):
             connection.exec_driver_sql(wall["statement"].replace("%", "%%"))
@@ -219,7 +224,7 @@ def _load_table(
 
 
 def _continue_sequence(connection: sa.Connection, table: str, column: str) -> None:
-    """Have a column that numbers its rows go on after the last one."""
+    """Let a column that numbers its rows continue after the last one."""
     quote = connection.dialect.identifier_preparer.quote
     names = {"table": quote(table), "column": column}
     sequence = connection.scalar(sa.text("SELECT pg_get_serial_sequence(:table, :column)"), names)

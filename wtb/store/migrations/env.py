@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection and in the transaction of `Database.upgrade`."""
+"""The script that Alembic runs: migrations on the connection and in the transaction of `Database.upgrade`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from wtb.store.tables.column_types import is_json
 from wtb.store.tables.schema import metadata, now, transaction_number
 
 
-def render(kind: str, item: Any, autogenerate: AutogenContext) -> str | Literal[False]:
-    """How generated migrations write what differs between the databases; the template defines these names."""
-    if kind == "type" and is_json(item):
+def render(kind: str, schema_item: Any, autogenerate: AutogenContext) -> str | Literal[False]:
+    """Return the source text for types and defaults that differ between the databases; the template defines these
+    names.
+    """
+    if kind == "type" and is_json(schema_item):
         return "Json"
-    if kind == "server_default" and isinstance(item, sa.DefaultClause):
-        if isinstance(item.arg, now):
+    if kind == "server_default" and isinstance(schema_item, sa.DefaultClause):
+        if isinstance(schema_item.arg, now):
             return "now()"
-        if isinstance(item.arg, transaction_number):
+        if isinstance(schema_item.arg, transaction_number):
             return "transaction_number()"
-        if isinstance(item.arg, sa.False_):
+        if isinstance(schema_item.arg, sa.False_):
             return "sa.false()"
     return False
 

@@ -1,7 +1,8 @@
-"""What a monitoring system asks: how much of everything there is, by project and status."""
+"""Figures for monitoring systems: counts of everything by project and status, live workers, and work that waits."""
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import field, fields
@@ -9,43 +10,48 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
 from wtb.core.status import OPEN_SWEEPS
-from wtb.store.access.scope import in_scope
-from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
+from wtb.store.access.projects import in_scope
 from wtb.store.bulk import fetch_records
-from wtb.store.cell_status import running_cells, with_running
+from wtb.store.cell_status import attempt_column, is_attempt, node_runs_with_attempts, running_cells, with_running
 from wtb.store.database import Database
-from wtb.store.log import LogPosition
-from wtb.store.runs.queue import is_open
+from wtb.store.log import LogPosition, last_times
+from wtb.store.records import WorkerRow
+from wtb.store.runs.queue import busy_slots, is_live_worker, is_open, queue_of_row
+from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.schema import (
     attempts,
     cells,
     events,
     executions,
+    is_leased,
     is_pending,
+    is_running,
     is_visible,
     log_ids,
     node_runs,
     now,
+    runners,
     sweeps,
+    working,
 )
 
-LAST_ID: Final = 2**63 - 1  # of an event
+LAST_ID: Final = 2**63 - 1  # the largest id of an event
 
 
 @frozen
 class SweepState:
-    """How a sweep stands.
+    """The state of a sweep.
 
     Attributes:
         id: Its id.
-        project: What it belongs to.
+        project: Its project.
         status: Its status.
         finished_at: When it ended; None while it may change.
-        cells: How many it has.
-        collected_usd: What attempts cost that were collected since.
-        collected_node_runs: How many node runs were.
+        cells: The number of its cells.
+        collected_usd: The cost of attempts that were removed by garbage collections.
+        collected_node_runs: The number of node runs that were removed by garbage collections.
     """
 
     id: str
@@ -59,13 +65,14 @@ class SweepState:
 
 @frozen
 class Counts:
-    """What a sweep consists of so far.
+    """The contents of a sweep so far.
 
     Attributes:
-        cells: Status -> how many.
-        node_runs: Status -> how many.
-        attempts: The same; `lost` are those that ended for the sake of another one, `running` those under way.
-        usd: What they cost.
+        cells: The numbers of cells by status.
+        node_runs: The numbers of node runs by status.
+        attempts: The numbers of attempts by status; `lost` ones were ended by the failure of another, `running` ones
+            have not ended.
+        usd: Their cost in US dollars.
         lease_losses: How often a lease of its executions ran out in a node.
     """
 
@@ -78,10 +85,10 @@ class Counts:
 
 @frozen
 class Queue:
-    """What waits for workers in a project.
+    """The executions of a project that wait for workers.
 
     Attributes:
-        project: It.
+        project: The project.
         executions: How many wait.
         oldest_s: For how long the first of them has waited.
     """
@@ -92,21 +99,21 @@ class Queue:
 
 
 def sweep_states(database: Database) -> list[SweepState]:
-    """Return how all sweeps stand that whoever asks may see."""
-    columns = (sweeps.c[one.name] for one in fields(SweepState))
+    """Return the states of all sweeps that the caller may see."""
+    columns = (sweeps.c[column.name] for column in fields(SweepState))
     with database.read() as connection:
         return fetch_records(connection, SweepState, sa.select(*columns).where(is_visible, *in_scope(database, sweeps)))
 
 
 def count(database: Database, sweep_ids: Collection[str]) -> dict[str, Counts]:
-    """Count what sweeps consist of: each figure reads all rows of these sweeps.
+    """Count the contents of sweeps; each figure reads all rows of these sweeps.
 
     Args:
         database: The database.
-        sweep_ids: Which; some hundreds at most.
+        sweep_ids: The sweeps, some hundreds at most.
 
     Returns:
-        Id -> counts, for each of them.
+        The counts of each sweep by its id.
     """
     by_cell = _by_status(database, sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()), cells, sweep_ids)
     with database.read() as connection:
@@ -124,7 +131,7 @@ def count(database: Database, sweep_ids: Collection[str]) -> dict[str, Counts]:
 
 
 def queues(database: Database) -> list[Queue]:
-    """Return what waits for workers, of the projects that whoever asks may see."""
+    """Return the executions that wait for workers, by projects that the caller may see."""
     query = (
         sa.select(sweeps.c.project, sa.func.count(), now() - sa.func.min(executions.c.created_at))
         .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
@@ -140,16 +147,16 @@ _ByStatus = defaultdict[str, dict[str, int]]
 def _by_status(
     database: Database, query: sa.Select[tuple[str, str, int]], table: sa.Table, sweep_ids: Collection[str]
 ) -> _ByStatus:
-    """Return sweep -> status -> how many."""
-    found: _ByStatus = defaultdict(dict)
+    """Return the numbers of rows by sweep and status."""
+    counts: _ByStatus = defaultdict(dict)
     grouped = query.where(table.c.sweep_id.in_(sweep_ids)).group_by(table.c.sweep_id, table.c.status)
     for id, status, number in database.tuples(grouped, long=True):
-        found[id][status] = number
-    return found
+        counts[id][status] = number
+    return counts
 
 
 def _attempts(database: Database, sweep_ids: Collection[str]) -> tuple[_ByStatus, dict[str, float]]:
-    """Return sweep -> outcome -> how many attempts, and sweep -> US dollars of all of them."""
+    """Return the numbers of attempts by sweep and outcome, and the US dollars of all of them by sweep."""
     status = attempt_column("status")
     lost = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "") == "lost"
     under_way = sa.and_(node_runs.c.status == "running", attempt_column("number") == node_runs.c.attempts)
@@ -162,16 +169,16 @@ def _attempts(database: Database, sweep_ids: Collection[str]) -> tuple[_ByStatus
         .subquery()
     )
     query = sa.select(each.c.sweep_id, each.c.outcome, sa.func.count(), sa.func.sum(each.c.usd))
-    found: _ByStatus = defaultdict(dict)
+    counts: _ByStatus = defaultdict(dict)
     usd: dict[str, float] = defaultdict(float)
     for id, status, number, spent in database.tuples(query.group_by(each.c.sweep_id, each.c.outcome), long=True):
-        found[id][status] = number
+        counts[id][status] = number
         usd[id] += spent
-    return found, usd
+    return counts, usd
 
 
 class LivelySweep(NamedTuple):
-    """A sweep that is open, or has ended lately. finished_at: of one that ended."""
+    """A sweep that is open, or has ended lately."""
 
     id: str
     status: str
@@ -179,7 +186,7 @@ class LivelySweep(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it runs, will run or is paused."""
+        """True if it runs, will run or is paused."""
         return self.status in (*OPEN_SWEEPS, "paused")
 
 
@@ -197,8 +204,8 @@ class Moment:
     """A moment of the log of a whole database.
 
     Attributes:
-        position: The position before all events that are committed later, and those whose transactions are open.
-        settled: All transactions before this number have ended; on SQLite, which has one writer, all of them.
+        position: The position before all events of open and later transactions.
+        settled: All transactions before this number have ended; on SQLite, which has one writer, all of them have.
         newest: The number after that of each transaction which has begun to write.
     """
 
@@ -215,4 +222,109 @@ def read_moment(database: Database) -> Moment:
             return Moment((0, last or connection.scalar(sa.select(sa.func.max(events.c.id))) or 0), 0, 0)
         numbers = "SELECT pg_snapshot_xmin(now)::text::bigint, pg_snapshot_xmax(now)::text::bigint"
         oldest, next_one = connection.execute(sa.text(f"{numbers} FROM pg_current_snapshot() AS now")).one()
+        # Transactions before the oldest open one have ended, so all their events are visible.
         return Moment((oldest - 1, LAST_ID), oldest, next_one)
+
+
+def worker_rows(database: Database) -> list[WorkerRow]:
+    """Return the workers with a recent heartbeat, by name."""
+    query = (
+        sa.select(runners, busy_slots().label("busy"), (now() - runners.c.seen_at).label("seen_s"))
+        .where(is_live_worker())
+        .order_by(runners.c.worker, runners.c.created_at, runners.c.id)
+    )
+    return database.records(WorkerRow, query)
+
+
+def slots_on(database: Database, sweep_id: str) -> int:
+    """Return the number of slots of live workers that work on a sweep."""
+    query = (
+        sa.select(sa.func.count())
+        .select_from(working.join(runners, runners.c.id == working.c.runner_id))
+        .where(working.c.sweep_id == sweep_id, is_fresh())
+    )
+    return database.scalar(query) or 0
+
+
+def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
+    """Count pending executions by queue, of one sweep, or of all that workers may claim now."""
+    queue = queue_of_row()
+    query = sa.select(queue.label("queue"), sa.func.count().label("count")).where(is_pending)
+    if sweep_id is not None:
+        query = query.where(executions.c.sweep_id == sweep_id)
+    else:
+        query = query.join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_open(), *in_scope(database, sweeps))
+    return dict(database.tuples(query.group_by(queue)))
+
+
+def count_claimed(database: Database, sweep_id: str) -> int:
+    """Return the number of executions of a sweep that are claimed under a valid lease."""
+    query = sa.select(sa.func.count()).where(
+        executions.c.sweep_id == sweep_id, is_running, executions.c.lease_until > now()
+    )
+    return database.scalar(query) or 0
+
+
+def rejecting(database: Database, sweep_id: str) -> set[str]:
+    """Return the names of live workers that reject the code of a sweep now."""
+    query = sa.select(runners.c.worker, runners.c.refused).where(is_live_worker())
+    return {worker for worker, refused in database.tuples(query) if sweep_id in (refused or ())}
+
+
+class Refusal(NamedTuple):
+    """The worker that rejected a sweep, and its reason."""
+
+    worker: str
+    reason: str
+
+
+def last_refusal(database: Database, sweep_id: str) -> Refusal | None:
+    """Return the last rejection of a sweep by a worker, unless the sweep was started again since."""
+    query = (
+        sa.select(events.c.kind, events.c.data["worker"].as_string(), events.c.data["reason"].as_string())
+        .where(events.c.sweep_id == sweep_id, events.c.kind.in_(("worker.refused", "sweep.running")))
+        .order_by(events.c.transaction.desc(), events.c.id.desc())
+        .limit(1)
+    )
+    for kind, worker, reason in database.tuples(query):
+        # A later start of the sweep makes an earlier rejection obsolete.
+        if kind == "worker.refused":
+            return Refusal(worker, reason)
+    return None
+
+
+def overdue(database: Database, queues: Collection[str], since_s: float) -> set[str]:
+    """Return executions in these queues that wait although nothing has happened in their sweep for `since_s`
+    seconds.
+    """
+    query = (
+        sa.select(executions.c.id)
+        .join(sweeps, sweeps.c.id == executions.c.sweep_id)
+        .where(is_open(), sweeps.c.reason.is_(None), is_pending, queue_of_row().in_(list(queues)))
+        .where(executions.c.created_at < now() - since_s, *(last < now() - since_s for last in last_times(sweeps.c.id)))
+        .order_by(executions.c.id)
+        .limit(1000)
+    )
+    return set(database.scalars(query))
+
+
+def left_behind(database: Database, since_s: float) -> int:
+    """Return the number of executions whose lease expired more than `since_s` seconds ago and that were not
+    reclaimed.
+    """
+    query = (
+        sa.select(sa.func.count())
+        .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
+        .where(sweeps.c.queued, is_visible)
+        .where(is_leased, executions.c.lease_until < now() - since_s)
+    )
+    return database.scalar(query) or 0
+
+
+def clock_ahead(database: Database) -> float:
+    """Return the seconds by which this machine's clock is ahead of the database's, to the precision of a round trip."""
+    with database.read() as connection:
+        connection.scalar(sa.select(now()))  # the first query of a connection takes longer
+        before = time.time()
+        database_time = connection.scalar(sa.select(now())) or before
+        return (before + time.time()) / 2 - database_time

@@ -1,7 +1,7 @@
-"""Counting in SQL: what a matrix is made of.
+"""Counts in SQL, from which a matrix is made.
 
-What people forked owns no cell: its node runs count for nothing here. Cells whose state a person edited are left out
-unless asked for.
+Forks that people made own no cells, and their node runs do not count. Cells whose state a person edited are left out
+unless they are requested.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.core.providers.faults import LOST_TO
+from wtb.core.provider_faults import LOST_TO
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.stored_spec import recorded_tools
-from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
-from wtb.store.cell_status import running_cells
+from wtb.store.cell_status import attempt_column, is_attempt, node_runs_with_attempts, running_cells
 from wtb.store.database import Database
 from wtb.store.tables.schema import (
     attempts,
@@ -37,15 +36,15 @@ from wtb.store.tables.schema import (
 from wtb.store.tables.sweeps import SweepRow
 
 Rows = list[tuple[Any, ...]]
-Columns = list["array[float]"]  # of as many rows as are held at once, in the order of a query's columns
-_HELD = 20_000  # rows of SQLite that are held at once
+Columns = list["array[float]"]  # of a part of the rows, in the order of a query's columns
+_ROWS_AT_ONCE = 20_000  # rows of SQLite in memory at once
 _GROUPS = 16  # groups of rows that PostgreSQL sends at once
 
 
 class Spent(NamedTuple):
-    """What attempts cost, failed ones included.
+    """The cost of attempts, including failed ones.
 
-    unshared_usd: US dollars, had each cell made those that it took part in alone.
+    `unshared_usd` is the US dollars if each cell had made the attempts alone that it shares.
     """
 
     usd: float = 0.0
@@ -58,11 +57,11 @@ class NodeRunTotals(NamedTuple):
     """All node runs of a sweep, counted once.
 
     Attributes:
-        counts: (node, variant, executed, unshared, attempts, mean lag of the event loop in seconds or None, is of
+        counts: (node, variant, executed, unshared, attempts, mean lag of the event loop in seconds or None, whether of
             several versions of the code) in the order of first runs. The last two are of accepted runs.
-        spent: What their attempts cost. Dollars of collected ones are among them.
-        forks: What attempts cost of what people forked, which is in nothing else.
-        has_failed: Whether any attempt failed, or is under way.
+        spent: The cost of their attempts, including the dollars of removed ones.
+        forks: The cost of attempts of forks that people made, which is in no other figure.
+        has_failed: Whether any attempt failed, or is running.
     """
 
     counts: Rows
@@ -71,10 +70,10 @@ class NodeRunTotals(NamedTuple):
     has_failed: bool
 
 
-# Statements are made once, but for whose they are: to make one takes as long as to have it answered.
+# Statements are made once, without the sweep, because making one takes as long as executing it.
 _ACCEPTED = node_runs.c.status == "succeeded"
 _OF_CELLS = node_runs.c.cells > 0
-_CODE = sa.case((_ACCEPTED, node_runs.c.fingerprint))  # the count of distinct ones would have to sort them
+_CODE = sa.case((_ACCEPTED, node_runs.c.fingerprint))  # min and max, because counting distinct values needs a sort
 _AT_ONCE = (
     node_runs.c.usd,
     node_runs.c.tokens_in,
@@ -108,20 +107,20 @@ _SPENT = (
 
 def node_run_totals(database: Database, sweep_id: str) -> NodeRunTotals:
     """Count the node runs of a sweep, and add up what their attempts cost."""
-    counts, has_failed, found = list[tuple[Any, ...]](), False, {True: [Spent()], False: [Spent()]}
-    for of_cells, *count, others, usd, got, gave, alone in _rows(
+    counts, has_failed, spendings = list[tuple[Any, ...]](), False, {True: [Spent()], False: [Spent()]}
+    for of_cells, *count, other_count, usd, got, gave, alone in _rows(
         database, _TOTALS.where(node_runs.c.sweep_id == sweep_id)
     ):
         if of_cells:
             counts.append(tuple(count))
-        has_failed |= bool(others)
-        found[bool(of_cells)].append(Spent(float(usd), int(got), int(gave), float(alone)))
+        has_failed |= bool(other_count)
+        spendings[bool(of_cells)].append(Spent(float(usd), int(got), int(gave), float(alone)))
     if has_failed:
         for of_cells, usd, got, gave, alone in _rows(database, _SPENT.where(node_runs.c.sweep_id == sweep_id)):
-            found[bool(of_cells)].append(Spent(float(usd), int(got), int(gave), float(alone)))
-    ((gone,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))
-    found[True].append(Spent(usd=gone, unshared_usd=gone))
-    own, forks = (Spent(*map(sum, zip(*found[whose], strict=True))) for whose in (True, False))
+            spendings[bool(of_cells)].append(Spent(float(usd), int(got), int(gave), float(alone)))
+    ((collected,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))
+    spendings[True].append(Spent(usd=collected, unshared_usd=collected))
+    own, forks = (Spent(*map(sum, zip(*spendings[whose], strict=True))) for whose in (True, False))
     return NodeRunTotals(counts, own, forks, has_failed)
 
 
@@ -138,7 +137,7 @@ def provider_attempts(database: Database, sweep_id: str) -> int:
 
 
 def answered_after_failure(database: Database, sweep_id: str) -> int:
-    """Count the node runs that answered although a provider had failed one of their calls."""
+    """Count the node runs that succeeded although a provider had failed one of their calls."""
     query = sa.select(sa.func.count()).where(
         events.c.sweep_id == sweep_id, events.c.kind == "node.answered_after_failure"
     )
@@ -146,12 +145,13 @@ def answered_after_failure(database: Database, sweep_id: str) -> int:
 
 
 def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
-    """(combinations as JSON text, node, variant, whether they were lost, US dollars) of attempts that failed and cost
-    anything.
+    """Return (combinations as JSON text, node, variant, whether lost, US dollars) of failed attempts with a cost.
 
-    Those that ended with a question to a person did not fail; those that were lost, ended for the sake of another one.
+    Attempts that ended with a question to a person did not fail. Lost attempts were ended by the failure of another
+    one.
     """
     group = sa.cast(executions.c.combinations, sa.Text)
+    # Attempts without a failure have no kind, and NULL would make every comparison NULL.
     kind = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "")
     lost = sa.case((kind == "lost", 1), else_=0)
     query = (
@@ -172,20 +172,23 @@ def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
     return _rows(database, query)
 
 
-DROPPED = ("cancelled", "skipped")  # cells that somebody or a rule did without
-# One that its own question cancelled, by a person's no, says why.
+DROPPED = ("cancelled", "skipped")  # statuses of cells that a person or a rule gave up
+# A cell that was cancelled by the answer to its own question has a failure with the reason.
 _dropped = sa.and_(cells.c.status.in_(DROPPED), cells.c.failure.is_(None))
 
 
 class CellGroup(NamedTuple):
-    """Cells of a combination that are alike.
+    """Equal cells of a combination.
 
     Attributes:
+        combination: The number of the combination.
+        status: Their status.
         edited: Whether a person edited their state.
         dropped: Whether they were cancelled or skipped, other than by an answer to their own question.
+        cells: How many there are.
         ended: How many have an outcome.
         priced: How many have a price, as if alone.
-        usd: US dollars of these together.
+        usd: The US dollars of these together.
     """
 
     combination: int
@@ -199,16 +202,17 @@ class CellGroup(NamedTuple):
 
 
 def cell_groups(database: Database, sweep_id: str) -> list[CellGroup]:
-    """All cells of a sweep, counted once."""
+    """Return all cells of a sweep in groups, each cell counted once."""
     keys = (cells.c.combination, cells.c.status, cells.c.edited, cells.c.failure.is_(None))
-    known = sa.func.count(cells.c.usd), sa.func.coalesce(sa.func.sum(cells.c.usd), 0.0)
-    query = sa.select(*keys, sa.func.count(), sa.func.count(cells.c.finished_at), *known)
+    usd_columns = sa.func.count(cells.c.usd), sa.func.coalesce(sa.func.sum(cells.c.usd), 0.0)
+    query = sa.select(*keys, sa.func.count(), sa.func.count(cells.c.finished_at), *usd_columns)
     groups = [
         CellGroup(combination, status, bool(edited), bool(unsaid) and status in DROPPED, *figures)
         for combination, status, edited, unsaid, *figures in _rows(
             database, query.where(cells.c.sweep_id == sweep_id).group_by(*keys)
         )
     ]
+    # No row of a cell is running: running cells are among the pending ones, and cost another query.
     if not any(group.status == "pending" for group in groups):
         return groups
     with database.read() as connection:
@@ -217,7 +221,7 @@ def cell_groups(database: Database, sweep_id: str) -> list[CellGroup]:
 
 
 def _split(group: CellGroup, running: dict[int, int]) -> Iterator[CellGroup]:
-    """Yield a group, those of its cells apart that are running; they are taken off the cells that are."""
+    """Yield a group with its running cells apart; their number is subtracted from `running`."""
     count = min(running.get(group.combination, 0), group.cells) if group.status == "pending" else 0
     if count:
         running[group.combination] -= count
@@ -227,28 +231,28 @@ def _split(group: CellGroup, running: dict[int, int]) -> Iterator[CellGroup]:
 
 
 def outcomes_by_combination(groups: Iterable[CellGroup]) -> Rows:
-    """(combination, status, cells, mean US dollars or None) for each status that occurs."""
-    found: dict[tuple[int, str], list[float]] = {}
+    """Return (combination, status, cells, mean US dollars or None) for each status that occurs."""
+    by_outcome: dict[tuple[int, str], list[float]] = {}
     for group in groups:
-        sums = found.setdefault((group.combination, group.status), [0, 0, 0.0])
+        sums = by_outcome.setdefault((group.combination, group.status), [0, 0, 0.0])
         for place, figure in enumerate((group.cells, group.priced, group.usd)):
             sums[place] += figure
-    return [(*key, int(count), usd / priced if priced else None) for key, (count, priced, usd) in found.items()]
+    return [(*key, int(count), usd / priced if priced else None) for key, (count, priced, usd) in by_outcome.items()]
 
 
 def edited_cells(database: Database, sweep_id: str) -> int:
-    """How many cells have an outcome that rests on a state which a person edited."""
+    """Return the number of cells with an outcome that depends on a state which a person edited."""
     count = sa.select(sa.func.count()).where(
         cells.c.sweep_id == sweep_id, cells.c.edited, cells.c.finished_at.is_not(None)
     )
-    ((found,),) = _rows(database, count)
-    return int(found)
+    ((number,),) = _rows(database, count)
+    return int(number)
 
 
 def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> Iterator[Columns]:
-    """(combination, case number) of each cell without an outcome of its own.
+    """Yield (combination, case number) of each cell without an outcome of its own.
 
-    cancelled: False where cells that a person cancelled one by one count as ended, without a score.
+    If `cancelled` is False, cells that a person cancelled one by one count as ended, without a score.
     """
     dropped = _dropped if cancelled else sa.and_(_dropped, cells.c.status == "skipped")
     query = sa.select(cells.c.combination, cells.c.case_number).where(
@@ -258,19 +262,19 @@ def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> 
 
 
 def case_numbers(database: Database, sweep_id: str) -> list[int]:
-    """The numbers of a sweep's cases."""
+    """Return the numbers of a sweep's cases."""
     query = sa.select(cases.c.number).where(cases.c.sweep_id == sweep_id, is_kept).order_by(cases.c.number)
     return [number for (number,) in _rows(database, query)]
 
 
 def erased_cases(database: Database, sweep_id: str) -> Rows:
-    """(case, by whom, when) of each case that was erased."""
+    """Return (case, person, time) of each erased case."""
     query = sa.select(cases.c.id, cases.c.erased_by, cases.c.erased_at)
     return _rows(database, query.where(cases.c.sweep_id == sweep_id, ~is_kept).order_by(cases.c.number))
 
 
 def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Iterator[Columns]:
-    """(combination, seconds) of every succeeded cell that has them."""
+    """Yield (combination, seconds) of every succeeded cell with a measured time."""
     query = sa.select(cells.c.combination, cells.c.elapsed_s).where(
         cells.c.sweep_id == sweep_id, cells.c.status == "succeeded", cells.c.elapsed_s.is_not(None)
     )
@@ -280,9 +284,9 @@ def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Ite
 def mean_scores(
     database: Database, sweep_id: str, metric: str, *, repeated: bool = True, edited: bool = False
 ) -> Iterator[Columns]:
-    """(combination, case number, mean over repeats, how many) where there is a score.
+    """Yield (combination, case number, mean over repeats, number of repeats) of cells with a score.
 
-    repeated: False spares the averaging.
+    If `repeated` is False, there is one repeat and nothing to average.
     """
     figures = (sa.func.avg(scores.c.value), sa.func.count()) if repeated else (scores.c.value,)
     query = sa.select(scores.c.combination, scores.c.case_number, *figures).where(
@@ -298,7 +302,7 @@ def mean_scores(
 
 
 def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Iterator[Columns]:
-    """(combination, case number, repeat, score) where there is one; edited cells are left out."""
+    """Yield (combination, case number, repeat, score) of cells with a score; edited cells are left out."""
     columns = (scores.c.combination, scores.c.case_number, scores.c.repeat, scores.c.value)
     query = sa.select(*columns).where(
         scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
@@ -307,7 +311,9 @@ def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Iterator
 
 
 def observed_scores(database: Database, sweep_id: str, metric: str, *, edited: bool = False) -> Iterator[Rows]:
-    """(combination, case number, repeat, value, observed) of the cells that tell of a figure over a row, in parts."""
+    """Yield (combination, case number, repeat, value, observed) of cells with observations for a figure of a row, in
+    parts.
+    """
     columns = (scores.c.combination, scores.c.case_number, scores.c.repeat, scores.c.value, scores.c.observed)
     query = sa.select(*columns).where(
         scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.observed.is_not(None)
@@ -315,12 +321,12 @@ def observed_scores(database: Database, sweep_id: str, metric: str, *, edited: b
     if not edited:
         query = query.where(*untouched(database, sweep_id))
     with database.read() as connection:
-        for part in connection.execute(query.execution_options(yield_per=_HELD)).partitions():
+        for part in connection.execute(query.execution_options(yield_per=_ROWS_AT_ONCE)).partitions():
             yield list(map(tuple, part))
 
 
 def ended_without_state(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
-    """(combination, case number, repeat, status, kind, type) of the cells that ended and did not succeed."""
+    """Return (combination, case number, repeat, status, kind, type) of the cells that ended and did not succeed."""
     failure = (cells.c.failure[key].as_string() for key in ("kind", "type"))
     query = sa.select(cells.c.combination, cells.c.case_number, cells.c.repeat, cells.c.status, *failure).where(
         cells.c.sweep_id == sweep_id, cells.c.status.in_(ENDS), *([] if edited else [~cells.c.edited])
@@ -329,15 +335,15 @@ def ended_without_state(database: Database, sweep_id: str, *, edited: bool = Fal
 
 
 def untouched(database: Database, sweep_id: str) -> list[sa.ColumnElement[bool]]:
-    """That a score is of no cell whose state a person edited; nothing where there is no such cell."""
-    if not edited_cells(database, sweep_id):  # so that it costs nothing where nobody did
+    """Return the condition that a score is of no edited cell; nothing if the sweep has no such cell."""
+    if not edited_cells(database, sweep_id):  # so that the condition costs nothing without edits
         return []
     same = [cells.c[name] == scores.c[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
     return [~sa.exists().where(*same, cells.c.edited)]
 
 
 def score_errors(database: Database, sweep_id: str, *, lost: bool = True) -> Rows:
-    """(metric, how many scores failed, one of the reasons). lost: count those that a provider prevented, too."""
+    """Return (metric, number of failed scores, one of the errors). `lost` includes those that a provider prevented."""
     failed = scores.c.error.is_not(None) if lost else sa.not_(scores.c.error.startswith(LOST_TO))
     query = (
         sa.select(scores.c.metric, sa.func.count(), sa.func.min(scores.c.error))
@@ -351,21 +357,22 @@ _NOTHING_EXPECTED = sa.and_(scores.c.value.is_(None), scores.c.error.is_(None))
 
 
 def count_without_expected(database: Database, sweep_id: str) -> dict[str, int]:
-    """Metric -> how many cases have no expected value for it."""
+    """Return the numbers of cases without an expected value, by metric."""
     count = sa.func.count(sa.distinct(scores.c.case_number))
     query = sa.select(scores.c.metric, count).where(scores.c.sweep_id == sweep_id, _NOTHING_EXPECTED)
     return {str(metric): int(cases) for metric, cases in _rows(database, query.group_by(scores.c.metric))}
 
 
 def cases_without_expected(database: Database, sweep_id: str, metric: str) -> list[int]:
-    """The numbers of the cases that have no expected value for a metric."""
+    """Return the numbers of the cases that have no expected value for a metric."""
     query = sa.select(scores.c.case_number).distinct()
-    wanted = scores.c.sweep_id == sweep_id, scores.c.metric == metric, _NOTHING_EXPECTED
-    return [number for (number,) in _rows(database, query.where(*wanted))]
+    conditions = scores.c.sweep_id == sweep_id, scores.c.metric == metric, _NOTHING_EXPECTED
+    return [number for (number,) in _rows(database, query.where(*conditions))]
 
 
 def called_tools(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
-    """(tool, version) of tools of servers as nodes found them, in the order of their first calls."""
+    """Return (tool, version) of servers' tools that nodes called, in the order of their first calls."""
+    # Most sweeps use no servers, and need no query of all their calls.
     if not recorded_tools(sweep.spec):  # it uses no server
         return []
     query = (
@@ -379,16 +386,18 @@ def called_tools(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
 
 
 def drifted_tools(database: Database, sweep: SweepRow) -> list[str]:
-    """Tools of servers that nodes found to be other than at the start: as recorded, else as the first call saw them."""
+    """Return the servers' tools that changed since the start, or since the first call if the start did not record
+    them.
+    """
     recorded = recorded_tools(sweep.spec)
-    known = {f"{server}.{tool}": version for server, tools in recorded.items() for tool, version in tools.items()}
+    versions = {f"{server}.{tool}": version for server, tools in recorded.items() for tool, version in tools.items()}
     return sorted(
-        {tool for tool, version in called_tools(database, sweep) if known.setdefault(tool, version) != version}
+        {tool for tool, version in called_tools(database, sweep) if versions.setdefault(tool, version) != version}
     )
 
 
 def judge_versions(database: Database, sweep_id: str) -> Rows:
-    """(metric, version) of what gave scores, where these say which version that was of."""
+    """Return (metric, version) of the judges that gave scores, if the scores record a version."""
     query = sa.select(scores.c.metric, scores.c.version).distinct()
     return _rows(database, query.where(scores.c.sweep_id == sweep_id, scores.c.version.is_not(None)))
 
@@ -400,24 +409,24 @@ def _rows(database: Database, query: sa.Select[Any]) -> Rows:
 
 
 def _columns(database: Database, query: sa.Select[Any]) -> Iterator[Columns]:
-    """Yield the rows of a query of numbers, none of which is NULL, a part at a time: all may be more than memory holds.
+    """Yield the rows of a query of numbers without NULL, in parts, because all may not fit into memory.
 
-    PostgreSQL packs those that agree in the first column: a number then costs 8 bytes and no object of its own, and the
-    first one of each row nothing.
+    PostgreSQL packs rows that agree in the first column: a number then takes 8 bytes and no object of its own, and the
+    first column takes nothing.
     """
     with database.read() as connection:
         if database.is_sqlite:
             cursor = connection.execute(query).cursor
-            while rows := cursor.fetchmany(_HELD) if cursor is not None else ():
+            while rows := cursor.fetchmany(_ROWS_AT_ONCE) if cursor is not None else ():
                 yield [array("d", column) for column in zip(*rows, strict=True)]
             return
-        first, *others = query.subquery().c
-        row = reduce(lambda before, column: before.op("||")(column), map(_sent, others))
+        first, *rest = query.subquery().c
+        row = reduce(lambda before, column: before.op("||")(column), map(_sent, rest))
         packed = sa.func.string_agg(row, sa.literal_column("''::bytea"), type_=sa.LargeBinary())
         grouped = sa.select(first, packed).group_by(first).execution_options(yield_per=_GROUPS)
         for number, rows in connection.execute(grouped):
-            found = _unpacked(rows)
-            columns = [found[place :: len(others)] for place in range(len(others))]
+            figures = _unpacked(rows)
+            columns = [figures[place :: len(rest)] for place in range(len(rest))]
             yield [array("d", [number]) * len(columns[0]), *columns]
 
 
@@ -427,6 +436,6 @@ def _sent(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
 
 def _unpacked(packed: bytes) -> array[float]:
     numbers = array("d", packed)
-    if sys.byteorder == "little":  # PostgreSQL sends the other one
+    if sys.byteorder == "little":  # PostgreSQL sends big-endian numbers
         numbers.byteswap()
     return numbers

@@ -1,4 +1,4 @@
-"""What was spent, put together by what it was spent for: of attempts, of their calls, and of what is gone since."""
+"""Spent amounts, grouped by dimensions: those of attempts, of their calls, and of records that were removed since."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from wtb.core.scoring.unknown_costs import UnknownCost
-from wtb.store.access.scope import in_scope
-from wtb.store.attempt_columns import attempt_column, is_attempt, of_node_run
+from wtb.store.access.projects import in_scope
+from wtb.store.access.usage import total
+from wtb.store.cell_status import attempt_column, is_attempt, of_node_run
 from wtb.store.database import Database
-from wtb.store.housekeeping.sizes import total
 from wtb.store.tables.column_types import error_in_json
 from wtb.store.tables.schema import (
     ALERTING,
@@ -31,7 +31,7 @@ from wtb.store.tables.schema import (
 DIMENSIONS: Final = ("project", "session", "sweep", "workflow", "node", "variant", "model", "tool")
 COLLECTED, DELETED = "(collected)", "(deleted)"
 _OF_SWEEPS = ("project", "session", "sweep", "workflow")
-# Calls of tools, those that a workflow declares and those that are only recorded.
+# Calls of tools: declared ones, which rollbacks can reverse, and ones that were only recorded.
 _TOOLS = sa.union_all(
     sa.select(
         calls.c.node_run_id,
@@ -74,7 +74,9 @@ _ATTEMPTS = _SWEEPS.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).outerjo
 _NUMBER = attempt_column("number")
 _CALLS = _ATTEMPTS.join(calls, sa.and_(calls.c.node_run_id == node_runs.c.id, calls.c.attempt == _NUMBER))
 _OF_TOOLS = _ATTEMPTS.join(_TOOLS, sa.and_(_TOOLS.c.node_run_id == node_runs.c.id, _TOOLS.c.number == _NUMBER))
-_IS_LOST = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "") == "lost"  # for the sake of another one
+_IS_LOST = (
+    sa.func.coalesce(attempts.c.failure["kind"].as_string(), "") == "lost"
+)  # ended by the failure of another attempt
 _HAS_FAILED = attempt_column("status") == "failed"
 _LOST = sa.and_(_HAS_FAILED, _IS_LOST)
 _FAILED = sa.and_(_HAS_FAILED, ~_IS_LOST)
@@ -82,31 +84,31 @@ _FAILED = sa.and_(_HAS_FAILED, ~_IS_LOST)
 
 @dataclass(frozen=True)
 class Spent:
-    """What was spent for one thing.
+    """The amounts that were spent for one group.
 
     Attributes:
-        names: Dimension -> name; of a sweep `sweep_name`, too.
-        figures: Those that are known, by what they are.
+        names: The names of the group by dimension; for a sweep `sweep_name`, too.
+        figures: The known amounts by kind.
     """
 
     names: Mapping[str, str | None]
     figures: Mapping[str, float | None]
 
     def key(self, by: Sequence[str]) -> tuple[str | None, ...]:
-        """Return its names of some dimensions."""
+        """Return the names of the group in some dimensions."""
         return tuple(self.names[name] for name in by)
 
     def amount(self, figure: str) -> float:
-        """Return a figure; 0 where it is not known."""
+        """Return an amount; 0 if it is unknown."""
         return self.figures.get(figure) or 0
 
     def but(self, **figures: float | None) -> Spent:
-        """Return the same with other figures."""
+        """Return the same group with other amounts."""
         return Spent(self.names, {**self.figures, **figures})
 
 
 def models_called(database: Database, sweep_id: str) -> list[tuple[str, str, str]]:
-    """(node, variant, model) of the calls of a sweep that were recorded."""
+    """Return (node, variant, model) of the recorded calls of a sweep."""
     query = (
         sa.select(node_runs.c.node, node_runs.c.variant, calls.c.model)
         .join(calls, calls.c.node_run_id == node_runs.c.id)
@@ -117,15 +119,15 @@ def models_called(database: Database, sweep_id: str) -> list[tuple[str, str, str
 
 
 def unknown_costs(database: Database, sweep_id: str) -> list[UnknownCost]:
-    """Return the reasons why costs of a sweep are not known, each once, the first recorded first."""
+    """Return the reasons for unknown costs of a sweep, each once, in the order of their recording."""
     is_recorded = events.c.sweep_id == sweep_id, events.c.kind == "cost.unknown"
-    # Such events are of the sweep itself, which a partial index has, so that no long log is read.
+    # Such events are about the sweep itself, for which there is a partial index, so that no long log is read.
     query = sa.select(events.c.data).where(*is_recorded, sa.text(f"({ALERTING})")).order_by(events.c.id)
-    found: dict[tuple[str, str, str, str], UnknownCost] = {}
-    for (data,) in database.tuples(query):
-        reason: UnknownCost = {key: data[key] for key in ("node", "variant", "cause", "what")}  # type: ignore[assignment]
-        found.setdefault((reason["node"], reason["variant"], reason["cause"], reason["what"]), reason)
-    return list(found.values())
+    reasons: dict[tuple[str, str, str, str], UnknownCost] = {}
+    for (details,) in database.tuples(query):
+        reason: UnknownCost = {key: details[key] for key in ("node", "variant", "cause", "what")}  # type: ignore[assignment]
+        reasons.setdefault((reason["node"], reason["variant"], reason["cause"], reason["what"]), reason)
+    return list(reasons.values())
 
 
 def last_sweep_of(database: Database, workflow: str) -> str | None:
@@ -136,7 +138,7 @@ def last_sweep_of(database: Database, workflow: str) -> str | None:
 
 
 def unknown_costs_of(database: Database, which: Which) -> list[UnknownCost]:
-    """Return the same for all sweeps that are meant."""
+    """Return the reasons for unknown costs of all selected sweeps."""
     query = sa.select(sweeps.c.id).where(is_visible, *in_scope(database, sweeps))
     if which.sweep_id is not None:
         query = query.where(sweeps.c.id == which.sweep_id)
@@ -156,7 +158,7 @@ def unknown_costs_of(database: Database, which: Which) -> list[UnknownCost]:
 
 @dataclass(frozen=True)
 class Which:
-    """Whose costs are asked for; None is all. since: attempts that started then or later, in seconds."""
+    """A selection of costs; None selects all. `since` selects attempts that started then or later, in seconds."""
 
     sweep_id: str | None = None
     execution_id: str | None = None
@@ -165,24 +167,28 @@ class Which:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is left out."""
+        """True if it selects everything."""
         return self == Which()
 
     @property
     def conditions(self) -> list[sa.ColumnElement[bool]]:
-        """What they have to fulfil."""
-        given = {
+        """The conditions of the selection."""
+        values_by_column = {
             sweeps.c.id: self.sweep_id,
             node_runs.c.execution_id: self.execution_id,
             sweeps.c.project: self.project,
         }
-        found = [is_visible, *(column == value for column, value in given.items() if value is not None)]
-        return found if self.since is None else [*found, attempt_column("started_at") >= self.since]
+        conditions = [
+            is_visible,
+            *(column == operand for column, operand in values_by_column.items() if operand is not None),
+        ]
+        return conditions if self.since is None else [*conditions, attempt_column("started_at") >= self.since]
 
 
 def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
-    """Sums of attempts by dimensions other than the model: usd, tokens_in, tokens_out, attempts, and apart those that
-    failed and those that were lost.
+    """Sum up attempts by dimensions other than the model.
+
+    The amounts are usd, tokens_in, tokens_out and attempts, and separately those of failed and of lost attempts.
     """
     under_way = sa.and_(node_runs.c.status == "running", node_runs.c.attempts == _NUMBER)
     failed, usd = sa.and_(_FAILED, ~under_way), attempt_column("usd")
@@ -200,8 +206,9 @@ def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Spe
 
 
 def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
-    """Sums of calls by dimensions: usd, tokens_in, tokens_out, calls, failed_usd and innocent_usd. The model is None
-    where a call names none.
+    """Sum up calls by dimensions: usd, tokens_in, tokens_out, calls, failed_usd and innocent_usd.
+
+    The model is None if a call names none.
     """
     figures = {
         "usd": sa.func.sum(calls.c.usd),
@@ -215,8 +222,10 @@ def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Spent]
 
 
 def of_tools(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
-    """Sums of calls of tools by dimensions other than the model: usd, tokens_in, tokens_out, calls, failed_calls,
-    duration_s and reversed_calls, which rollbacks undid.
+    """Sum up calls of tools by dimensions other than the model.
+
+    The amounts are usd, tokens_in, tokens_out, calls, failed_calls, duration_s and reversed_calls, which rollbacks
+    undid.
     """
     figures = {
         "usd": sa.func.sum(_TOOLS.c.usd),
@@ -231,7 +240,7 @@ def of_tools(database: Database, by: Sequence[str], which: Which) -> list[Spent]
 
 
 def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
-    """usd of attempts that `wtb gc` removed. Of what, and when, is not known any more."""
+    """Return the usd of attempts that `wtb admin gc` removed, whose nodes and times are not known any more."""
     if which.since is not None or which.execution_id is not None:
         return []
     names = [name for name in _named(by) if name in (*_OF_SWEEPS, "sweep_name")]
@@ -243,7 +252,7 @@ def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Sp
 
 
 def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
-    """usd of sweeps that were deleted. Only their session is known."""
+    """Return the usd of deleted sweeps, of which only the session is known."""
     if not which.is_everything:
         return []
     names = [name for name in by if name == "session"]
@@ -253,7 +262,7 @@ def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Spen
 
 
 class CaseTotal(NamedTuple):
-    """What was spent for a case. work_s: seconds of all attempts. node_runs: those that were accepted."""
+    """The amounts that were spent for a case: `work_s` of all attempts, `node_runs` of accepted ones."""
 
     usd: float
     tokens: int
@@ -262,7 +271,7 @@ class CaseTotal(NamedTuple):
 
 
 def case_totals(database: Database, sweep_id: str) -> list[CaseTotal]:
-    """What was spent for each case that anything ran of, in the order of their numbers."""
+    """Return the amounts that were spent for each case in which anything ran, in the order of their numbers."""
     mine = node_runs.c.sweep_id == sweep_id
     runs = node_runs.join(executions, executions.c.id == node_runs.c.execution_id)
     accepted = (
@@ -271,7 +280,7 @@ def case_totals(database: Database, sweep_id: str) -> list[CaseTotal]:
         .where(mine, node_runs.c.status == "succeeded")
         .group_by(executions.c.case_number)
     )
-    tried = (
+    of_attempts = (
         sa.select(
             executions.c.case_number,
             sa.func.sum(attempt_column("usd")).label("usd"),
@@ -285,17 +294,17 @@ def case_totals(database: Database, sweep_id: str) -> list[CaseTotal]:
     )
     with database.read() as connection:
         counts = {row[0]: row[1] for row in connection.execute(accepted)}
-        rows = connection.execute(tried).all()
+        rows = connection.execute(of_attempts).all()
     return [CaseTotal(usd, tokens, work_s, counts.get(number, 0)) for number, usd, tokens, work_s in rows]
 
 
 def _unknown(spent: Spent, by: Sequence[str], word: str) -> Spent:
-    """What is gone, by the dimensions that were asked for: those that are not known any more are a word."""
+    """Return amounts of removed records by the requested dimensions, with a word for unknown names."""
     return Spent({name: spent.names.get(name, word) for name in _named(by)}, spent.figures)
 
 
 def _named(by: Sequence[str]) -> list[str]:
-    """The columns of dimensions; a sweep is named, too."""
+    """Return the columns of dimensions; a sweep has its name, too."""
     return [*by, *(["sweep_name"] if "sweep" in by else [])]
 
 
@@ -306,7 +315,7 @@ def _sums(
     source: sa.FromClause,
     conditions: Sequence[sa.ColumnElement[bool]],
 ) -> list[Spent]:
-    """Sum up figures by the columns of these names; groups that spent nothing that is known are left out."""
+    """Sum up amounts by the columns of these names; groups without any known amount are left out."""
     query = (
         sa.select(*(_COLUMNS[name].label(name) for name in names))
         .add_columns(*(figure.label(name) for name, figure in figures.items()))
@@ -318,11 +327,12 @@ def _sums(
         Spent(dict(zip(names, row[: len(names)], strict=True)), dict(zip(figures, row[len(names) :], strict=True)))
         for row in database.tuples(query, long=True)
     ]
-    return [one for one in summed if one.figures["usd"] is not None]
+    # Without a GROUP BY, a query over no rows still returns one row, of NULLs.
+    return [spent for spent in summed if spent.figures["usd"] is not None]
 
 
 class MeasuredRuns(NamedTuple):
-    """What accepted node runs of a variant have cost in a sweep, and the seconds that they took, together."""
+    """The cost and the seconds that accepted node runs of a variant took in a sweep, in sum."""
 
     sweep_id: str
     node: str
@@ -341,7 +351,7 @@ def recent_sweeps(database: Database, workflow: str, limit: int) -> list[str]:
 
 
 def measured_runs(database: Database, sweep_ids: Sequence[str]) -> list[MeasuredRuns]:
-    """Return what the accepted node runs of sweeps have cost and took, by sweep, node and variant."""
+    """Return the cost and the seconds of the accepted node runs of sweeps, by sweep, node and variant."""
     by = node_runs.c.sweep_id, node_runs.c.node, node_runs.c.variant
     query = (
         sa.select(*by, sa.func.count(), sa.func.sum(node_runs.c.usd), sa.func.sum(node_runs.c.duration_s))
@@ -367,9 +377,9 @@ def mean_usd_by_node(database: Database, sweep_id: str, original_id: str | None 
     """Return the mean cost of the accepted node runs of a sweep, by node; nodes that did not run are left out.
 
     Args:
-        database: Where.
+        database: The database.
         sweep_id: The sweep.
-        original_id: The sweep that it is a copy of, if it is one: what was copied has its costs there.
+        original_id: The sweep that it is a copy of, if it is one. Copied node runs have their costs there.
     """
     own = node_runs.c.sweep_id == sweep_id
     if original_id is not None:

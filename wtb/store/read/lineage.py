@@ -1,4 +1,4 @@
-"""Lines of checkpoints without their states: what a rollback leaves, and what a tree is drawn from."""
+"""Lines of checkpoints without their states, for rollbacks and for drawing trees."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wtb.core.values import Json
 from wtb.store.bulk import equal, fetch_among, fetch_records, parts
 from wtb.store.cell_status import cell_status, cells_and_running
 from wtb.store.database import Database
-from wtb.store.rows.executions import Mark
+from wtb.store.records import Mark
 from wtb.store.tables.control import RollbackRow
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, is_case, rollbacks
 
 if TYPE_CHECKING:
-    from wtb.core.documents.events.common import Scores
+    from wtb.core.documents.shared_types import Scores
 
 Marks = Mapping[str, Mark]
 
@@ -29,11 +29,13 @@ _COLUMNS = [
 
 
 def marks(connection: sa.Connection, heads: Iterable[str | None]) -> dict[str, Mark]:
-    """The checkpoints on the lines that lead to these heads, by id."""
+    """Return the checkpoints on the lines that lead to these heads, by id."""
+    # States are left out, because a line may be long and its states large.
     by_id: dict[str, Mark] = {}
     for part in parts(sorted({head for head in heads if head is not None})):
         walk = sa.select(checkpoints.c.id, checkpoints.c.parent_id).where(checkpoints.c.id.in_(part))
         line = walk.cte("line", recursive=True)
+        # UNION without ALL: lines of several heads share their beginnings, which are then walked once.
         line = line.union(
             sa.select(checkpoints.c.id, checkpoints.c.parent_id).join(line, checkpoints.c.id == line.c.parent_id)
         )
@@ -43,16 +45,16 @@ def marks(connection: sa.Connection, heads: Iterable[str | None]) -> dict[str, M
 
 
 def line(marks: Marks, head: str | None) -> list[Mark]:
-    """The marks from the root to a head, oldest first."""
-    found: list[Mark] = []
+    """Return the marks from the root to a head, oldest first."""
+    path: list[Mark] = []
     while head is not None and head in marks:
-        found.append(marks[head])
+        path.append(marks[head])
         head = marks[head].parent_id
-    return found[::-1]
+    return path[::-1]
 
 
 def edits(connection: sa.Connection, marks: Iterable[Mark]) -> set[str]:
-    """Return the ids of those checkpoints by which a person changed the state. Rollbacks make some that change none."""
+    """Return the ids of the checkpoints by which a person changed the state. Rollbacks make some without a change."""
     parents = {mark.id: mark.parent_id for mark in marks if mark.trigger == "manual" and mark.parent_id is not None}
     ids = {*parents, *filter(None, parents.values())}
     rows = fetch_among(connection, sa.select(checkpoints.c.id, checkpoints.c.state), checkpoints.c.id, sorted(ids))
@@ -63,7 +65,7 @@ def edits(connection: sa.Connection, marks: Iterable[Mark]) -> set[str]:
 def is_edited(connection: sa.Connection, head: str | None, before: bool) -> bool:
     """Return whether a person changed the state on the line that leads to a checkpoint.
 
-    before: what was known of it, in case that the beginning of the line was collected.
+    `before` is the earlier answer, which counts if the beginning of the line was removed.
     """
     way = line(marks(connection, [head]), head)
     is_whole = head is None or (bool(way) and way[0].parent_id is None)
@@ -71,16 +73,16 @@ def is_edited(connection: sa.Connection, head: str | None, before: bool) -> bool
 
 
 def inside(connection: sa.Connection, parents: Iterable[str]) -> list[Mark]:
-    """The checkpoints that were taken inside nodes which started from these, oldest first."""
-    taken: list[Mark] = []
+    """Return the checkpoints that were taken inside nodes which started from these, oldest first."""
+    checkpoint_marks: list[Mark] = []
     for part in parts(sorted(set(parents))):
         query = sa.select(*_COLUMNS).where(checkpoints.c.parent_id.in_(part), checkpoints.c.inside.is_not(None))
-        taken += fetch_records(connection, Mark, query)
-    return sorted(taken, key=lambda mark: (mark.created_at, mark.id))
+        checkpoint_marks += fetch_records(connection, Mark, query)
+    return sorted(checkpoint_marks, key=lambda mark: (mark.created_at, mark.id))
 
 
 def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> list[RollbackRow]:
-    """The rollbacks of executions, oldest first."""
+    """Return the rollbacks of executions, oldest first."""
     query = (
         sa.select(rollbacks)
         .where(rollbacks.c.execution_id.in_(list(execution_ids)))
@@ -97,39 +99,39 @@ def rollbacks_in(connection: sa.Connection, sweep_id: str) -> list[RollbackRow]:
 def family(
     database: Database, sweep_id: str, case_number: int | None = None, repeat: int | None = None
 ) -> tuple[list[ExecutionRow], dict[str, Mark], list[RollbackRow]]:
-    """(executions of a sweep, or of one of its cases, marks of all their lines, rollbacks), each oldest first.
+    """Return the executions of a sweep, or of one of its cases, the marks of all their lines, and their rollbacks.
 
-    Lines that rollbacks left are among the marks.
+    Each is sorted, the oldest first. Lines that rollbacks left are among the marks.
     """
     query = sa.select(executions).where(executions.c.sweep_id == sweep_id).order_by(executions.c.id)
     query = query.where(*equal({executions.c.case_number: case_number, executions.c.repeat: repeat}))
     with database.read() as connection:
-        found = fetch_records(connection, ExecutionRow, query)
-        ids = {row.id for row in found}
-        left = [row for row in rollbacks_in(connection, sweep_id) if row.execution_id in ids]
-        heads = [row.head_id for row in found] + [row.from_id for row in left]
-        return found, marks(connection, heads), left
+        rows = fetch_records(connection, ExecutionRow, query)
+        ids = {row.id for row in rows}
+        rollback_rows = [row for row in rollbacks_in(connection, sweep_id) if row.execution_id in ids]
+        heads = [row.head_id for row in rows] + [row.from_id for row in rollback_rows]
+        return rows, marks(connection, heads), rollback_rows
 
 
 def cells_held(database: Database, sweep_id: str, number: int) -> dict[str, dict[str, int]]:
-    """Execution -> status -> how many cells of a case name it as theirs."""
+    """Return the numbers of cells of a case by the execution that they name, and by status."""
     query = (
         sa.select(cells.c.execution_id, cell_status, sa.func.count())
         .select_from(cells_and_running)
         .where(cells.c.sweep_id == sweep_id, cells.c.case_number == number)
         .group_by(cells.c.execution_id, cell_status)
     )
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     with database.read() as connection:
         for execution, status, count in connection.execute(query):
-            found.setdefault(execution, {})[status] = count
-    return found
+            counts.setdefault(execution, {})[status] = count
+    return counts
 
 
 def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[str]) -> dict[str, dict[str, Json]]:
-    """Who made which checkpoint by hand, and how: its event's data by the id of the checkpoint."""
-    wanted = set(checkpoint_ids)
-    if not wanted:
+    """Return the data of the events by which people made checkpoints, by the id of the checkpoint."""
+    ids = set(checkpoint_ids)
+    if not ids:
         return {}
     kinds = ("execution.rolled_back", "execution.redone", "execution.resumed", "fork.made", "approval.answered")
     query = (
@@ -137,25 +139,25 @@ def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[s
         .where(events.c.sweep_id == sweep_id, events.c.kind.in_(kinds))
         .order_by(events.c.id)
     )
-    found: dict[str, dict[str, Json]] = {}
-    for kind, data in database.tuples(query):
-        if data.get("head") in wanted:
-            found.setdefault(data["head"], {"kind": kind, **data})
-    return found
+    by_checkpoint: dict[str, dict[str, Json]] = {}
+    for kind, details in database.tuples(query):
+        if details.get("head") in ids:
+            by_checkpoint.setdefault(details["head"], {"kind": kind, **details})
+    return by_checkpoint
 
 
 def notes(database: Database, sweep_id: str, checkpoint_ids: Iterable[str]) -> dict[str, str]:
-    """Return the notes of checkpoints that people named, by their ids: those that came with their last names."""
+    """Return the notes of checkpoints that people named, by their ids: the notes of their last names."""
     ids = set(checkpoint_ids)
     if not ids:
         return {}
     query = sa.select(events.c.data).where(events.c.sweep_id == sweep_id, events.c.kind == "checkpoint.named")
-    last = {data["checkpoint"]: data.get("note") for (data,) in database.tuples(query.order_by(events.c.id))}
+    last = {details["checkpoint"]: details.get("note") for (details,) in database.tuples(query.order_by(events.c.id))}
     return {id: note for id, note in last.items() if id in ids and note is not None}
 
 
 def scores_told(database: Database, execution_id: str) -> Scores:
-    """Return metric -> value of an execution that owns no cell, from the event of its end."""
+    """Return the scores, by metric, of an execution without cells, from the event of its end."""
     query = (
         sa.select(events.c.data)
         .join(executions, executions.c.id == events.c.execution_id)
@@ -172,17 +174,17 @@ def scores_told(database: Database, execution_id: str) -> Scores:
 
 
 def descendants(connection: sa.Connection, execution_id: str) -> list[ExecutionRow]:
-    """What came of an execution by forks and retries, of machines and of people, of any depth."""
+    """Return the executions that came from one by forks and retries, of any depth."""
     return rows_of(connection, ids_below(connection, execution_id))
 
 
 def ids_below(connection: sa.Connection, execution_id: str, *which: sa.ColumnElement[bool]) -> list[str]:
-    """Return the ids of what came of an execution, of any depth, parents first.
+    """Return the ids of the executions that came from one, of any depth, parents first.
 
     Args:
         connection: In a transaction.
         execution_id: The execution.
-        which: Conditions for those that count.
+        which: Conditions for the executions that count.
     """
     query = sa.select(executions.c.id, executions.c.parent_id)
     query = query.where(*of_same_case(execution_id), executions.c.parent_id.is_not(None), *which)
@@ -190,19 +192,19 @@ def ids_below(connection: sa.Connection, execution_id: str, *which: sa.ColumnEle
     for id, parent_id in connection.execute(query):
         children[parent_id].append(id)
     ids = [execution_id]
-    for id in ids:  # which grows meanwhile
+    for id in ids:  # the list grows meanwhile
         ids += children.pop(id, ())
     return ids[1:]
 
 
 def of_same_case(execution_id: str) -> list[sa.ColumnElement[bool]]:
-    """Return the condition that executions are of the same repeat of the same case as one, as all are that came of it.
+    """Return the conditions that executions are of the same case and repeat as one, as all its descendants are.
 
     There is an index for that, and none of parents.
     """
-    one = executions.alias("one")
+    this = executions.alias("one")
     return [
-        executions.c[name] == sa.select(one.c[name]).where(one.c.id == execution_id).scalar_subquery()
+        executions.c[name] == sa.select(this.c[name]).where(this.c.id == execution_id).scalar_subquery()
         for name in ("sweep_id", "case_number", "repeat")
     ]
 
@@ -214,7 +216,7 @@ def rows_of(connection: sa.Connection, ids: Sequence[str]) -> list[ExecutionRow]
 
 
 def case_numbers(connection: sa.Connection, sweep_id: str, case: str | None = None) -> list[int]:
-    """The numbers of the cases that executions of a sweep are of, in order."""
+    """Return the numbers of the cases of a sweep's executions, in order."""
     query = sa.select(executions.c.case_number).where(executions.c.sweep_id == sweep_id).distinct()
     if case is not None:
         same = (cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)

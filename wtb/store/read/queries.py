@@ -1,4 +1,4 @@
-"""Reading back: sweeps, cells, executions, checkpoints and values."""
+"""Queries for sweeps, cells, executions, checkpoints and values."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from weakref import WeakKeyDictionary
 import sqlalchemy as sa
 from msgspec import structs
 
-from wtb.core.arguments.checking import checked
+from wtb.core.arguments import checked
 from wtb.core.errors import DamagedError, InputError, NotFound, did_you_mean
-from wtb.core.scoring.figures import Figure
-from wtb.core.scoring.measure import Compare, Measure
-from wtb.core.scoring.passes import read_passes
-from wtb.core.scoring.scales import LEFT_OUT, OnFailure
+from wtb.core.scoring.measure import Compare, Figure, Measure, read_passes
+from wtb.core.scoring.scores import LEFT_OUT, OnFailure
 from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import (
@@ -28,18 +26,23 @@ from wtb.core.tree.checkpoints import (
     in_order,
 )
 from wtb.core.values import Value
-from wtb.store.access.scope import in_scope
-from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts, of_node_run
+from wtb.store.access.projects import in_scope
 from wtb.store.bulk import among, equal, fetch_among, fetch_record, fetch_records
-from wtb.store.cell_status import cell_columns, cell_status, cells_and_running
+from wtb.store.cell_status import (
+    attempt_column,
+    cell_columns,
+    cell_status,
+    cells_and_running,
+    is_attempt,
+    node_runs_with_attempts,
+    of_node_run,
+)
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
 from wtb.store.read import tallies
-from wtb.store.rows.results import ListedCell
-from wtb.store.rows.sweeps import ListedSweep
-from wtb.store.tables.checkpoints import CheckpointRow
+from wtb.store.records import ListedCell, ListedSweep
 from wtb.store.tables.control import InvocationRow
-from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.executions import CheckpointRow, ExecutionRow
 from wtb.store.tables.node_runs import AttemptRow, CallRow, NodeRunRow
 from wtb.store.tables.results import MetricRow, ScoreRow
 from wtb.store.tables.schema import (
@@ -65,14 +68,14 @@ from wtb.store.tables.schema import (
 from wtb.store.tables.sweeps import CaseRow, EventRow, SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.workflows.graphs import WorkflowDocument
+    from wtb.core.documents.workflows import WorkflowDocument
 
 R = TypeVar("R")
-_MOST_CANDIDATES = 5  # that are named where a reference means several
+_MOST_CANDIDATES = 5  # that an error names if a reference is ambiguous
 
 
 def select_sweeps(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select sweeps that are visible as `SweepRow` has them, and more columns after those."""
+    """Select visible sweeps with the columns of `SweepRow`, and more columns after those."""
     query = sa.select(sweeps, sessions.c.name.label("session"), *more)
     return query.join_from(sweeps, sessions, sessions.c.id == sweeps.c.session_id).where(is_visible)
 
@@ -104,11 +107,13 @@ def find_sweep(database: Database, ref: str) -> SweepRow:
         for condition in by_name if ref else ():
             if (row := fetch_record(connection, SweepRow, query.where(condition).limit(1))) is None:
                 continue
+            # The newest sweep of a name is meant, but never silently that of another project.
             elsewhere = query.where(condition, sweeps.c.project != row.project).limit(_MOST_CANDIDATES)
-            if others := fetch_records(connection, SweepRow, elsewhere):
-                candidates = ", ".join(f"{one.id} ({one.project})" for one in [row, *others])
+            if namesakes := fetch_records(connection, SweepRow, elsewhere):
+                candidates = ", ".join(f"{sweep.id} ({sweep.project})" for sweep in [row, *namesakes])
                 raise InputError(f"{ref!r} is a name in several projects: {candidates}; give an id")
             return row
+        # Last, so that a name is never taken for the beginning of an id.
         beginning = query.where(sweeps.c.id.startswith(ref, autoescape=True)).limit(_MOST_CANDIDATES)
         rows = fetch_records(connection, SweepRow, beginning)
         if len(rows) == 1 and ref:
@@ -118,23 +123,23 @@ def find_sweep(database: Database, ref: str) -> SweepRow:
             sa.select(sweeps.c.name).where(*visible).distinct().limit(1000).subquery().select(),
             sa.select(workflows.c.name).join(sweeps, sweeps.c.workflow_id == workflows.c.id).where(*visible).distinct(),
         )
-        known = list(connection.scalars(names))
+        known_names = list(connection.scalars(names))
     if len(rows) > 1 and ref:
-        candidates = ", ".join(f"{one.id} ({one.name})" for one in rows)
+        candidates = ", ".join(f"{sweep.id} ({sweep.name})" for sweep in rows)
         raise InputError(f"{ref!r} is the beginning of several sweeps' ids: {candidates}; give more of it")
-    raise NotFound(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all", kind="sweep")
+    raise NotFound(f"there is no sweep {ref!r}{did_you_mean(ref, known_names)}; `wtb list` shows all", kind="sweep")
 
 
 def latest_completed(database: Database, session: str, name: str) -> SweepRow | None:
-    """The newest sweep of this name in a session (by its name) that is completed, as `find_sweep` gives it, or None."""
+    """Return the newest completed sweep of a name in a session (by its name), as `find_sweep` does, or None."""
     query = sa.select(sweeps.c.id).join(sessions, sessions.c.id == sweeps.c.session_id)
     query = query.where(sessions.c.name == session, sweeps.c.name == name, sweeps.c.status == "completed")
     query = query.where(*in_scope(database, sweeps))
-    found = database.scalar(query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(1))
-    return None if found is None else find_sweep(database, found)
+    sweep_id = database.scalar(query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(1))
+    return None if sweep_id is None else find_sweep(database, sweep_id)
 
 
-# A single execution ends as its execution does. What holds up its sweep, such as a limit, leaves that pending.
+# A single execution has the status of its execution. If its sweep is held up, for example by a limit, that is pending.
 _shown_status: sa.ColumnElement[str] = sa.case(
     (executions.c.status.is_(None), sweeps.c.status),
     (
@@ -166,7 +171,7 @@ def list_sweeps(
         project: Their project.
         session: The name of their session.
         since: Seconds since the epoch: those that were submitted then or later.
-        limit: How many at most.
+        limit: Maximum number.
         kind: Only sweeps, or only single executions; None for both.
         after: The last sweep of the page before.
 
@@ -183,6 +188,7 @@ def list_sweeps(
     query = (
         select_sweeps(workflows.c.name.label("workflow"), workflows.c.version, *of_run)
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        # A single execution has one cell, so these joins add no rows.
         .outerjoin(cells, sa.and_(sweeps.c.kind == "single", cells.c.sweep_id == sweeps.c.id))
         .outerjoin(executions, executions.c.id == cells.c.execution_id)
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
@@ -196,21 +202,21 @@ def list_sweeps(
     if after is not None:
         query = query.where(sa.tuple_(sweeps.c.created_at, sweeps.c.id) < sa.tuple_(after.created_at, after.id))
     with database.read() as connection:
-        found = connection.execute(query).all()
-        counts = tallies.cell_counts(connection, [row.id for row in found])
-        return [ListedSweep(*(*row, counts[row.id])) for row in found]
+        rows = connection.execute(query).all()
+        counts = tallies.cell_counts(connection, [row.id for row in rows])
+        return [ListedSweep(*(*row, counts[row.id])) for row in rows]
 
 
 def cell_counts(database: Database, sweep_id: str) -> dict[str, int]:
-    """Cells by status."""
+    """Return the numbers of cells by status."""
     with database.read() as connection:
         return tallies.cell_counts(connection, [sweep_id])[sweep_id]
 
 
 def workflow_graph(database: Database, workflow_id: str) -> WorkflowDocument:
     with database.read() as connection:
-        found = connection.execute(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id))
-        graph: WorkflowDocument = found.scalar_one()
+        rows = connection.execute(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id))
+        graph: WorkflowDocument = rows.scalar_one()
     return graph
 
 
@@ -219,7 +225,9 @@ _MOST_ORDERS = 1000
 
 
 def state_order(database: Database, sweep_id: str) -> Mapping[str, int]:
-    """The place of each key of the state that the workflow of a sweep declares. It never changes, so it is kept."""
+    """Return the place of each key of the state that the workflow of a sweep declares. It never changes, so it is
+    cached.
+    """
     orders = _ORDERS.setdefault(database, {})
     if (order := orders.get(sweep_id)) is None:
         query = sa.select(workflows.c.graph).join(sweeps, sweeps.c.workflow_id == workflows.c.id)
@@ -232,13 +240,13 @@ def state_order(database: Database, sweep_id: str) -> Mapping[str, int]:
 
 
 def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
-    """The combinations of a sweep by number."""
+    """Return the combinations of a sweep by number."""
     query = sa.select(combinations.c.choices).where(combinations.c.sweep_id == sweep_id).order_by(combinations.c.number)
     return database.scalars(query)
 
 
 def choices_of_execution(database: Database, row: ExecutionRow) -> list[dict[str, str]]:
-    """Return the combinations whose cells an execution carries; of one that was forked by hand, its own choices."""
+    """Return the combinations whose cells an execution holds; for a manual fork, its own choices."""
     every = choices(database, row.sweep_id)
     if row.choices is not None:
         return [in_order(row.choices, {node: place for place, node in enumerate(every[0] if every else ())})]
@@ -253,7 +261,7 @@ def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict
 
 
 def stored_bytes(database: Database) -> sa.ColumnElement[Any]:
-    """The data of a value for `as_bytes`. SQLite would refuse to read damaged data as text."""
+    """Return the data of a value for `as_bytes`. SQLite would refuse to read damaged data as text."""
     return sa.cast(values.c.data, sa.LargeBinary) if database.is_sqlite else values.c.data
 
 
@@ -262,34 +270,34 @@ def as_bytes(stored: str | bytes) -> bytes:
 
 
 def load_values(database: Database, digests: Iterable[str]) -> dict[str, Value]:
-    """Values by digest, verified. Raises DamagedError naming the first that is missing or damaged."""
+    """Return values by digest, verified. Raises DamagedError for the first that is missing or damaged."""
     with database.read() as connection:
         return values_seen(database, connection, digests)
 
 
 def values_seen(database: Database, connection: sa.Connection, digests: Iterable[str]) -> dict[str, Value]:
     """Load values as `load_values` does, within a transaction."""
-    wanted = sorted(set(digests))
+    keys = sorted(set(digests))
     query = sa.select(values.c.digest, stored_bytes(database))
-    stored = dict(fetch_among(connection, query, values.c.digest, wanted))
-    return verified(stored, wanted)
+    stored = dict(fetch_among(connection, query, values.c.digest, keys))
+    return verified(stored, keys)
 
 
-def verified(stored: Mapping[str, str | bytes], wanted: Iterable[str]) -> dict[str, Value]:
-    """Stored values by digest. Raises DamagedError naming the first that is missing or has another hash."""
-    found: dict[str, Value] = {}
-    for key in wanted:
+def verified(stored: Mapping[str, str | bytes], keys: Iterable[str]) -> dict[str, Value]:
+    """Return stored values by digest. Raises DamagedError for the first that is missing or has another hash."""
+    values_by_digest: dict[str, Value] = {}
+    for key in keys:
         if key not in stored:
             raise DamagedError(f"stored value {key} is missing")
-        data = as_bytes(stored[key])
-        if digest(data) != key:
+        content = as_bytes(stored[key])
+        if digest(content) != key:
             raise DamagedError(f"stored value {key} is damaged: its content has another hash")
-        found[key] = Value(key, data)
-    return found
+        values_by_digest[key] = Value(key, content)
+    return values_by_digest
 
 
 def as_checkpoint(row: CheckpointRow, order: Mapping[str, int] | None = None) -> Checkpoint:
-    """Make a checkpoint of its row. order: as of `state_order`; without it, keys are ordered by name."""
+    """Return the checkpoint of a row. `order` is that of `state_order`; without it, keys are ordered by name."""
     return Checkpoint(
         CheckpointId(row.id),
         None if row.parent_id is None else CheckpointId(row.parent_id),
@@ -306,13 +314,13 @@ def as_checkpoint(row: CheckpointRow, order: Mapping[str, int] | None = None) ->
 
 
 def checkpoint(database: Database, id: str) -> Checkpoint:
-    """Return a checkpoint that there is."""
+    """Return a checkpoint that exists."""
     (row,) = database.records(CheckpointRow, sa.select(checkpoints).where(checkpoints.c.id == id))
     return as_checkpoint(row, state_order(database, row.sweep_id))
 
 
 def line(database: Database, head_id: str) -> list[Checkpoint]:
-    """The checkpoints from the root to a head, oldest first."""
+    """Return the checkpoints from the root to a head, oldest first."""
     step = sa.select(checkpoints, sa.literal(0).label("back")).where(checkpoints.c.id == head_id)
     walk = step.cte("line", recursive=True)
     parents = sa.select(checkpoints, (walk.c.back + 1).label("back")).join(walk, checkpoints.c.id == walk.c.parent_id)
@@ -322,7 +330,7 @@ def line(database: Database, head_id: str) -> list[Checkpoint]:
 
 
 def node_runs_from(database: Database, checkpoint_id: str) -> list[NodeRunRow]:
-    """The node runs that started from a checkpoint."""
+    """Return the node runs that started from a checkpoint."""
     query = sa.select(*node_run_columns).where(node_runs.c.checkpoint_id == checkpoint_id)
     return _with_ordered_writes(database, database.records(NodeRunRow, query))
 
@@ -336,7 +344,7 @@ def _with_ordered_writes(database: Database, rows: Sequence[NodeRunRow]) -> list
 
 @checked
 def find_execution(database: Database, ref: str) -> ExecutionRow:
-    """An execution by id or the beginning of its id. Raises InputError."""
+    """Find an execution by its id or the beginning of its id. Raises InputError."""
     query = sa.select(executions).join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_visible)
     query = query.where(*in_scope(database, sweeps))
     rows = {row.id: row for row in rows_by_id(database, ExecutionRow, query, executions.c.id, ref)}
@@ -348,8 +356,8 @@ def rows_by_id(
 ) -> list[R]:
     """Read the rows, two at most, whose id is a reference or begins with it.
 
-    The whole id is looked for first: behind walls PostgreSQL uses no index for a beginning, since LIKE might tell of
-    rows that are not to be seen.
+    The whole id is searched first, because behind walls PostgreSQL uses no index for a beginning: LIKE might leak rows
+    that must stay hidden.
     """
     return database.records(kind, query.where(id == ref)) or database.records(
         kind, query.where(id.startswith(ref, autoescape=True)).limit(2)
@@ -376,7 +384,7 @@ def the_one(rows: Mapping[str, R], ref: str, what: str, hint: str) -> R:
 
 
 def single_execution(database: Database, sweep_id: str) -> ExecutionRow:
-    """The execution that holds the cell of a single one: its sweep has no other."""
+    """Return the execution that holds the cell of a single execution, whose sweep has no other cell."""
     query = (
         sa.select(executions).join(cells, cells.c.execution_id == executions.c.id).where(cells.c.sweep_id == sweep_id)
     )
@@ -385,7 +393,7 @@ def single_execution(database: Database, sweep_id: str) -> ExecutionRow:
 
 
 def heads(database: Database, sweep_id: str) -> list[tuple[str | None, StoredPosition | None]]:
-    """For each execution that is not at its end: the id of its head and that head's position, or (None, None)."""
+    """Return the id and position of the head of each open execution, or (None, None)."""
     query = (
         sa.select(executions.c.head_id, checkpoints.c.position)
         .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
@@ -398,27 +406,27 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, StoredPos
 
 
 def usd_of_attempts(sweep_id: str) -> sa.Select[Any]:
-    """US dollars of all attempts that a sweep has now."""
+    """Select the US dollars of all present attempts of a sweep."""
     mine = node_runs.c.sweep_id == sweep_id
     first = sa.select(node_runs.c.usd).where(mine, node_runs.c.begun_at.is_not(None))
-    others = sa.select(attempts.c.usd).join(node_runs, of_node_run).where(mine, node_runs.c.begun_at.is_(None))
-    each = sa.union_all(first, others).subquery()
+    later = sa.select(attempts.c.usd).join(node_runs, of_node_run).where(mine, node_runs.c.begun_at.is_(None))
+    each = sa.union_all(first, later).subquery()
     return sa.select(sa.func.coalesce(sa.func.sum(each.c.usd), 0.0))
 
 
 def usd_spent(database: Database, sweep_id: str) -> float:
-    """US dollars of all attempts of a sweep so far, those collected since included; 0 if there is no such sweep."""
-    gone = sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
+    """Return the US dollars of all attempts of a sweep, including removed ones; 0 if there is no such sweep."""
+    collected = sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
     with database.read(long=True) as connection:
-        return float(connection.scalar(usd_of_attempts(sweep_id)) or 0.0) + float(connection.scalar(gone) or 0.0)
+        return float(connection.scalar(usd_of_attempts(sweep_id)) or 0.0) + float(connection.scalar(collected) or 0.0)
 
 
 def spent(database: Database, sweep_id: str) -> tuple[int, float]:
-    """(node runs, whatever came of them, US dollars of all attempts) so far, those collected since included."""
+    """Return the number of node runs and the US dollars of all attempts, including removed ones."""
     count = sa.select(sa.func.count()).where(node_runs.c.sweep_id == sweep_id)
-    gone = sa.select(sweeps.c.collected_node_runs, sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
+    collected = sa.select(sweeps.c.collected_node_runs, sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
     with database.read() as connection:
-        more, more_usd = connection.execute(gone).one()
+        more, more_usd = connection.execute(collected).one()
         usd = connection.scalar(usd_of_attempts(sweep_id)) or 0.0
         return (connection.scalar(count) or 0) + more, float(usd) + more_usd
 
@@ -431,7 +439,7 @@ def cell_rows(
     case: str | None = None,
     limit: int | None = None,
 ) -> Iterator[ListedCell]:
-    """Cells in the order of case, repeat and combination, each with its case's id and its head."""
+    """Yield cells in the order of case, repeat and combination, each with its case's id and its head."""
     query: sa.Select[*tuple[Any, ...]] = (
         sa.select(*cell_columns, cases.c.id.label("case"), executions.c.head_id)
         .select_from(cells_and_running)
@@ -445,16 +453,17 @@ def cell_rows(
         query = query.where(cell_status.in_(list(statuses)))
     query = query if case is None else query.where(is_case(case))
     with database.read() as connection:
+        # A sweep may have a million cells, so the rows are streamed.
         for row in connection.execute(query.execution_options(yield_per=2000)):
             yield ListedCell(*row)
 
 
 def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Checkpoint id -> its state as key -> digest."""
+    """Return the states of checkpoints, digests by key, by the id of the checkpoint."""
     query = sa.select(checkpoints.c.id, checkpoints.c.sweep_id, checkpoints.c.state)
     with database.read() as connection:
-        found = list(fetch_among(connection, query, checkpoints.c.id, ids))
-    return {id: in_order(state, state_order(database, sweep_id)) for id, sweep_id, state in found}
+        rows = list(fetch_among(connection, query, checkpoints.c.id, ids))
+    return {id: in_order(state, state_order(database, sweep_id)) for id, sweep_id, state in rows}
 
 
 def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[ScoreRow]:
@@ -470,7 +479,7 @@ def metric_rows(database: Database, sweep_id: str) -> list[MetricRow]:
 
 
 def measures(database: Database, sweep_id: str) -> dict[str, Measure]:
-    """How the values of each metric of a sweep are read, in the order of its metrics."""
+    """Return the measures of a sweep's metrics, in their order."""
     return {row.name: _measure(row) for row in metric_rows(database, sweep_id)}
 
 
@@ -485,16 +494,16 @@ def _measure(row: MetricRow) -> Measure:
 
 
 def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[NodeRunRow]:
-    chosen = among(node_runs.c.id, ids, on_sqlite=database.is_sqlite)
-    query = sa.select(*node_run_columns).where(chosen).order_by(node_runs.c.started_at)
+    condition = among(node_runs.c.id, ids, on_sqlite=database.is_sqlite)
+    query = sa.select(*node_run_columns).where(condition).order_by(node_runs.c.started_at)
     return _with_ordered_writes(database, database.records(NodeRunRow, query))
 
 
 def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[AttemptRow]:
-    """Attempts of node runs, in the order of their numbers."""
+    """Return the attempts of node runs, in the order of their numbers."""
     columns = [attempt_column(column.name) for column in attempts.c]
-    chosen = among(node_runs.c.id, node_run_ids, on_sqlite=database.is_sqlite)
-    query = sa.select(*columns).select_from(node_runs_with_attempts).where(chosen, is_attempt)
+    condition = among(node_runs.c.id, node_run_ids, on_sqlite=database.is_sqlite)
+    query = sa.select(*columns).select_from(node_runs_with_attempts).where(condition, is_attempt)
     return database.records(AttemptRow, query.order_by(node_runs.c.id, attempts.c.number))
 
 
@@ -503,18 +512,18 @@ def call_rows(database: Database, node_run_ids: Sequence[str]) -> list[CallRow]:
 
 
 def invocation_rows(database: Database, node_run_ids: Sequence[str]) -> list[InvocationRow]:
-    """Calls of tools, in the order in which they were made."""
+    """Return calls of tools, in the order in which they were made."""
     return _records_with(
         database, InvocationRow, invocations.c.node_run_id, node_run_ids, invocations.c.at, *invocations.primary_key
     )
 
 
 def _records_with(
-    database: Database, kind: type[R], column: sa.Column[Any], wanted: Sequence[str], *order: sa.ColumnElement[Any]
+    database: Database, kind: type[R], column: sa.Column[Any], keys: Sequence[str], *order: sa.ColumnElement[Any]
 ) -> list[R]:
     """Return the rows of a column's table in which it has one of these values."""
-    chosen = among(column, wanted, on_sqlite=database.is_sqlite)
-    return database.records(kind, sa.select(column.table).where(chosen).order_by(*order))
+    condition = among(column, keys, on_sqlite=database.is_sqlite)
+    return database.records(kind, sa.select(column.table).where(condition).order_by(*order))
 
 
 def event_rows(
@@ -535,17 +544,17 @@ def event_rows(
     Args:
         database: The database.
         sweep_id: The sweep.
-        kinds: What their kinds begin with; by default all.
+        kinds: The beginnings of their kinds; by default all.
         severities: Their severities; by default all.
-        execution: The execution that they are about.
-        after: (transaction, id) of the last one that was seen.
-        limit: How many at most.
+        execution: The execution that the events are about.
+        after: The (transaction, id) of the last event that was read.
+        limit: Maximum number.
 
     Returns:
         Rows of `events`.
     """
     with database.read() as connection:
-        found = log_rows(
+        rows = log_rows(
             connection,
             sweep_id,
             kinds=kinds,
@@ -553,6 +562,6 @@ def event_rows(
             executions=None if execution is None else [execution],
             after=after,
             limit=limit,
-            settled=True,
+            is_settled=True,
         )
-        return list(found)
+        return list(rows)

@@ -1,8 +1,8 @@
-"""Sums of a sweep's scores that grow while its cells finish; its matrix and its cells' counts, kept once it has ended.
+"""Sums of a sweep's scores that grow while its cells finish, and matrices and counts of cells, kept once it has ended.
 
-Both rest on one place in the sweep's events: up to there all is counted, and a kept matrix is that of a sweep of
-which this is the last event. Every change of state is an event in the same transaction, so whatever changes a sweep
-makes its kept matrix invalid, and nobody has to remember to throw it away.
+Both depend on one place in the sweep's events: all events up to there are counted, and a kept matrix is valid while
+that event is the last one of the sweep. Every change of state is an event in the same transaction, so every change
+invalidates the kept matrix, and no code has to remember to discard it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from wtb.store.bulk import insert_of, parts
 from wtb.store.cell_status import combination, executions_with_combinations, has_cell, running_cells, with_running
 from wtb.store.database import Database
+from wtb.store.event_sources import COMPLETED
 from wtb.store.log import OLDEST_OPEN
-from wtb.store.rows.event_sources import COMPLETED
 from wtb.store.tables.results import TallyRow
 from wtb.store.tables.schema import cells, events, executions, matrices, metrics, now, scores, sweeps, tallies
 
@@ -35,10 +35,10 @@ RESCORED = (
     "score.recorded",
     "rollback.begun",
     "case.erased",
-)  # scores that were counted may have gone
+)  # kinds of events after which counted scores may be missing
 
-PART_S = 0.1  # that a transaction which counts is to take
-_LEAST = 500  # events of one
+PART_S = 0.1  # target duration of a transaction that counts
+_LEAST = 500  # events of such a transaction
 
 _ENDS = (executions, executions.c.ended_transaction, executions.c.ended_event)
 _SOURCES = ((events, events.c.transaction, events.c.id), _ENDS)  # of events by which scores come and go
@@ -46,11 +46,13 @@ _Source = tuple[sa.Table, sa.Column[Any], sa.Column[Any]]
 
 
 def _last_place(source: _Source) -> list[sa.ScalarSelect[Any]]:
-    """Where the last event of a source stands, for a query of `matrices`."""
+    """Return the place of the last event of a source, for a query of `matrices`."""
     table, transaction, id = source
-    there = (table.c.sweep_id == matrices.c.sweep_id, id.is_not(None))
+    conditions = (table.c.sweep_id == matrices.c.sweep_id, id.is_not(None))
     last = (transaction.desc(), id.desc())
-    return [sa.select(column).where(*there).order_by(*last).limit(1).scalar_subquery() for column in (transaction, id)]
+    return [
+        sa.select(column).where(*conditions).order_by(*last).limit(1).scalar_subquery() for column in (transaction, id)
+    ]
 
 
 _KEPT_COUNTS = sa.select(
@@ -64,15 +66,15 @@ _counted_to = sa.tuple_(matrices.c.transaction, matrices.c.event_id)
 
 
 def tally(database: Database, sweep_id: str, within_s: float = math.inf) -> bool:
-    """Add the scores of what finished since the last time, each exactly once. Returns whether there was anything new.
+    """Add the scores of cells that finished since the last time, each exactly once. Returns whether there were any.
 
-    Where somebody else is tallying this sweep it returns at once. On PostgreSQL events younger than the oldest
-    running transaction wait for the next time. After a retry, a rollback or a rescoring all is counted anew. What
-    there is to count goes in transactions of about `PART_S`: who follows a log waits for the end of each. No further
-    one begins after `within_s`, unless all is counted anew.
+    If another process is tallying this sweep, it returns at once. On PostgreSQL, events younger than the oldest running
+    transaction wait for the next time. After a retry, a rollback or a rescoring, everything is counted again. Counting
+    takes transactions of about `PART_S`, because followers of a log wait for the end of each. No further one begins
+    after `within_s`, unless everything is counted again.
     """
     with database.read() as connection:
-        goal, place = _last_event(connection, sweep_id, settled=True), _counted(connection, sweep_id) or START
+        goal, place = _last_event(connection, sweep_id, is_settled=True), _counted(connection, sweep_id) or START
     if goal is None or goal <= place:  # so that nothing is locked or written for a sweep at rest
         return False
     size, counted = _LEAST, False
@@ -85,7 +87,7 @@ def tally(database: Database, sweep_id: str, within_s: float = math.inf) -> bool
                 return counted
             if not counted and _has_rescored(connection, sweep_id, since, goal):
                 connection.execute(tallies.delete().where(tallies.c.sweep_id == sweep_id))
-                since, end = START, math.inf  # who went on from a part of it would find the same once more
+                since, end = START, math.inf  # a later call would find the same event again and restart
             until = _part(connection, sweep_id, since, goal, size)
             _add(connection, sweep_id, since, until)
             moved = {"transaction": until[0], "event_id": until[1], "tallied_at": now()}
@@ -99,32 +101,34 @@ def tally(database: Database, sweep_id: str, within_s: float = math.inf) -> bool
 
 
 def tally_rows(database: Database, sweep_id: str) -> list[TallyRow]:
-    """What is tallied of a sweep, by metric and combination."""
+    """Return the tallies of a sweep, by metric and combination."""
     query = sa.select(tallies).where(tallies.c.sweep_id == sweep_id)
     return database.records(TallyRow, query.order_by(*tallies.primary_key))
 
 
 def tallied_at(database: Database, sweep_id: str) -> float | None:
-    """When something was last added."""
+    """Return when something was last added."""
     return database.scalar(sa.select(matrices.c.tallied_at).where(matrices.c.sweep_id == sweep_id))
 
 
 def whole_at(database: Database, sweep_id: str) -> Place | None:
-    """The place that the tallies stand at, if it is that of the sweep's last event."""
+    """Return the place of the tallies, if it is that of the sweep's last event."""
     with database.read() as connection:
         row = connection.execute(_whole(sa.select(matrices.c.transaction, matrices.c.event_id), sweep_id)).first()
     return None if row is None else (row[0], row[1])
 
 
-def kept(database: Database, sweep_id: str) -> MatrixDocument | None:
-    """The matrix that was kept, unless the sweep has changed since."""
+def kept_matrix(database: Database, sweep_id: str) -> MatrixDocument | None:
+    """Return the kept matrix, unless the sweep has changed since."""
     query = _whole(sa.select(matrices.c.document), sweep_id).where(matrices.c.frozen_at.is_not(None))
     stored = database.scalar(query)
     return None if stored is None else orjson.loads(stored)
 
 
 def keep(database: Database, sweep_id: str, document: MatrixDocument, place: Place) -> bool:
-    """Keep the matrix that was made when the sweep's last event was at this place; False where that has moved on."""
+    """Keep the matrix that was made when the sweep's last event was at this place. Returns False if there are later
+    events.
+    """
     # As text: PostgreSQL's JSONB forgets the order of keys, which is that of nodes and metrics.
     text = orjson.dumps(document).decode()
     query = matrices.update().where(matrices.c.sweep_id == sweep_id, _counted_to == _literal(place))
@@ -134,14 +138,14 @@ def keep(database: Database, sweep_id: str, document: MatrixDocument, place: Pla
 
 
 def cell_counts(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Cells of some sweeps by status, counted where they were not kept, or the sweep has changed since."""
+    """Return cells of sweeps by status, counted if they are not kept, or the sweep has changed since."""
     counts: dict[str, dict[str, int]] = {}
     for part in parts(sweep_ids):
         query = _KEPT_COUNTS.where(matrices.c.sweep_id.in_(part))
-        for sweep_id, found, *place in connection.execute(query):
+        for sweep_id, kept_counts, *place in connection.execute(query):
             at, *lasts = zip(*[iter(place)] * 2, strict=True)
             if at == max((last for last in lasts if last[1] is not None), default=None):
-                counts[sweep_id] = found
+                counts[sweep_id] = kept_counts
     return counts | _count(connection, [id for id in sweep_ids if id not in counts])
 
 
@@ -149,7 +153,9 @@ _COUNTS = sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()).group_by(
 
 
 def _count(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Count them, in as few statements as there may be: each takes longer than what it counts in a small sweep."""
+    """Count cells by status in as few statements as possible: for a small sweep, a statement takes longer than
+    counting.
+    """
     counts: dict[str, dict[str, int]] = {sweep_id: {} for sweep_id in sweep_ids}
     for part in parts(sweep_ids):
         for sweep_id, status, count in connection.execute(_COUNTS.where(cells.c.sweep_id.in_(part))):
@@ -160,9 +166,9 @@ def _count(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str, dic
 
 
 def _whole(query: sa.Select[Any], sweep_id: str) -> sa.Select[Any]:
-    """Of the tallies of a sweep, where they have come to its last event.
+    """Restrict a query to the tallies of a sweep if they include its last event.
 
-    That event has no later one in a transaction under way: it was counted when all up to it had ended.
+    No open transaction can add an event before that one: it was counted after all transactions up to it had ended.
     """
     last = _last(sweep_id).subquery()
     same = sa.and_(matrices.c.transaction == last.c.transaction, matrices.c.event_id == last.c.id)
@@ -178,30 +184,32 @@ def _counted(connection: sa.Connection, sweep_id: str, *, lock: bool = False) ->
 
 
 def _lock(connection: sa.Connection, sweep_id: str) -> Place | None:
-    """Up to where all is counted, locked; None where somebody else has it, or the sweep is going or gone."""
-    # The sweep before what is its, as whoever deletes it does, so that the two never wait for each other.
-    there = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
-    if connection.scalar(there.with_for_update(read=True, key_share=True, skip_locked=True)) is None:
+    """Lock the tallies of a sweep. Returns their place; None if they are locked by others, or the sweep is being
+    deleted.
+    """
+    # The sweep is locked before its rows, as on deletion, so that the two never wait for each other in a circle.
+    sweep_query = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
+    if connection.scalar(sweep_query.with_for_update(read=True, key_share=True, skip_locked=True)) is None:
         return None
     connection.execute(insert_of(connection, matrices).values(sweep_id=sweep_id).on_conflict_do_nothing())
     return _counted(connection, sweep_id, lock=True)
 
 
-def _last(sweep_id: str, *, settled: bool = False) -> sa.Select[Any]:
-    found = []
+def _last(sweep_id: str, *, is_settled: bool = False) -> sa.Select[Any]:
+    branches = []
     for table, transaction, id in _SOURCES:
         query = sa.select(transaction.label("transaction"), id.label("id"))
         query = query.where(table.c.sweep_id == sweep_id, id.is_not(None))
-        if settled:
+        if is_settled:
             query = query.where(transaction < OLDEST_OPEN)
-        found.append(sa.select(query.order_by(transaction.desc(), id.desc()).limit(1).subquery()))
-    both = sa.union_all(*found).subquery()
+        branches.append(sa.select(query.order_by(transaction.desc(), id.desc()).limit(1).subquery()))
+    both = sa.union_all(*branches).subquery()
     return sa.select(both).order_by(both.c.transaction.desc(), both.c.id.desc()).limit(1)
 
 
-def _last_event(connection: sa.Connection, sweep_id: str, *, settled: bool) -> Place | None:
-    """The last event; settled: of those that none can come before any more, as in `reading.event_rows`."""
-    row = connection.execute(_last(sweep_id, settled=settled and connection.dialect.name != "sqlite")).first()
+def _last_event(connection: sa.Connection, sweep_id: str, *, is_settled: bool) -> Place | None:
+    """Return the place of the last event; if settled, of those before which no other can become visible."""
+    row = connection.execute(_last(sweep_id, is_settled=is_settled and connection.dialect.name != "sqlite")).first()
     return None if row is None else (row[0], row[1])
 
 
@@ -212,14 +220,14 @@ def _literal(place: Place) -> sa.Tuple:
 def _between(source: _Source, sweep_id: str, since: Place, until: Place) -> sa.ColumnElement[bool]:
     table, transaction, id = source
     mine = sa.and_(table.c.sweep_id == sweep_id, id.is_not(None))  # the index of executions has no others
-    if since[0] == until[0]:  # always on SQLite, which would look at all events of the sweep for pairs
+    if since[0] == until[0]:  # always on SQLite, which would read all events of the sweep for pairs
         return sa.and_(mine, transaction == until[0], id > since[1], id <= until[1])
     place = sa.tuple_(transaction, id)
     return sa.and_(mine, place > _literal(since), place <= _literal(until))
 
 
 def _part(connection: sa.Connection, sweep_id: str, since: Place, goal: Place, size: int) -> Place:
-    """Up to where about so many events are counted: where that is not the goal, more are left after it."""
+    """Return the place up to which about `size` events are counted, or the goal if fewer are left."""
     ends = [goal]
     for source in _SOURCES:
         _, transaction, id = source
@@ -231,24 +239,24 @@ def _part(connection: sa.Connection, sweep_id: str, since: Place, goal: Place, s
 
 def _has_rescored(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -> bool:
     between = _between(_SOURCES[0], sweep_id, since, until)
-    found = sa.select(events.c.id).where(between, events.c.kind.in_(RESCORED)).limit(1)
-    return connection.scalar(found) is not None
+    query = sa.select(events.c.id).where(between, events.c.kind.in_(RESCORED)).limit(1)
+    return connection.scalar(query) is not None
 
 
 def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -> None:
-    """Count the scores of executions that ended in between.
+    """Add the scores of executions that ended in between.
 
-    A cell names the execution whose outcome it has, so executions that a retry superseded count for nothing. Cells
-    whose state a person edited are left out, as in the matrix.
+    A cell names the execution of its outcome, so executions that a retry superseded do not count. Cells whose state a
+    person edited are left out, as in the matrix.
     """
-    # Not a join: that PostgreSQL turns around where it knows nothing of a sweep that is new, and takes all of its
+    # Not a join: without statistics of a new sweep, PostgreSQL would begin with its scores, and takes all of its
     # scores to be a single row; nor SQLite, which would then read all of them for each cell.
-    value = (
+    score = (
         sa.select(scores.c.value)
         .where(
             scores.c.sweep_id == sweep_id,
             scores.c.metric == metrics.c.name,
-            metrics.c.figure.is_(None),  # which is no sum
+            metrics.c.figure.is_(None),  # a figure over a row is no sum
             scores.c.case_number == executions.c.case_number,
             scores.c.repeat == executions.c.repeat,
             scores.c.combination == combination.element,
@@ -258,7 +266,7 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         .label("value")
     )
     written, ends = (_between(source, sweep_id, since, until) for source in _SOURCES)
-    completed = sa.union(  # an event is either a row of its own, or said by that of the execution
+    completed = sa.union(  # an event is a row of its own, or derived from the execution's row
         sa.select(events.c.execution_id).where(written, events.c.kind == COMPLETED),
         sa.select(executions.c.id).where(ends, executions.c.children.is_(None)).correlate(None),
     )
@@ -268,12 +276,12 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
     on_sqlite = connection.dialect.name == "sqlite"
     is_completed = id.in_(completed) if on_sqlite else id == sa.func.any(sa.func.array(completed.scalar_subquery()))
     ended = (
-        sa.select(metrics.c.name.label("metric"), combination, value)
+        sa.select(metrics.c.name.label("metric"), combination, score)
         .select_from(executions_with_combinations)
         .join(metrics, metrics.c.sweep_id == sweep_id)
         .where(is_completed, has_cell(~cells.c.edited))
         .cte("ended")
-        .prefix_with("MATERIALIZED", dialect="postgresql")  # else each score is looked for several times
+        .prefix_with("MATERIALIZED", dialect="postgresql")  # otherwise each score is searched several times
     )
     new = (
         sa.select(

@@ -1,4 +1,4 @@
-"""What a runner has done since its last flush: records of single steps, gathered to rows by table."""
+"""Rows that a runner has recorded since its last flush, gathered by table."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 
 from wtb.core.values import Value
-from wtb.store.limits.reservations import Settlement
-from wtb.store.tables.checkpoints import NewCheckpoint, NewDecision, NewFile
+from wtb.store.access.reservations import Settlement
 from wtb.store.tables.control import NewInvocation, NewQuestion
-from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.executions import NewCheckpoint, NewDecision, NewExecution, NewFile
 from wtb.store.tables.node_runs import NewAttempt, NewCall, NewNodeRun
 from wtb.store.tables.results import HeldCell, NewMetric, NewScore, Outcome
 from wtb.store.tables.sweeps import NewEvent
 
-# What is kept as it comes.
-_KEPT = ("files", "outcomes", "held", "questions", "settled", "decisions", "scores")
+# Kinds of rows that are kept unchanged until the flush.
+_UNCHANGED = ("files", "outcomes", "held", "questions", "settled", "decisions", "scores")
 
 
 class Appended(TypedDict, total=False):
@@ -32,7 +31,7 @@ class Appended(TypedDict, total=False):
 
 
 class Recorded(TypedDict, total=False):
-    """What an execution did, as rows."""
+    """The rows of one step of an execution."""
 
     born: Iterable[NewExecution]
     change: NewExecution | None
@@ -50,12 +49,13 @@ class Recorded(TypedDict, total=False):
 
 @dataclass
 class Batch:
-    """What a runner has done since its last flush, by execution.
+    """Rows that a runner has recorded since its last flush, by execution.
 
-    leases: executions that are in the database already, with the token under which they were claimed.
-    born: rows of executions that this batch adds; `parents` leads from each to the one that it came from.
-    events: how many there are, in `happened` and of rows that say one: those have its number in place of its id.
-    last: the number of the last event of each execution.
+    Attributes:
+        leases: The token under which each execution was claimed, for executions that are in the database already.
+        born: Rows of executions that this batch adds; `parents` leads from each to the execution that it came from.
+        events: The number of events. Events that another row stands for count, and the row has their number as its id.
+        last: The number of the last event of each execution.
     """
 
     leases: dict[str, int] = field(default_factory=dict)
@@ -72,8 +72,8 @@ class Batch:
     held: list[tuple[str, HeldCell]] = field(default_factory=list)
     questions: list[tuple[str, NewQuestion]] = field(default_factory=list)
     attempts: dict[tuple[str, str, int], tuple[str, NewAttempt]] = field(default_factory=dict)
-    again: set[tuple[str, str, int]] = field(default_factory=set)
-    happened: list[tuple[str, int, NewEvent]] = field(default_factory=list)
+    repeated_attempts: set[tuple[str, str, int]] = field(default_factory=set)
+    new_events: list[tuple[str, int, NewEvent]] = field(default_factory=list)
     settled: list[tuple[str, Settlement]] = field(default_factory=list)
     calls: list[tuple[str, NewCall]] = field(default_factory=list)
     invocations: list[tuple[str, NewInvocation]] = field(default_factory=list)
@@ -85,13 +85,15 @@ class Batch:
     size: int = 0
 
     def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
-        """Take what an execution did; rows that change later are changed here as long as they were not written."""
+        """Add the rows of a step. Rows that it changes are changed in this batch if they are not written yet."""
         self.size += 1
+        # An execution that is born in this batch has no row whose lease could be renewed:
+        # `lost` decides about it by its parent.
         if execution not in self.born:
             self.leases[execution] = token
-        for kind, given in rows.items():
-            if given:
-                _TAKES[kind](self, execution, given)
+        for kind, rows_of_kind in rows.items():
+            if rows_of_kind:
+                _TAKES[kind](self, execution, rows_of_kind)
 
     def _bear(self, execution: str, rows: Iterable[NewExecution]) -> None:
         for row in rows:
@@ -99,6 +101,8 @@ class Batch:
             self.parents[row["id"]] = execution
 
     def _change(self, execution: str, change: NewExecution) -> None:
+        # The event that a row stands for is numbered when the row arrives,
+        # so that the log has the order of steps.
         if (before := change.get("ended_event")) is not None:
             change["ended_event"] = self._take_number(execution, before)
         (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
@@ -119,24 +123,25 @@ class Batch:
 
     def _change_node_run(self, execution: str, keyed: tuple[str, NewNodeRun]) -> None:
         key, change = keyed
-        begun = self.node_runs.get(key)
+        recorded = self.node_runs.get(key)
         if change.get("ended_event") is not None:
-            before = 0 if begun is None else self._hold_start(execution, begun[1])
+            before = 0 if recorded is None else self._hold_start(execution, recorded[1])
             change["ended_event"] = self._take_number(execution, before)
-        row = begun or self.node_run_changes.setdefault(key, (execution, {}))
+        row = recorded or self.node_run_changes.setdefault(key, (execution, {}))
         row[1].update(change)
 
     def _hold_start(self, execution: str, row: NewNodeRun) -> int:
-        """Have a node run that ends hold its start at the position of its end, if nothing of its execution is between.
+        """Move the start of a node run that ends to the position of its end, if no event of its execution is between.
 
         Its row then has one entry in the indexes of the log, not two.
 
         Returns:
-            How many events it holds before that of its end.
+            The number of events that it stands for before the event of its end.
         """
         if (start := row.get("started_event")) is None or self.last[execution] != start:
             return 0
         row["started_event"], row["started_transaction"] = None, 0  # the flush replaces it
+        # One that replaces another node run stands for two events at its start.
         return 1 if row["replaces"] is None else 2
 
     def _append(self, execution: str, appended: Appended) -> None:
@@ -149,12 +154,12 @@ class Batch:
             # One that spends while it runs is written each time, `again` from the second on: the last counts.
             key = (execution, row["node_run_id"], row["number"])
             if row.pop("again", False) and key not in self.attempts:
-                self.again.add(key)
+                self.repeated_attempts.add(key)
             self.attempts[key] = (execution, row)
 
     def _take_events(self, execution: str, rows: Iterable[NewEvent]) -> None:
         for row in rows:
-            self.happened.append((execution, self._take_number(execution), row))
+            self.new_events.append((execution, self._take_number(execution), row))
 
     def _take_calls(self, execution: str, rows: Iterable[NewCall]) -> None:
         for row in rows:
@@ -167,10 +172,10 @@ class Batch:
             self.invocations.append((execution, row))
 
     def _take_number(self, execution: str, before: int = 0) -> int:
-        """Number an event, or a row that holds some, in the order in which they happened.
+        """Number an event, or a row that stands for several, in the order in which they happened.
 
         Args:
-            execution: Whose it is.
+            execution: The execution of the event.
             before: The number of events of the row before its last one, whose number is returned.
         """
         self.events += before + 1
@@ -178,18 +183,19 @@ class Batch:
         return self.events - 1
 
     def drop(self, rows: Recorded) -> None:
-        """Drop what an execution did under a lease that it lost, but release its reservations."""
+        """Drop the rows of an execution that were recorded under a lost lease, but release its reservations."""
+        # The calls have ended, so their reservations must not count against the limits any longer.
         ended = [row["id"] for row in rows.get("appended", Appended()).get("settled", ()) if row["left"] is None]
         self.released.update(ended)
         self.size += len(ended)
 
     def lost(self, answered: Iterable[str]) -> set[str]:
-        """Executions whose lease did not answer, and those of this batch that came from them."""
-        gone = self.leases.keys() - set(answered)
+        """Return the executions whose lease was not renewed, and those of this batch that came from them."""
+        lost_ids = self.leases.keys() - set(answered)
         for child in self.born:  # in order of birth, so a parent is decided before its children
-            if self.parents.get(child) in gone:
-                gone.add(child)
-        return gone
+            if self.parents.get(child) in lost_ids:
+                lost_ids.add(child)
+        return lost_ids
 
 
 def _keep(kind: str) -> Callable[[Batch, str, Iterable[Any]], None]:
@@ -215,5 +221,5 @@ _TAKES: dict[str, Callable[[Batch, str, Any], None]] = {
     "events": Batch._take_events,
     "calls": Batch._take_calls,
     "invocations": Batch._take_invocations,
-    **{kind: _keep(kind) for kind in _KEPT},
+    **{kind: _keep(kind) for kind in _UNCHANGED},
 }

@@ -1,4 +1,4 @@
-"""Who works on what: leases with fencing tokens, runners, and the status of a sweep."""
+"""Leases of executions with fencing tokens, runners, and the status of a sweep."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, ENDED_SWEEPS, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, keeping_written
 from wtb.core.tree.stored_spec import StoredEvaluators
+from wtb.store.access.reservations import forget_reservations_of_lost
 from wtb.store.bulk import fetch_among, fetch_records, parts
 from wtb.store.cell_status import end_waiting
 from wtb.store.database import Database
-from wtb.store.events import add_event, of_sweep, subject
-from wtb.store.limits.reservations import forget_reservations_of_lost
+from wtb.store.log import add_event, of_sweep, subject
 from wtb.store.process_identity import ProcessIdentity, may_live
-from wtb.store.rows.executions import OfExecution
-from wtb.store.rows.sweeps import OwnerRow
+from wtb.store.records import OfExecution, OwnerRow
 from wtb.store.runs.node_progress import record_first_attempts
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import (
@@ -41,12 +40,14 @@ _MOST_WRITING = 100  # sweeps of a workflow that are looked at for files that no
 
 
 def releasing() -> sa.Update:
-    """The statement that releases executions. With another token their runner writes nothing more of them."""
+    """Return the statement that releases executions. It changes their tokens, so their runner can write nothing
+    more.
+    """
     return executions.update().values(status="pending", owner_id=None, lease_until=None, token=executions.c.token + 1)
 
 
 def register(database: Database, runner: ProcessIdentity) -> None:
-    """Make a runner known."""
+    """Register a runner."""
     database.execute(runners.insert().values({**asdict(runner), "seen_at": now(), "clock_s": time.time() - now()}))
 
 
@@ -78,10 +79,11 @@ def claim(
     Returns:
         The claimed executions by id, each with its new token.
     """
-    wanted = [] if only is None else [executions.c.id.in_(only)]
+    conditions = [] if only is None else [executions.c.id.in_(only)]
     pending = (
         sa.select(executions.c.id)
-        .where(executions.c.sweep_id == sweep_id, is_pending, *wanted)
+        .where(executions.c.sweep_id == sweep_id, is_pending, *conditions)
+        # Ids sort by time, except that those of roots are shuffled by case when a sweep is submitted.
         .order_by(executions.c.id)
         .limit(limit)
         # Claims of other runners do not wait for this one, and take those that come after.
@@ -94,9 +96,16 @@ def claim(
 def claim_rows(
     connection: sa.Connection, which: sa.ColumnElement[bool], runner_id: str, lease_s: float
 ) -> list[ExecutionRow]:
-    """Claim executions with their cells, within a transaction. Returns their rows by id.
+    """Claim executions with their cells, within a transaction.
 
-    which: they are pending, and nobody else claims them at the same time: they are locked, or it says so itself.
+    Args:
+        connection: In a transaction that writes.
+        which: The condition for the executions. They are pending and locked, or the condition itself requires that.
+        runner_id: The runner that gets them.
+        lease_s: Seconds until their leases expire.
+
+    Returns:
+        The claimed executions by id.
     """
     query = (
         executions.update()
@@ -119,7 +128,7 @@ def claim_rows(
 
 
 def of_cells(table: sa.Table, execution: OfExecution) -> list[sa.ColumnElement[bool]]:
-    """The condition for rows of `cells` or `scores` that they are of the cells an execution stands for."""
+    """Return the conditions that rows of `cells` or `scores` are of the cells of an execution."""
     same = [table.c[name] == getattr(execution, name) for name in ("sweep_id", "case_number", "repeat")]
     return [*same, table.c.combination.in_(list(execution.combinations))]
 
@@ -145,14 +154,15 @@ def move_cells(connection: sa.Connection, execution: OfExecution, status: str, *
 
 
 def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
-    """End the running node runs of these executions: no runner is in them any more."""
+    """End the running node runs of these executions, which no runner is in any more."""
     running = sa.and_(node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
+    # Before the update: it selects the node runs by the status that the update changes.
     record_first_attempts(connection, running)
     connection.execute(node_runs.update().where(running).values(status="failed"))
 
 
 def renew(database: Database, runner_id: str, lease_s: float) -> None:
-    """Heartbeat: this runner is seen to live, and each of its executions keeps its lease."""
+    """Renew the leases of all executions of a runner, and record its heartbeat."""
     with database.write() as connection:
         clock = time.time() - now()
         connection.execute(runners.update().where(runners.c.id == runner_id).values(seen_at=now(), clock_s=clock))
@@ -180,15 +190,16 @@ def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[
         The runners by id.
     """
     theirs = sa.select(sweeps.c.id).where(which)
-    held = sa.and_(executions.c.owner_id == runners.c.id, is_running)
+    has_claimed = sa.and_(executions.c.owner_id == runners.c.id, is_running)
     alone = sa.select(sweeps.c.runner_id).where(which, sweeps.c.runner_id.is_not(None))
     runs = sa.select(sa.func.max(sweeps.c.id)).where(which, sweeps.c.runner_id == runners.c.id).scalar_subquery()
+    # A runner without claimed executions has no lease, which counts as expired.
     lease = sa.func.coalesce(sa.func.max(executions.c.lease_until), 0.0)
     sweep = sa.func.coalesce(sa.func.max(executions.c.sweep_id), runs).label("sweep")
     query = (
         sa.select(runners, (lease < now()).label("expired"), sweep)
         .select_from(runners)
-        .outerjoin(executions, sa.and_(held, executions.c.sweep_id.in_(theirs)))
+        .outerjoin(executions, sa.and_(has_claimed, executions.c.sweep_id.in_(theirs)))
         .where(sa.or_(executions.c.id.is_not(None), runners.c.id.in_(alone)))
         .group_by(runners.c.id)
         .order_by(runners.c.id)
@@ -209,13 +220,14 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
 
     Returns how many there were.
     """
-    held = sa.select(executions.c.id).where(
+    claimed = sa.select(executions.c.id).where(
         executions.c.sweep_id == sweep_id,
         executions.c.owner_id.in_(list(runner_ids)),
         is_running,
     )
     with database.write() as connection:
-        ids = list(connection.scalars(held))
+        ids = list(connection.scalars(claimed))
+        # They were read without locks, so each update checks the status again.
         for part in parts(ids):
             connection.execute(
                 releasing().where(executions.c.id.in_(part), executions.c.status.in_(sources(EXECUTION, "pending")))
@@ -248,20 +260,20 @@ def pause(database: Database, sweep_id: str, reason: str, *, by: str) -> bool:
 
 
 def explain(
-    database: Database, sweep: SweepRow, reason: str | None, kind: str, data: Mapping[str, str], severity: str
+    database: Database, sweep: SweepRow, reason: str | None, kind: str, details: Mapping[str, str], severity: str
 ) -> None:
     """Give a sweep that has not ended or paused a reason for people, with an event of this kind."""
-    going = sweeps.c.id == sweep.id, sweeps.c.status.in_(("pending", "running"))
+    conditions = sweeps.c.id == sweep.id, sweeps.c.status.in_(("pending", "running"))
     with database.write() as connection:
-        if connection.execute(sweeps.update().where(*going).values(reason=reason)).rowcount:
-            add_event(connection, of_sweep(sweep), kind, data, severity)
+        if connection.execute(sweeps.update().where(*conditions).values(reason=reason)).rowcount:
+            add_event(connection, of_sweep(sweep), kind, details, severity)
 
 
 def record_full(database: Database, sweep: SweepRow, reason: str, worker: str | None = None) -> None:
     """Record that a sweep waits for room on a disk, and on which worker."""
-    data = {"reason": reason} if worker is None else {"reason": reason, "worker": worker}
-    shown = reason if worker is None else f"{worker}: {reason}"
-    explain(database, sweep, shown, "sweep.disk_full", data, "warning")
+    details = {"reason": reason} if worker is None else {"reason": reason, "worker": worker}
+    text = reason if worker is None else f"{worker}: {reason}"
+    explain(database, sweep, text, "sweep.disk_full", details, "warning")
 
 
 def record_room(database: Database, sweep: SweepRow, worker: str | None = None) -> None:
@@ -314,9 +326,9 @@ def try_move(
         sweep_id: The sweep.
         to: Its new status.
         reason: Why, for people.
-        by: Who wants it.
+        by: The person or component that changes it.
         runner_id: The process that runs the sweep alone from now on.
-        finished_at: When its last cell ended, where that was asked before: it takes a look at all of them.
+        finished_at: When its last cell ended, if the caller has read that: the query reads all cells.
 
     Returns:
         True if this call made the change.
@@ -341,12 +353,12 @@ def try_move(
 
 
 def last_outcome(sweep_id: str) -> sa.Select[Any]:
-    """When the last cell of a sweep ended."""
+    """Return the query for the time at which the last cell of a sweep ended."""
     return sa.select(sa.func.max(cells.c.finished_at)).where(cells.c.sweep_id == sweep_id)
 
 
 def unfinished(database: Database, sweep_id: str) -> int:
-    """How many executions of a sweep have not come to an end."""
+    """Return the number of executions of a sweep that have not ended."""
     query = sa.select(sa.func.count()).where(
         executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS)
     )
@@ -354,7 +366,7 @@ def unfinished(database: Database, sweep_id: str) -> int:
 
 
 def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[str, str | None]]:
-    """Sweep -> (status, reason); those that were deleted are left out."""
+    """Return the status of sweeps with its reason, by id; deleted sweeps are left out."""
     query = sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.reason).where(sweeps.c.id.in_(list(ids)), is_visible)
     return {id: (status, reason) for id, status, reason in database.tuples(query)}
 
@@ -362,10 +374,11 @@ def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[st
 def record_code(
     database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]], code: StoredCode
 ) -> None:
-    """Record the code that a sweep continues with: its fingerprints, and what it rests on."""
+    """Record the code that a sweep continues with: its fingerprints and its files."""
     plain = {node: dict(variants) for node, variants in fingerprints.items()}
     this = sweeps.c.id == sweep_id
     with database.write() as connection:
+        # The whole document is read, changed and written, so the lock keeps two writers from losing a change.
         spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
         if spec is not None:
             code = keeping_written(code, spec.get("code"))
@@ -382,7 +395,7 @@ def record_evaluators(database: Database, sweep_id: str, evaluators: StoredEvalu
 
 
 def record_written(database: Database, sweep_id: str, written: Mapping[str, str]) -> None:
-    """Record that nodes of a sweep write files among its code: file -> node."""
+    """Record the files of a sweep's code that its nodes write: the node by file."""
     this = sweeps.c.id == sweep_id
     with database.write() as connection:
         spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
@@ -414,15 +427,17 @@ def written_files(database: Database, sweep: SweepRow) -> set[str]:
 
 
 def record_tools(database: Database, sweep_id: str, tools: Mapping[str, Mapping[str, str]]) -> None:
-    """Record the tools of servers that a sweep continues with; what nodes have called stays known by their calls."""
+    """Record the tools of servers that a sweep continues with. Tools that were called before stay in the rows of the
+    calls.
+    """
     this = sweeps.c.id == sweep_id
     with database.write() as connection:
         spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
         if spec is not None:
-            spec["environment"]["tools"] |= {server: dict(known) for server, known in tools.items()}
+            spec["environment"]["tools"] |= {server: dict(versions) for server, versions in tools.items()}
             connection.execute(sweeps.update().where(this).values(spec=spec))
 
 
 def runs_now(database: Database, sweep: SweepRow) -> bool:
-    """Whether pending executions of a sweep will be claimed: by workers, or by a process that may be alive."""
+    """Return whether pending executions of a sweep will be claimed: by workers, or by a process that may be alive."""
     return bool(sweep.queued) or any(may_live(owner, expired=owner.expired) for owner in owners(database, sweep.id))

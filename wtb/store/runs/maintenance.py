@@ -12,14 +12,12 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from wtb.core.status import OPEN_EXECUTIONS
+from wtb.store.access.reservations import forget_reservations_of_lost
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
-from wtb.store.events import event_row, of_execution
-from wtb.store.limits.reservations import forget_reservations_of_lost
-from wtb.store.log import insert_events
+from wtb.store.log import event_row, insert_events, of_execution
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows.executions import LostExecution
-from wtb.store.rows.sweeps import OpenSweep
+from wtb.store.records import LostExecution, OpenSweep
 from wtb.store.runs.leases import last_outcome, move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
@@ -46,7 +44,7 @@ SET_ASIDE_LOSSES = 8  # leases that ran out while one and the same execution was
 
 
 def _is_up_long_enough() -> sa.ColumnElement[bool]:
-    """Whether runners have had the time to renew their leases since the database was started."""
+    """Return the condition that the database has been up for as long as a lease, so that runners could renew theirs."""
     since = _up_since()
     return sa.or_(since < now() - LEASE_S, is_ahead(since))
 
@@ -54,20 +52,22 @@ def _is_up_long_enough() -> sa.ColumnElement[bool]:
 def reclaim(database: Database) -> list[LostExecution]:
     """Make executions pending again whose lease has expired, and count the loss.
 
-    Those that were in a node count one more loss; the others count as lost once, whatever happened before, so that the
-    next runner is careful. While the database was down nobody could renew a lease, so none expires before it has been
-    up for LEASE_S seconds.
+    Executions that were in a node count one more loss. Others count as lost once, whatever happened before, so that the
+    next runner is careful. Nobody can renew a lease while the database is down, so none expires before it has been up
+    for LEASE_S seconds.
 
-    Returns their rows, with what `set_aside` needs, and owner_id: the runner that had them.
+    Returns:
+        Their rows, with the columns that `set_aside` needs, and owner_id: the runner that had claimed them.
     """
-    held = executions.alias("held")
-    gone = (
-        sa.select(held.c.id, held.c.owner_id)
+    leased = executions.alias("held")
+    expired = (
+        sa.select(leased.c.id, leased.c.owner_id)
         # `is_leased`, of an alias.
-        .where(held.c.status == "running", held.c.owner_id.is_not(None), is_over(held.c.lease_until))
+        .where(leased.c.status == "running", leased.c.owner_id.is_not(None), is_over(leased.c.lease_until))
         .where(_is_up_long_enough())
-        .order_by(held.c.id)
+        .order_by(leased.c.id)
         .limit(1000)
+        # A locked row is one that another scheduler reclaims, or whose runner is just renewing the lease.
         .with_for_update(skip_locked=True)
         .cte("gone")
     )
@@ -78,16 +78,16 @@ def reclaim(database: Database) -> list[LostExecution]:
     )
     query = (
         releasing()
-        .where(executions.c.id == gone.c.id, executions.c.sweep_id == sweeps.c.id, sweeps.c.queued, is_visible)
+        .where(executions.c.id == expired.c.id, executions.c.sweep_id == sweeps.c.id, sweeps.c.queued, is_visible)
         .values(
-            # Where the worker died before it could say that it was in a node, that is only suspected.
+            # A worker that died before it recorded that it was in a node is only suspected to have died there.
             losses=sa.case((in_a_node, executions.c.losses + 1), else_=sa.func.greatest(executions.c.losses, 1)),
         )
         .returning(
             executions.c.id,
             executions.c.session_id,
             executions.c.sweep_id,
-            gone.c.owner_id,
+            expired.c.owner_id,
             executions.c.losses,
             executions.c.case_number,
             executions.c.repeat,
@@ -98,25 +98,26 @@ def reclaim(database: Database) -> list[LostExecution]:
     with database.write() as connection:
         rows = fetch_records(connection, LostExecution, query)
         forget_reservations_of_lost(connection)
-        insert_events(connection, [_taken_back(row) for row in rows])
+        insert_events(connection, [_reclaimed_event(row) for row in rows])
     return rows
 
 
-def _taken_back(row: LostExecution) -> NewEvent:
+def _reclaimed_event(row: LostExecution) -> NewEvent:
     about = of_execution(row)
     return event_row(about, "execution.taken_back", {"runner": row.owner_id, "losses": row.losses}, "warning")
 
 
 def _up_since() -> sa.ColumnElement[float]:
-    """When the server started, on its clock. Queues are PostgreSQL's."""
+    """Return the time at which the server started, on its clock. Queues need PostgreSQL."""
     return sa.cast(sa.extract("epoch", sa.func.pg_postmaster_start_time()), sa.Double)
 
 
 def end_silent_sessions(database: Database) -> int:
-    """End sessions of clients that fell silent in the middle of a transaction that writes. Returns how many.
+    """End database sessions whose client fell silent in the middle of a transaction that writes. Returns how many.
 
-    A process that was stopped there keeps its locks, and within a pipeline no timeout of PostgreSQL's counts.
+    A process that was stopped there keeps its locks, and no timeout of PostgreSQL applies within a pipeline.
     """
+    # A transaction has an xid once it has written, and waits for its client while no statement of it runs.
     query = sa.text(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() "
         "AND usename = current_user AND backend_xid IS NOT NULL AND wait_event_type = 'Client' "
@@ -129,7 +130,10 @@ def end_silent_sessions(database: Database) -> int:
 def count_loss(database: Database, line: Sequence[str], reason: str) -> None:
     """Count that an execution broke its worker and was released; after several losses it is given up.
 
-    line: its id, after the ids of the executions that it replaced; those that were not committed do not exist.
+    Args:
+        database: The database.
+        line: The id of the execution, after those of the executions that it replaced. Uncommitted ones have no row.
+        reason: The last failure of its worker.
     """
     query = (
         executions.update()
@@ -149,12 +153,12 @@ def set_aside(database: Database, row: ExecutionRow | LostExecution, why: str | 
     message = why or f"its worker died {row.losses} times while it was in a node"
     failure = {"kind": "killed", "type": "WorkerLost", "message": message, "trace": "", "final": True}
     with database.write() as connection:
-        gone = connection.execute(
+        moved = connection.execute(
             executions.update()
             .where(executions.c.id == row.id, executions.c.status == "pending")
             .values(status="failed", failure=failure, finished_at=now(), token=executions.c.token + 1)
         )
-        if not gone.rowcount:
+        if not moved.rowcount:
             return False
         stop_nodes(connection, [row.id])
         case = connection.scalar(
@@ -162,28 +166,28 @@ def set_aside(database: Database, row: ExecutionRow | LostExecution, why: str | 
         )
         move_cells(connection, row, "set_aside", failure=failure, finished_at=now())
         about, shared = of_execution(row), {"case": case, "repeat": row.repeat, "error": message}
-        made = [event_row(about, "execution.failed", {"cells": len(row.combinations), "error": message}, "error")]
+        events = [event_row(about, "execution.failed", {"cells": len(row.combinations), "error": message}, "error")]
         for number in row.combinations:
-            made.append(event_row(about, "cell.set_aside", {**shared, "combination": number}, "error"))
-        insert_events(connection, made)
+            events.append(event_row(about, "cell.set_aside", {**shared, "combination": number}, "error"))
+        insert_events(connection, events)
     return True
 
 
 def forget_dead_slots(database: Database) -> None:
-    """Slots of runners that were not seen for long are not busy."""
+    """Free the slots of runners whose heartbeat is too old."""
     stale = sa.select(runners.c.id).where(sa.not_(is_fresh()))
     database.execute(working.delete().where(working.c.runner_id.in_(stale)))
 
 
 def open_sweeps(database: Database) -> list[OpenSweep]:
-    """Sweeps that workers run or will run, those whose turn comes first at the head."""
-    left = (
+    """Return the sweeps that workers run or will run, in the order in which they are served."""
+    has_unfinished = (
         sa.select(sa.literal(1))
         .where(executions.c.sweep_id == sweeps.c.id, executions.c.status.in_(("pending", "running", "waiting")))
         .exists()
     )
     query = (
-        select_sweeps(left.label("unfinished"), (now() - sweeps.c.running_since).label("running_s"))
+        select_sweeps(has_unfinished.label("unfinished"), (now() - sweeps.c.running_since).label("running_s"))
         .where(is_open())
         .order_by(sweeps.c.priority.desc(), sweeps.c.created_at)
     )
@@ -191,7 +195,7 @@ def open_sweeps(database: Database) -> list[OpenSweep]:
 
 
 def unfrozen(database: Database) -> list[str]:
-    """Sweeps that ended lately, and whose matrix was not kept since."""
+    """Return the sweeps that ended lately and whose matrix has not been stored since."""
     query = (
         sa.select(sweeps.c.id)
         .outerjoin(matrices, matrices.c.sweep_id == sweeps.c.id)
@@ -199,6 +203,7 @@ def unfrozen(database: Database) -> list[str]:
             sweeps.c.queued,
             sweeps.c.status == "completed",
             sweeps.c.finished_at > now() - FREEZE_WITHIN_S,
+            # A sweep that was reopened since has a matrix of its earlier end.
             sa.func.coalesce(matrices.c.frozen_at, 0.0) < sweeps.c.finished_at,
         )
     )
@@ -207,20 +212,21 @@ def unfrozen(database: Database) -> list[str]:
 
 def finish(database: Database, sweep_id: str) -> bool:
     """Complete a sweep that has nothing left to run. Returns True if this call did."""
-    # What people forked owns no cell: the sweep does not wait for them to continue with it.
+    # Forks that people made own no cells, so a sweep does not wait until people continue them.
     forked_by_people = sa.and_(executions.c.origin == "manual", executions.c.status.in_(("waiting", "paused")))
-    left = sa.select(sa.literal(1)).where(
+    unfinished = sa.select(sa.literal(1)).where(
         executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS), ~forked_by_people
     )
-    if database.scalar(left.limit(1)) is not None:
+    if database.scalar(unfinished.limit(1)) is not None:
         return False
-    # Asked before anything is locked: there may be a million cells.
+    # Read before anything is locked, because there may be a million cells.
     finished_at = database.scalar(last_outcome(sweep_id))
     with database.write() as connection:
         status = connection.scalar(
             sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id, sweeps.c.queued).with_for_update()
         )
-        if status != "running" or connection.execute(left.limit(1)).first() is not None:
+        # Checked again under the lock, because an execution may have been reopened since.
+        if status != "running" or connection.execute(unfinished.limit(1)).first() is not None:
             return False
         return try_move(connection, sweep_id, "completed", by="worker", finished_at=finished_at)
 

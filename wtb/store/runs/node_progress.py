@@ -1,4 +1,4 @@
-"""What a visit of a node left in the database for its continuation, and continuing it.
+"""The records of an earlier visit of a node, and continuing that visit.
 
 Of the executions at one head, one at a time may be in a node run.
 """
@@ -11,22 +11,22 @@ from typing import Literal
 import sqlalchemy as sa
 
 from wtb.core.tree.checkpoints import Checkpoint
-from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts, select_first_attempts
 from wtb.store.bulk import fetch_record, fetch_records
+from wtb.store.cell_status import attempt_column, is_attempt, node_runs_with_attempts, select_first_attempts
 from wtb.store.database import Database
 from wtb.store.log import keep_events
 from wtb.store.read.queries import as_checkpoint
-from wtb.store.rows.executions import AskingNodeRun
-from wtb.store.tables.checkpoints import CheckpointRow
+from wtb.store.records import AskingNodeRun
 from wtb.store.tables.control import InvocationRow
+from wtb.store.tables.executions import CheckpointRow
 from wtb.store.tables.node_runs import FIRST_HAS_ROW, NodeRunRow
 from wtb.store.tables.schema import attempts, checkpoints, executions, invocations, node_run_columns, node_runs
 
-Adoption = Literal["ours", "busy", "changed", "lost"]
+TransferOutcome = Literal["ours", "busy", "changed", "lost"]
 
 
 def tool_calls(database: Database, node_run_id: str, until: float | None = None) -> list[InvocationRow]:
-    """Rows of `invocations` of a node run in their order; those made until then."""
+    """Return the tool calls of a node run in their order, up to a time if one is given."""
     query = sa.select(invocations).where(invocations.c.node_run_id == node_run_id).order_by(invocations.c.number)
     if until is not None:
         query = query.where(invocations.c.at <= until)
@@ -34,7 +34,7 @@ def tool_calls(database: Database, node_run_id: str, until: float | None = None)
 
 
 def ends_of_attempts(database: Database, node_run_id: str) -> dict[int, str | None]:
-    """Number -> kind of its failure, of the attempts of a node run that a runner has recorded."""
+    """Return the kinds of failure of the recorded attempts of a node run, by number."""
     query = sa.select(attempt_column("number"), attempt_column("failure")).select_from(node_runs_with_attempts)
     with database.read() as connection:
         ended = connection.execute(query.where(node_runs.c.id == node_run_id, is_attempt))
@@ -42,7 +42,7 @@ def ends_of_attempts(database: Database, node_run_id: str) -> dict[int, str | No
 
 
 def record_first_attempts(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
-    """Write the rows of first attempts that were lost, or whose results were, so that further ones can follow.
+    """Write the rows of first attempts that were lost, or whose results were lost, so that more attempts can follow.
 
     Args:
         connection: In a transaction that writes, and that keeps runners from these node runs.
@@ -55,8 +55,10 @@ def record_first_attempts(connection: sa.Connection, which: sa.ColumnElement[boo
 
 
 def asked_above(database: Database, head: Checkpoint, task: str, variant: str) -> list[AskingNodeRun]:
-    """Node runs that asked a person, who then changed the state: `head` continues with them. The first one first."""
-    asked: list[AskingNodeRun] = []
+    """Return the node runs with questions that `head` continues after a person changed the state, the first one
+    first.
+    """
+    runs: list[AskingNodeRun] = []
     with database.read() as connection:
         while head.trigger == "manual" and not head.writers and head.parent is not None:
             same = node_runs.c.checkpoint_id == head.parent, node_runs.c.task == task, node_runs.c.variant == variant
@@ -65,16 +67,16 @@ def asked_above(database: Database, head: Checkpoint, task: str, variant: str) -
             run = fetch_record(connection, AskingNodeRun, query)
             if run is None or run.failure is None or run.failure["kind"] != "waiting":
                 break
-            asked.insert(0, run)
+            runs.insert(0, run)
             (above,) = fetch_records(
                 connection, CheckpointRow, sa.select(checkpoints).where(checkpoints.c.id == head.parent)
             )
             head = as_checkpoint(above)
-    return asked
+    return runs
 
 
 def last_inside(database: Database, node_run: NodeRunRow) -> Checkpoint | None:
-    """The checkpoint that was taken last inside a node run."""
+    """Return the last checkpoint that was taken inside a node run."""
     query = (
         sa.select(checkpoints)
         .where(
@@ -91,31 +93,41 @@ def last_inside(database: Database, node_run: NodeRunRow) -> Checkpoint | None:
 
 
 def taken_at(database: Database, checkpoint: Checkpoint) -> float:
-    """When what a checkpoint keeps of a visit was taken: where a rollback made it, by its parent."""
+    """Return when the visit was interrupted that a checkpoint continues. A copy by a rollback has the time of its
+    parent.
+    """
     query = sa.select(checkpoints.c.created_at).where(
         checkpoints.c.id == checkpoint.parent, checkpoints.c.inside.is_not(None)
     )
     return database.scalar(query) or checkpoint.created_at
 
 
-def adopt(database: Database, execution_id: str, token: int, head_id: str, known: Mapping[str, NodeRunRow]) -> Adoption:
-    """Let an execution continue node runs that started from its head: all of them, or none.
+def transfer_node_runs(
+    database: Database, execution_id: str, token: int, head_id: str, loaded: Mapping[str, NodeRunRow]
+) -> TransferOutcome:
+    """Transfer node runs that started from the head of an execution to it: all of them, or none.
 
-    known: their rows by id, as the execution was loaded with them. Executions that retry, or waited for an answer, may
-    share them.
+    Args:
+        database: The database.
+        execution_id: The execution.
+        token: Its fencing token.
+        head_id: Its head.
+        loaded: The rows of the node runs by id, as loaded with the execution. Executions that retry, or that waited for
+            an answer, may share them.
 
-    Returns ours if the execution has them now, busy if another execution is in one of them, changed if another one was
-    in one since they were loaded, lost if the lease of the execution is gone.
+    Returns:
+        "ours" if the execution has them now, "busy" if another execution is in one of them, "changed" if another one
+        was in one since they were loaded, "lost" if the lease of the execution is lost.
     """
     own = sa.select(executions.c.status, executions.c.token).where(executions.c.id == execution_id)
     query = (
         sa.select(node_runs.c.id, node_runs.c.status, node_runs.c.attempts)
         .add_columns(executions.c.id.label("of"), executions.c.status.label("goes"), executions.c.head_id)
         .outerjoin(executions, executions.c.id == node_runs.c.execution_id)
-        .where(node_runs.c.id.in_(sorted(known)))
+        .where(node_runs.c.id.in_(sorted(loaded)))
     )
     with database.write() as connection:
-        # Lock the head in place of its node runs: with one lock for all of them there can be no deadlock.
+        # Lock the head instead of its node runs: with one lock for all of them there can be no deadlock.
         lock = sa.select(checkpoints.c.id).where(checkpoints.c.id == head_id)
         connection.execute(lock.with_for_update(key_share=True))
         mine = connection.execute(own).one_or_none()
@@ -124,11 +136,13 @@ def adopt(database: Database, execution_id: str, token: int, head_id: str, known
         rows = connection.execute(query).all()
         if any(row.of != execution_id and row.goes == "running" and row.head_id == head_id for row in rows):
             return "busy"
-        if any(row.status in ("succeeded", "skipped") or row.attempts != known[row.id].attempts for row in rows):
+        if any(row.status in ("succeeded", "skipped") or row.attempts != loaded[row.id].attempts for row in rows):
             return "changed"
-        record_first_attempts(connection, node_runs.c.id.in_(sorted(known)))
+        record_first_attempts(connection, node_runs.c.id.in_(sorted(loaded)))
         theirs = [row.id for row in rows if row.of != execution_id]
         if theirs:
+            # Events that are derived from these rows belong to the other execution,
+            # so they are stored before the rows change.
             keep_events(connection, node_runs, theirs)
             connection.execute(node_runs.update().where(node_runs.c.id.in_(theirs)).values(execution_id=execution_id))
         return "ours"

@@ -1,8 +1,8 @@
 """The work queue in the database: claims of published tasks by slots of workers, and the demand of free slots.
 
 A worker process is a runner; the table `working` has its busy slots. An execution belongs to the queue that its next
-node names, or to the default one, whose name in `runners.queues` is the empty string. Which executions make up a task,
-and when it is published, `wtb.store.runs.publishing` decides.
+node names, or to the default one, whose name in `runners.queues` is the empty string. Module
+`wtb.store.runs.publishing` decides which executions make up a task, and when it is published.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.access.sessions import Quota, locked_session
+from wtb.store.access.usage import memory_used
 from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import Database
-from wtb.store.limits.session_memory import memory_used
-from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.process_identity import WorkerIdentity
 from wtb.store.runs.leases import claim_rows, explain, try_move
 from wtb.store.runs.slots import is_fresh, slot_holders
@@ -44,7 +44,13 @@ COUNTED = 4096  # pending executions; larger numbers make no difference
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot of a worker process. queues: those that it takes executions from; the default one is the empty string."""
+    """A slot of a worker process.
+
+    Attributes:
+        runner_id: The process.
+        number: Its number among the slots of the process.
+        queues: The queues from which it takes executions; the default queue is the empty string.
+    """
 
     runner_id: str
     number: int
@@ -53,7 +59,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class QueuedSweep:
-    """A sweep with the quota of its session. root_s: see `sweeps.root_s`."""
+    """A sweep with the quota of its session; `root_s` is the column `sweeps.root_s`."""
 
     id: str
     status: str
@@ -64,12 +70,14 @@ class QueuedSweep:
 
 
 class ClaimOutcome(Enum):
-    """What became of a claim of a task.
+    """The outcome of a claim of a task.
 
-    GONE: somebody claimed it before, or it was published again as another one.
-    WITHDRAWN: its sweep does not run now, or a quota is used up; its executions wait to be published again.
-    REFUSED: the worker rejects the code of its sweep.
-    OUTRANKED: a task of higher priority waits on a queue of the slot.
+    Attributes:
+        CLAIMED: The slot has the executions.
+        GONE: Another slot claimed the task before, or its executions were published again in another task.
+        WITHDRAWN: Its sweep does not run now, or a quota is used up. Its executions wait to be published again.
+        REFUSED: The worker rejects the code of its sweep.
+        OUTRANKED: A task of higher priority waits on a queue of the slot.
     """
 
     CLAIMED = "claimed"
@@ -81,7 +89,13 @@ class ClaimOutcome(Enum):
 
 @dataclass(frozen=True)
 class TaskClaim:
-    """The result of a claim. rows: the executions, those that have begun first. root_s: see `sweeps.root_s`."""
+    """The result of a claim.
+
+    Attributes:
+        outcome: The outcome.
+        rows: The claimed executions, those that have begun first.
+        root_s: The column `sweeps.root_s` of the sweep.
+    """
 
     outcome: ClaimOutcome
     rows: list[ExecutionRow] = field(default_factory=list)
@@ -89,21 +103,23 @@ class TaskClaim:
 
 
 def claim_tasks(
-    database: Database, wanted: Mapping[Slot, str], lease_s: float, *, refused: Collection[str] = ()
+    database: Database, tasks_by_slot: Mapping[Slot, str], lease_s: float, *, refused: Collection[str] = ()
 ) -> dict[Slot, TaskClaim]:
     """Claim the executions of published tasks for slots of a runner, which count as busy from then on.
 
     Args:
         database: The database, which is PostgreSQL.
-        wanted: The id of the task of each slot.
+        tasks_by_slot: The id of the task of each slot.
         lease_s: Seconds until others may claim the executions, unless the lease is renewed.
         refused: Ids of sweeps whose code the worker rejects.
 
     Returns:
-        What came of the claim of each slot.
+        The result of the claim of each slot.
     """
-    claims = {slot: TaskClaim(ClaimOutcome.GONE) for slot in wanted}
-    slots = {task_id: slot for slot, task_id in wanted.items()}  # of a message that came twice one slot has the task
+    claims = {slot: TaskClaim(ClaimOutcome.GONE) for slot in tasks_by_slot}
+    slots = {
+        task_id: slot for slot, task_id in tasks_by_slot.items()
+    }  # of a message that came twice one slot has the task
     # Slots that claim at the same time skip what another one is about to get: nobody waits, nothing is claimed twice.
     theirs = (
         sa.select(executions.c.id, executions.c.sweep_id, executions.c.task_id)
@@ -112,6 +128,7 @@ def claim_tasks(
     )
     with database.write() as connection:
         by_sweep: defaultdict[str, defaultdict[Slot, list[str]]] = defaultdict(lambda: defaultdict(list))
+        # Skipped or changed tasks are in no row, and stay GONE.
         for id, sweep_id, task_id in connection.execute(theirs):
             by_sweep[sweep_id][slots[task_id]].append(id)
         if not by_sweep:
@@ -149,7 +166,7 @@ def _claim_of_sweep(
     for slot in allowed:
         of_slot = sorted((rows[id] for id in tasks[slot]), key=lambda row: (row.head_id is None, row.id))
         claims[slot] = TaskClaim(ClaimOutcome.CLAIMED, of_slot, sweep.root_s)
-    _note(connection, {slot: claims[slot].rows[0].id for slot in allowed}, sweep)
+    _mark_busy(connection, {slot: claims[slot].rows[0].id for slot in allowed}, sweep)
     return claims
 
 
@@ -177,7 +194,7 @@ def withdraw(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
 def _is_outranked(
     connection: sa.Connection, sweep: QueuedSweep, queues: tuple[str, ...], refused: Collection[str]
 ) -> bool:
-    """Whether a published task of a sweep of higher priority waits on one of these queues."""
+    """Return whether a published task of a sweep of higher priority waits on one of these queues."""
     above = sa.select(sweeps.c.id).where(is_open(), sweeps.c.priority > sweep.priority, sweeps.c.id.not_in(refused))
     waits = sa.select(executions.c.id).where(executions.c.sweep_id.in_(above), is_published, is_of(queues))
     return connection.execute(waits.limit(1)).first() is not None
@@ -195,18 +212,18 @@ def _of(slots: Collection[Slot], statement: sa.Delete) -> sa.Delete:
 
 
 def _are(slots: Collection[Slot]) -> sa.ColumnElement[bool]:
-    """Whether a row of `working` is of one of these slots of a runner."""
+    """Return the condition that a row of `working` is of one of these slots of a runner."""
     (runner_id,) = {slot.runner_id for slot in slots}
     return sa.and_(working.c.runner_id == runner_id, working.c.slot.in_([slot.number for slot in slots]))
 
 
 def queue_of_row() -> sa.ColumnElement[str]:
-    """The queue of an execution, by the name that slots use for it."""
+    """Return the queue of an execution, by the name that slots use for it."""
     return sa.func.coalesce(executions.c.queue, DEFAULT_QUEUE)
 
 
 def busy_slots() -> sa.ScalarSelect[int]:
-    """The number of busy slots of a row of `runners`."""
+    """Return the number of busy slots of a row of `runners`."""
     return sa.select(sa.func.count()).where(working.c.runner_id == runners.c.id).correlate(runners).scalar_subquery()
 
 
@@ -231,13 +248,16 @@ def room(connection: sa.Connection, sweep: QueuedSweep, slots: Collection[Slot])
         return 0
     if quota.node_runs is None:
         return len(slots)
-    most = Quota.of(locked_session(connection, sweep.session_id).quota).node_runs
+    # Read again under the lock of the session, so that claims at the same time stay within the quota together.
+    node_run_limit = Quota.of(locked_session(connection, sweep.session_id).quota).node_runs
     used = sum(row.slots for row in slot_holders(connection, sweep.session_id, but=_are(slots)))
-    return len(slots) if most is None else max(0, min(len(slots), most - used))
+    return len(slots) if node_run_limit is None else max(0, min(len(slots), node_run_limit - used))
 
 
 def some_pending() -> sa.Subquery:
-    """The queues of pending executions of open sweeps, up to a bound: beyond it their number makes no difference."""
+    """Return the queues of pending executions of open sweeps, up to a bound beyond which larger numbers change
+    nothing.
+    """
     return (
         sa.select(queue_of_row().label("queue"))
         .join(sweeps, sweeps.c.id == executions.c.sweep_id)
@@ -247,12 +267,12 @@ def some_pending() -> sa.Subquery:
     )
 
 
-def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: QueuedSweep) -> None:
-    """Mark slots as busy. begun: the execution of each."""
+def _mark_busy(connection: sa.Connection, execution_ids: Mapping[Slot, str], sweep: QueuedSweep) -> None:
+    """Mark slots as busy, each with its execution."""
     whose = {"session_id": sweep.session_id, "sweep_id": sweep.id}
     rows = [
         {"runner_id": slot.runner_id, "slot": slot.number, "execution_id": execution_id, **whose}
-        for slot, execution_id in begun.items()
+        for slot, execution_id in execution_ids.items()
     ]
     connection.execute(_insert_of_slots(), rows)
 
@@ -266,12 +286,12 @@ def _insert_of_slots() -> sa.Insert:
     return insert.on_conflict_do_update(index_elements=list(working.primary_key), set_=changed)
 
 
-def occupy(database: Database, begun: Mapping[Slot, str], sweep_id: str) -> list[Slot]:
+def mark_busy(database: Database, execution_ids: Mapping[Slot, str], sweep_id: str) -> list[Slot]:
     """Mark slots of a process as busy with executions of a sweep that it has claimed.
 
     Args:
         database: The database, which is PostgreSQL.
-        begun: The execution of each slot.
+        execution_ids: The execution of each slot.
         sweep_id: The sweep of these executions.
 
     Returns:
@@ -281,20 +301,20 @@ def occupy(database: Database, begun: Mapping[Slot, str], sweep_id: str) -> list
         sweep = fetch_record(connection, QueuedSweep, sweeps_of_queue().where(sweeps.c.id == sweep_id))
         if sweep is None:
             return []
-        allowed = list(begun)[: room(connection, sweep, begun.keys())]
+        allowed = list(execution_ids)[: room(connection, sweep, execution_ids.keys())]
         if allowed:
-            _note(connection, {slot: begun[slot] for slot in allowed}, sweep)
+            _mark_busy(connection, {slot: execution_ids[slot] for slot in allowed}, sweep)
         return allowed
 
 
-def leave(database: Database, slot: Slot) -> None:
-    """A slot is free."""
+def mark_free(database: Database, slot: Slot) -> None:
+    """Mark a slot as free."""
     database.execute(_of([slot], working.delete()))
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Slots and work of one queue: `free` slots beyond the `pending` executions, and `busy` ones."""
+    """The slots of one queue, free and busy, and its pending executions up to `COUNTED`."""
 
     free: int
     busy: int
@@ -302,12 +322,12 @@ class Demand:
 
     @property
     def share(self) -> int:
-        """How many executions one busy slot should release, so that all together fill the free ones."""
+        """The number of executions that one busy slot should release, so that all together fill the free slots."""
         return max(0, math.ceil((self.free - self.pending) / max(1, self.busy)))
 
 
 def demand(database: Database, *, elsewhere_than: str | None = None) -> dict[str, Demand]:
-    """Slots and work by queue. A slot that takes several queues counts for each of them.
+    """Count slots and work by queue. A slot that takes several queues counts for each of them.
 
     Args:
         database: The database, which is PostgreSQL.
@@ -323,6 +343,7 @@ def _demand(connection: sa.Connection, elsewhere_than: str | None = None) -> dic
     workers, counted = _queries_of_demand()
     for runner, queues, has, works in connection.execute(workers):
         for queue in queues or ():
+            # Of this runner only the busy slots count, so that it has no free ones.
             slots[queue] += works if runner == elsewhere_than else has
             busy[queue] += works
     pending = {row[0]: row[1] for row in connection.execute(counted)}
@@ -334,7 +355,7 @@ def _demand(connection: sa.Connection, elsewhere_than: str | None = None) -> dic
 
 @cache
 def _queries_of_demand() -> tuple[sa.Select[str, Any, int, int], sa.Select[str, int]]:
-    """The slots of each worker, and the pending executions of each queue."""
+    """Return the queries for the slots of each worker, and for the pending executions of each queue."""
     workers = sa.select(runners.c.id, runners.c.queues, runners.c.slots, busy_slots())
     some = some_pending()
     counted = sa.select(some.c.queue, sa.func.count()).group_by(some.c.queue)
@@ -360,5 +381,5 @@ def record_refused(database: Database, runner_id: str, sweep_ids: Collection[str
 
 def refuse(database: Database, sweep: SweepRow, runner: WorkerIdentity, reason: str) -> None:
     """Record that a worker cannot run a sweep: as the reason in the status of the sweep, and as an event."""
-    data = {"worker": runner.worker, "runner": runner.id, "reason": reason}
-    explain(database, sweep, f"{runner.worker}: {reason}", "worker.refused", data, "error")
+    details = {"worker": runner.worker, "runner": runner.id, "reason": reason}
+    explain(database, sweep, f"{runner.worker}: {reason}", "worker.refused", details, "error")

@@ -1,4 +1,4 @@
-"""The rows of a submission, in batches: so many at a time as one short transaction writes and memory holds."""
+"""The rows of a submission, in batches that fit one short transaction and memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
 from wtb.core.ids import new_id, new_ids
 from wtb.core.tree.run_order import case_order, mixed
 from wtb.core.tree.stored_spec import StoredSpec
@@ -20,21 +20,23 @@ from wtb.store.tables.sweeps import CaseColumns, NewCombination
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
-    from wtb.core.documents.workflows.graphs import WorkflowDocument
+    from wtb.core.documents.workflows import WorkflowDocument
 
 BATCH_ROWS = 5_000  # PostgreSQL takes about 0.1 s for them
 BATCH_BYTES = 4 << 20  # of inputs
-BATCH_S = 60.0  # of reading cases: who submits says so often that it is still there
+BATCH_S = 60.0  # of reading cases; each batch also shows that the submission is alive
 
 
 @frozen
 class NewSweep:
-    """What is known of a sweep when it is submitted.
+    """A sweep to submit.
 
-    queued: workers run it, those of the highest priority first. queue: of the nodes that come first. starts_at: of a
-    single execution, the node that comes first where it is not the workflow's entry. held: why executions are paused
-    from the beginning, until somebody resumes them; None where they may begin. clusters: that of each case, where any
-    has one.
+    Attributes:
+        queued: Whether workers run it, those of the highest priority first.
+        queue: The queue of the first nodes.
+        starts_at: The first node of a single execution, if it does not begin at the workflow's entry.
+        pause_reason: The reason for which executions are paused from the beginning; None to let them begin.
+        clusters: The cluster of each case, if any case has one.
     """
 
     id: str
@@ -57,7 +59,7 @@ class NewSweep:
     kind: str = "sweep"
     breakpoints: Sequence[str] = ()
     starts_at: str | None = None
-    held: str | None = None
+    pause_reason: str | None = None
     clusters: Sequence[str | None] = ()
 
 
@@ -65,7 +67,7 @@ class NewSweep:
 class NewCase:
     """A case ready to be stored: its input encoded by key, its files in a workspace snapshot.
 
-    files: (digest, bytes) of what the snapshot holds.
+    `files` has (digest, bytes) of the snapshot's files.
     """
 
     id: str
@@ -88,13 +90,13 @@ class Batch:
     executions: list[NewExecution] = field(default_factory=list)
     cells: list[NewCell] = field(default_factory=list)
     bytes: int = 0
-    begun: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.monotonic)
 
     @property
     def is_full(self) -> bool:
-        """Whether there is to be another one."""
+        """True if the batch has enough rows or bytes, or has been read for long enough."""
         rows = len(self.combinations) + len(self.cases) + len(self.executions) + len(self.cells)
-        return rows >= BATCH_ROWS or self.bytes >= BATCH_BYTES or time.monotonic() - self.begun > BATCH_S
+        return rows >= BATCH_ROWS or self.bytes >= BATCH_BYTES or time.monotonic() - self.started_at > BATCH_S
 
     def add_case(self, sweep_id: str, number: int, case: NewCase) -> None:
         """Add the row of a case, with what it refers to."""
@@ -116,18 +118,19 @@ class Batch:
         )
 
 
-def batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> Iterator[tuple[Batch, bool]]:
-    """Yield all rows of a sweep, but its own, in batches.
+def batches(sweep: NewSweep, session: str, new_cases: Iterable[NewCase]) -> Iterator[tuple[Batch, bool]]:
+    """Yield all rows of a sweep, except its own, in batches.
 
     Args:
         sweep: The sweep.
         session: The id of its session.
-        given: Its cases. They are read as they are needed.
+        new_cases: Its cases. They are read as they are needed.
 
     Yields:
         A batch, and whether it is the last one.
     """
-    rows = _full_batches(sweep, session, given)
+    rows = _full_batches(sweep, session, new_cases)
+    # One batch is read ahead: the last one has to be known as the last when it is written.
     batch = next(rows)
     for following in rows:
         yield batch, False
@@ -135,7 +138,7 @@ def batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> Iterator
     yield batch, True
 
 
-def _full_batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> Iterator[Batch]:
+def _full_batches(sweep: NewSweep, session: str, new_cases: Iterable[NewCase]) -> Iterator[Batch]:
     batch = Batch()
     for number, choices in enumerate(sweep.choices):
         batch.combinations.append({"sweep_id": sweep.id, "number": number, "choices": dict(choices)})
@@ -144,8 +147,10 @@ def _full_batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> It
             batch = Batch()
     turns = _Turns(sweep)
     combinations = range(len(sweep.choices))
-    roots = Roots(sweep.id, session, combinations, sweep.share, sweep.spec.get("seed", 0), sweep.queue, sweep.held)
-    for number, case in enumerate(given):
+    roots = Roots(
+        sweep.id, session, combinations, sweep.share, sweep.spec.get("seed", 0), sweep.queue, sweep.pause_reason
+    )
+    for number, case in enumerate(new_cases):
         batch.add_case(sweep.id, number, case)
         ids = iter([sweep.id]) if sweep.kind == "single" else turns.of(number)  # people know a single one by one id
         for root in roots.of_case(number, case.id, range(sweep.repeats), ids):
@@ -166,10 +171,10 @@ class Roots:
         sweep_id: The sweep.
         session_id: Its session.
         combinations: The numbers of the combinations that they stand for.
-        share: Whether one stands for all of them; else each has its own.
+        share: Whether one root stands for all of them; otherwise each has its own.
         seed: Of the sweep.
-        queue: Of the nodes that come first.
-        held: Why they are paused from the beginning; None if they may begin.
+        queue: The queue of the first nodes.
+        pause_reason: The reason for which they are paused from the beginning; None to let them begin.
     """
 
     sweep_id: str
@@ -178,10 +183,10 @@ class Roots:
     share: bool
     seed: int
     queue: str | None
-    held: str | None = None
+    pause_reason: str | None = None
 
     def of_case(self, number: int, case: str, repeats: Iterable[int], ids: Iterator[str]) -> Iterator[NewExecution]:
-        """Yield those of some repeats of a case.
+        """Yield the roots of some repeats of a case.
 
         Args:
             number: The number of the case.
@@ -190,7 +195,7 @@ class Roots:
             ids: Ids for them, in the order in which they begin.
         """
         for repeat in repeats:
-            # Where each has a root of its own, no combination is to be the first of every case.
+            # With a root each, combinations are mixed, so that none of them runs first for every case.
             numbers = list(self.combinations)
             remaining = iter(numbers if self.share else mixed(numbers, self.seed, case, repeat))
             while group := list(islice(remaining, None if self.share else 1)):
@@ -202,8 +207,8 @@ class Roots:
                     "case_number": number,
                     "repeat": repeat,
                     "combinations": group,
-                    "status": "pending" if self.held is None else "paused",
-                    "reason": self.held,
+                    "status": "pending" if self.pause_reason is None else "paused",
+                    "reason": self.pause_reason,
                     "queue": self.queue,
                     "created_at": time.time(),
                 }
@@ -223,12 +228,13 @@ def cells_of(execution: NewExecution, status: str = "pending") -> Iterator[NewCe
 
 
 class _Turns:
-    """The ids of root executions, which are begun in the order of their ids: cases in a random order."""
+    """The ids of root executions, in an order that runs cases in a random order."""
 
     def __init__(self, sweep: NewSweep) -> None:
         combinations = len(sweep.choices)
         self._each = sweep.repeats * (1 if sweep.share else combinations)
         expected = sweep.cells // max(1, combinations * sweep.repeats)
+        # An array of machine integers: a million places take 8 MB, and a list of them several times that.
         self._place = array("L", bytes(array("L").itemsize * expected))
         order = case_order(sweep.clusters or [None] * expected, sweep.spec.get("seed", 0))
         for place, number in enumerate(order):
@@ -236,7 +242,7 @@ class _Turns:
         self._ids = new_ids(expected * self._each)
 
     def of(self, number: int) -> Iterator[str]:
-        """Those of the roots of a case."""
+        """Return the ids of the roots of a case."""
         if number >= len(self._place):  # its file has grown since it was checked
             return iter(new_id, None)
         first = self._place[number] * self._each

@@ -1,7 +1,7 @@
-"""Putting a sweep into the database: whole, or not at all.
+"""Submission of a sweep: all of it is written, or nothing is visible.
 
-It becomes visible with the last of its batches. Whoever submits it was killed before that leaves rows that nobody sees,
-and that `remove_hidden` removes.
+A sweep becomes visible with the last of its batches. If the submitting process is killed before that, its rows stay
+invisible, and `remove_hidden` removes them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id, short_id
-from wtb.core.tree.added_rows import KEY
-from wtb.core.tree.extensions import EXTENSIONS
 from wtb.core.tree.looks import CaseSketch, case_digest
+from wtb.core.tree.stored_spec import EXTENSIONS, KEY
 from wtb.core.values import Json
-from wtb.store.access.projects import choose_project, project_to_submit_to
-from wtb.store.access.scope import scope_of
+from wtb.store.access.projects import choose_project, project_to_submit_to, scope_of
+from wtb.store.access.sessions import session_of_submission, session_to_submit_to
 from wtb.store.bulk import fetch_records, insert_missing, insert_rows, insert_values, parts
 from wtb.store.control.edits import make_root
 from wtb.store.database import Database
-from wtb.store.events import add_event, add_execution_event, subject
+from wtb.store.housekeeping.contents import add_files
 from wtb.store.housekeeping.deletion import discard_submission
-from wtb.store.housekeeping.files import add_files
-from wtb.store.housekeeping.looks import insert_look, look_keys
-from wtb.store.limits.sessions import session_of_submission, session_to_submit_to
+from wtb.store.housekeeping.retention import insert_look, look_keys
+from wtb.store.log import add_event, add_execution_event, subject
 from wtb.store.read import queries
 from wtb.store.runs.submission import Batch, NewCase, NewSweep, batches
 from wtb.store.tables.executions import ExecutionRow
@@ -40,7 +38,7 @@ Also = Callable[[sa.Connection, str], None]
 LONGEST = 190  # of a sweep's name, so that its repeat's is one, too
 
 
-def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: Also | None = None) -> None:
+def submit(database: Database, sweep: NewSweep, new_cases: Iterable[NewCase], also: Also | None = None) -> None:
     """Insert a sweep with its cases, combinations, cells and root executions.
 
     It is written in batches, each a transaction of its own, so that nobody waits for a large one: readers of the log
@@ -49,7 +47,7 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
     Args:
         database: The database.
         sweep: The sweep.
-        given: Its cases. They are read between two batches, so memory does not grow with them.
+        new_cases: Its cases. They are read between two batches, so memory does not grow with them.
         also: Writes more in the transaction of the last batch, given the sweep's id. If it raises, nothing is left.
 
     Raises:
@@ -58,13 +56,13 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
     """
     owner = _prepare(database, sweep)
     session = owner.id
-    begun, sketch = False, CaseSketch()
+    has_begun, sketch = False, CaseSketch()
     try:
-        for batch, is_last in batches(sweep, session, given):
+        for batch, is_last in batches(sweep, session, new_cases):
             for case in batch.cases:
                 sketch.add(case_digest(case["input"], case["expected"], case["workspace"]))
             with database.write() as connection:
-                if begun:
+                if has_begun:
                     _renew(connection, sweep)
                 else:
                     _insert_sweep(connection, sweep, session)
@@ -72,11 +70,11 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
                 if is_last:
                     _add_look(connection, sweep, owner, sketch)
                     _publish(connection, sweep, session, also)
-            begun = True
+            has_begun = True
             if not is_last:
                 point("submit.batch")
     except BaseException:
-        if begun:
+        if has_begun:
             with suppress(StoreError):  # what is out of reach now, the scheduler or a garbage collection removes
                 discard_submission(database, sweep.id)
         raise
@@ -87,7 +85,7 @@ def project_of_submission(database: Database, session: str, project: str | None)
     """Return the project that a sweep would belong to.
 
     Args:
-        database: Where it is submitted.
+        database: The database of the sweep.
         session: The name of its session.
         project: The project that it names, if any.
 
@@ -100,7 +98,8 @@ def project_of_submission(database: Database, session: str, project: str | None)
 
 
 def _prepare(database: Database, sweep: NewSweep) -> SessionRow:
-    """Store a workflow's graph, once for all its sweeps; by itself, so that nobody waits for a batch.
+    """Store the graph of a workflow, once for all its sweeps, in a transaction of its own, so that nobody waits for a
+    batch.
 
     Returns the session. Raises as `submit` does.
     """
@@ -130,6 +129,7 @@ def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> N
 
 def _insert_batch(connection: sa.Connection, session: str, batch: Batch) -> None:
     insert_rows(connection, combinations, batch.combinations)
+    # Sorted, so that two submissions or flushes of the same values never wait for each other in a circle.
     insert_values(connection, sorted(batch.values.items()))
     add_files(connection, session, batch.files)
     insert_rows(connection, cases, batch.cases)
@@ -138,15 +138,17 @@ def _insert_batch(connection: sa.Connection, session: str, batch: Batch) -> None
 
 
 def _renew(connection: sa.Connection, sweep: NewSweep) -> None:
-    """Say that a submission goes on. Raises ConflictError if it was taken for given up."""
+    """Mark a submission as alive. Raises ConflictError if the sweep was removed because nothing was written for too
+    long.
+    """
     _change(connection, sweep, created_at=now())
 
 
 def _publish(connection: sa.Connection, sweep: NewSweep, session: str, also: Also | None) -> None:
-    """Have a sweep be there, all of whose rows are written."""
+    """Make a sweep visible whose rows are all written."""
     session_of_submission(connection, session)
-    data: dict[str, Json] = {"name": sweep.name, "cells": sweep.cells, "combinations": len(sweep.choices)}
-    add_event(connection, subject(session, sweep.id), "sweep.submitted", data)
+    details: dict[str, Json] = {"name": sweep.name, "cells": sweep.cells, "combinations": len(sweep.choices)}
+    add_event(connection, subject(session, sweep.id), "sweep.submitted", details)
     if sweep.starts_at is not None:
         _start_at(connection, sweep.id, sweep.starts_at)
     if also is not None:
@@ -157,7 +159,7 @@ def _publish(connection: sa.Connection, sweep: NewSweep, session: str, also: Als
 
 
 def _add_look(connection: sa.Connection, sweep: NewSweep, session: SessionRow, sketch: CaseSketch) -> None:
-    """Have a sweep count as a look at its cases, also after it is deleted."""
+    """Record a sweep as a look at its cases, which still counts after it is deleted."""
     if sweep.kind != "sweep":
         return
     keys = look_keys(sweep.choices, sweep.spec, sweep.fingerprints)
@@ -170,13 +172,13 @@ def _change(connection: sa.Connection, sweep: NewSweep, **changed: Any) -> None:
     query = sweeps.update().where(sweeps.c.id == sweep.id, sweeps.c.status == "submitting").values(changed)
     if not connection.execute(query).rowcount:
         raise ConflictError(
-            f"sweep {sweep.name!r}: nothing of it was written for so long that its submission was taken for given up, "
-            "or its session was deleted meanwhile; nothing was submitted"
+            f"sweep {sweep.name!r}: nothing of it was written for so long that its submission was discarded, or its "
+            f"session was deleted meanwhile; nothing was submitted"
         )
 
 
 def _start_at(connection: sa.Connection, sweep_id: str, node: str) -> None:
-    """Have a single execution begin at a node, with the input as its state."""
+    """Start a single execution at a node, with the input as its state."""
     (row,) = fetch_records(connection, ExecutionRow, sa.select(executions).where(executions.c.sweep_id == sweep_id))
     head = make_root(connection, row, [node])
     connection.execute(executions.update().where(executions.c.id == row.id).values(head_id=head))
@@ -184,9 +186,9 @@ def _start_at(connection: sa.Connection, sweep_id: str, node: str) -> None:
 
 
 def next_id(connection: sa.Connection, sweep_id: str) -> str:
-    """The id of another execution of the same cells, within a transaction that has locked their sweep.
+    """Return the id of another execution of the same cells, within a transaction that has locked their sweep.
 
-    That of a single one is its own with a number, so that people still recognise it.
+    The id of a single execution is extended by a number, so that people still recognise it.
     """
     if connection.scalar(sa.select(sweeps.c.kind).where(sweeps.c.id == sweep_id)) != "single":
         return new_id()
@@ -211,7 +213,7 @@ def submit_again(database: Database, sweep: SweepRow) -> str:
     spec.pop(EXTENSIONS, None)  # of a new sweep all of it is planned
     spec.pop("copied_from", None)
     if KEY in spec:  # rows that were added stay exploratory, and nothing of the new sweep has ended
-        spec[KEY] = [{**one, "final": False} for one in spec[KEY]]
+        spec[KEY] = [{**added_row, "final": False} for added_row in spec[KEY]]
     query = sa.select(cases).where(cases.c.sweep_id == sweep.id, is_kept).order_by(cases.c.number)
     rows = database.records(CaseRow, query)
     clusters = [row.cluster for row in rows]
@@ -235,6 +237,7 @@ def submit_again(database: Database, sweep: SweepRow) -> str:
 
 
 def _stored_cases(database: Database, rows: Sequence[CaseRow]) -> Iterator[NewCase]:
+    # The inputs of a sweep may be larger than memory, so they are loaded in parts.
     for part in parts(rows, 500):  # so many inputs are in memory at once
         inputs = queries.load_values(database, (digest for row in part for digest in row.input.values()))
         for row in part:

@@ -1,4 +1,4 @@
-"""The tables of what things belong to and who may ask a server: projects, tokens, sign-ins, and who changed what."""
+"""The tables of projects, users, tokens, sign-ins, requests, uploads, and the audit log."""
 
 from __future__ import annotations
 
@@ -7,16 +7,29 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from wtb.core.access.roles import Role
-from wtb.store.tables.column_types import Digest, Id, Json, Seconds, metadata, now
-from wtb.store.tables.row import Row, column
+from wtb.core.roles import Role
+from wtb.store.tables.column_types import (
+    Count,
+    Digest,
+    Id,
+    Json,
+    Row,
+    Seconds,
+    column,
+    metadata,
+    now,
+    project_column,
+    ref,
+)
 
 if TYPE_CHECKING:
-    from wtb.core.documents.administration import ProjectRetention
+    from wtb.core.documents.access import ProjectRetention
 
 
 class ProjectRow(Row):
-    """A project. retention: of its finished sweeps, where the policy does not hold; sessions, sweeps: how many."""
+    """A project, with the retention of its ended sweeps if it has one of its own, and its numbers of sessions and
+    sweeps.
+    """
 
     __tablename__ = "projects"
     name: str = column(sa.String(200), primary_key=True)
@@ -34,14 +47,15 @@ class TokenRow(Row):
     """A token, by its digest.
 
     Attributes:
-        scopes: What its holder may do, by the names of `Permission`.
-        project: Where; None for everywhere.
-        user: Whose roles bound it; None for nobody's.
+        scopes: The permissions of its holder, by the names of `Permission`.
+        project: The project to which it is limited; None for all.
+        user: The user whose roles bound it; None for no user.
         used_at: When it was last used, to the minute.
     """
 
     __tablename__ = "tokens"
     id: str = column(Id, primary_key=True)
+    # Names of revoked tokens stay taken, because events and the audit log refer to tokens by name.
     name: str = column(sa.String(64), unique=True, comment="also of those revoked: events name it")
     digest: str = column(sa.String(64), unique=True, comment="SHA-256 of the token, which is not kept")
     scopes: Sequence[str] = column(Json, comment="what its holder may do, by name")
@@ -59,7 +73,7 @@ tokens = TokenRow.__table__
 
 
 class UserRow(Row):
-    """Somebody who may be given roles. teams: the names of those that they are in."""
+    """A person who may have roles, with the names of their teams."""
 
     __tablename__ = "users"
     name: str = column(sa.String(255), primary_key=True)
@@ -72,7 +86,7 @@ users = UserRow.__table__
 
 
 class TeamRow(Row):
-    """Users that may be given roles together. members: their names."""
+    """Users that may have roles together, by their names."""
 
     __tablename__ = "teams"
     name: str = column(sa.String(200), primary_key=True)
@@ -91,7 +105,7 @@ members = sa.Table(
 )
 
 
-# Either of a user or of a team; the one that it is not of is empty, since a key has no null.
+# A row has a user or a team; the other column is empty, because a key allows no null.
 class AccessRow(Row):
     """A role of a user or of a team in a project; None stands for all projects."""
 
@@ -103,6 +117,7 @@ class AccessRow(Row):
     created_at: float = column(Seconds, server_default=now())
     created_by: str = column(sa.String(255))
     __table_args__ = (
+        # Exactly one of the two.
         sa.CheckConstraint("""("user" = '') <> (team = '')""", name="holder"),
         sa.CheckConstraint(f"role IN ({', '.join(repr(str(role)) for role in Role)})", name="role"),
     )
@@ -112,14 +127,14 @@ access = AccessRow.__table__
 
 
 class SignInRow(Row):
-    """A browser that somebody signed in from, by the digest of what it sends.
+    """A browser from which somebody signed in, by the digest of its secret.
 
     Attributes:
-        kind: Whose it is: the `operator`'s, of whoever has a `token`, or of whom a `provider` knows.
-        source: Digest of the token by which they signed in, or of whom the provider knows.
-        name: What events call whom a provider knows.
-        scopes: What they may do, by the names of `Permission`.
-        address: From where; None where that is not known.
+        kind: Its origin: `operator`, `token`, or `provider`.
+        source: The digest of the token, or of the provider's user.
+        name: The name of the provider's user in events.
+        scopes: The permissions, by the names of `Permission`.
+        address: The address of the client; None if unknown.
         used_at: When it was last used, to the minute.
     """
 
@@ -147,10 +162,10 @@ class AuditRow(Row):
     """A row of the audit log.
 
     Attributes:
-        call: Of the row that an operation began to change something with, and of the one of its end.
+        call: Pairs the rows of the beginning and the end of an operation.
         arguments: JSON; None in the second row of a call.
-        outcome: None where it has begun to change something.
-        result: JSON, of what names it.
+        outcome: None in the row of the beginning.
+        result: JSON with the names of the results.
     """
 
     __tablename__ = "audit"
@@ -181,11 +196,11 @@ class IdempotencyKeyRow(Row):
     """A key of a request that changed something.
 
     Attributes:
-        digest: Of who asks and the key.
-        request: Digest of what was asked for.
-        status: Of the answer; None until there is one.
-        body: Of the answer, JSON.
-        projects: Of which its answer may tell, as `wtb.projects` says them.
+        digest: The digest of the caller and the key.
+        request: The digest of the content of the request.
+        status: The status of the answer; None until there is one.
+        body: The body of the answer, JSON.
+        projects: The projects that its answer may mention, as the setting `wtb.projects`.
     """
 
     __tablename__ = "idempotency_keys"
@@ -196,7 +211,7 @@ class IdempotencyKeyRow(Row):
     location: str | None = column(sa.String(500))
     body: str | None = column(sa.Text, comment="of the answer, JSON")
     projects: str = column(
-        sa.Text, server_default="*", comment="of which its answer may tell, as wtb.projects says them"
+        sa.Text, server_default="*", comment="the projects that its answer may contain, in the form of wtb.projects"
     )
     __table_args__ = (
         sa.CheckConstraint("(status IS NULL) = (body IS NULL)", name="answer"),
@@ -211,20 +226,20 @@ class OperationRow(Row):
     """An operation that takes longer than a request.
 
     Attributes:
-        name: In the registry.
-        by: Who asked for it.
-        projects: Of which it may tell, as `projects_setting` says them.
-        key: Digest of who asked, of their Idempotency-Key and of what they asked.
-        lease_until: Until when its server lives, unless it says so again.
-        status: Of the answer; None until there is one.
-        body: Of the answer, JSON.
+        name: Its name in the registry.
+        by: The caller.
+        projects: The projects that it may mention, as `projects_setting` returns them.
+        key: The digest of the caller, the Idempotency-Key and the content of the request.
+        lease_until: Until when its server counts as alive, unless it renews the lease.
+        status: The status of the answer; None until there is one.
+        body: The body of the answer, JSON.
     """
 
     __tablename__ = "operations"
     id: str = column(Id, primary_key=True)
     name: str = column(sa.String(50), comment="in the registry")
     by: str = column(sa.String(255))
-    projects: str = column(sa.Text, comment="of which it may tell, as wtb.projects says them")
+    projects: str = column(sa.Text, comment="the projects that it may contain, in the form of wtb.projects")
     key: str | None = column(
         Digest, unique=True, comment="SHA-256 of who asked, of their Idempotency-Key and of what they asked"
     )
@@ -245,3 +260,39 @@ class OperationRow(Row):
 
 
 operations = OperationRow.__table__
+
+
+class UploadRow(Row):
+    """A file that is sent before the sweep that takes its cases from it.
+
+    Attributes:
+        digest: The SHA-256 that its content must have.
+        bytes: The size of the received parts.
+        by: The sender.
+        completed_at: When it was complete.
+    """
+
+    __tablename__ = "uploads"
+    id: str = column(Id, primary_key=True)
+    project: str = project_column()
+    digest: str = column(Digest, comment="SHA-256 that its content has to have")
+    bytes: int = column(Count, server_default="0", comment="of the parts that have come")
+    by: str = column(sa.String(255))
+    created_at: float = column(Seconds, server_default=now())
+    completed_at: float | None = column(Seconds, comment="when all of it had arrived, and matched its digest")
+    __table_args__ = (
+        sa.Index("ix_uploads_digest", "digest"),
+        sa.Index("ix_uploads_project", "project"),
+        {"comment": "files that are sent before the sweeps that take their cases from them"},
+    )
+
+
+uploads = UploadRow.__table__
+
+upload_parts = sa.Table(
+    "upload_parts",
+    metadata,
+    sa.Column("upload_id", Id, ref("uploads.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, comment="from 0"),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)

@@ -1,12 +1,76 @@
-"""What the tables are made of: types of columns, the database's clock, constraints. Times: seconds since the epoch."""
+"""Building blocks of tables: types of columns, the database's clock, constraints. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
-from typing import Any, Final, TypedDict
+from typing import Any, ClassVar, Final, TypedDict, dataclass_transform
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
+
+from wtb.core.ids import DEFAULT_PROJECT
+
+
+@dataclass_transform(frozen_default=True)
+class Record(msgspec.Struct, frozen=True):
+    """A row as it is read. The annotations of a kind are its columns, in their order, after those of its base.
+
+    It is a struct and no dataclass, because each command imports all kinds, and a dataclass compiles its methods when
+    it is made.
+    """
+
+
+def column(*args: Any, **options: Any) -> Any:
+    """Declare a column of a row's table. Its name and whether it may be null come from its annotation.
+
+    Args:
+        args: The arguments of `sqlalchemy.Column` without the name: the type, then foreign keys.
+        options: The options of `sqlalchemy.Column`.
+    """
+    return sa.Column(*args, **options)
+
+
+def project_column(*name: str) -> Any:
+    """Declare the column of the project to which the rows of a table belong.
+
+    It is no foreign key: projects are never removed or renamed, and SQLite cannot add a foreign key that is not null.
+    """
+    return column(*name, sa.String(200), nullable=False, server_default=DEFAULT_PROJECT)
+
+
+class _RowMeta(msgspec.StructMeta):
+    """Makes a table from the columns of a class, which are fields of its instances without a default."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> _RowMeta:
+        table_name = namespace.pop("__tablename__", None)
+        more = namespace.pop("__table_args__", ())
+        *constraints, keywords = more if more and isinstance(more[-1], dict) else (*more, {})
+        columns = {key: field for key, field in namespace.items() if isinstance(field, sa.Column)}
+        for key, field in columns.items():
+            del namespace[key]
+            field.name = field.key = key
+            field.nullable = namespace["__annotations__"][key].endswith("| None") and not field.primary_key
+        row_class: Any = super().__new__(cls, name, bases, namespace, **options)
+        if table_name is not None:
+            row_class.__table__ = sa.Table(table_name, metadata, *columns.values(), *constraints, **keywords)
+        return row_class  # type: ignore[no-any-return]
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(column, project_column))
+class Row(Record, metaclass=_RowMeta):
+    """A row of a table, with all of its columns; see `Record`.
+
+    A kind names its table by `__tablename__`. As in SQLAlchemy's declarative classes, `__table_args__` has constraints,
+    indexes, columns that are not read with the row, and at its end a dictionary of options of the table. Fields without
+    a column are added by the queries that select rows.
+
+    Attributes:
+        __table__: The table.
+    """
+
+    __table__: ClassVar[sa.Table]
+
 
 metadata = sa.MetaData(
     naming_convention={
@@ -20,9 +84,9 @@ metadata = sa.MetaData(
 
 
 class BinaryJson(sa.TypeDecorator[Any]):
-    """JSON, which PostgreSQL keeps as JSONB.
+    """JSON, which PostgreSQL stores as JSONB.
 
-    Not a variant of `sa.JSON`: that would import PostgreSQL's dialect, with all its drivers, for SQLite as well.
+    It is no variant of `sa.JSON`, which would import PostgreSQL's dialect with all its drivers for SQLite as well.
     """
 
     impl = sa.JSON
@@ -36,7 +100,7 @@ class BinaryJson(sa.TypeDecorator[Any]):
         return dialect.type_descriptor(JSONB(none_as_null=True))
 
     def coerce_compared_value(self, op: Any, value: Any) -> Any:
-        return self.impl_instance.coerce_compared_value(op, value)  # of keys and positions, which are no JSON
+        return self.impl_instance.coerce_compared_value(op, value)  # for keys and positions, which are no JSON
 
 
 def is_json(column_type: sa.types.TypeEngine[Any]) -> bool:
@@ -55,7 +119,7 @@ FARTHEST_S: Final = 3_600.0  # no lease or pause between two tries lasts longer
 
 
 class now(FunctionElement[float]):
-    """The database's clock, now and not at the start of the transaction, in seconds since the epoch."""
+    """The database's clock at this moment, not at the start of the transaction, in seconds since the epoch."""
 
     type = sa.Double()
     inherit_cache = True
@@ -72,53 +136,55 @@ def is_ahead(stored: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
 def is_over(lease_until: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
     """Return the condition that a lease has expired.
 
-    One that ends further away than any lease lasts was given while the database's clock was ahead: nobody holds it.
+    A lease that ends later than any lease lasts was given while the database's clock was ahead, and nobody holds it.
     """
     return sa.or_(lease_until <= now(), is_ahead(lease_until))
 
 
 @compiles(now, "postgresql")
-def _now_postgresql(element: now, compiler: Any, **kw: Any) -> str:
+def _now_postgresql(expression: now, compiler: Any, **kw: Any) -> str:
     return "(extract(epoch from clock_timestamp())::double precision)"
 
 
 @compiles(now, "sqlite")
-def _now_sqlite(element: now, compiler: Any, **kw: Any) -> str:
+def _now_sqlite(expression: now, compiler: Any, **kw: Any) -> str:
     return "((julianday('now') - 2440587.5) * 86400.0)"
 
 
 class transaction_number(FunctionElement[int]):
-    """Orders events of transactions that commit out of order; on SQLite, with its one writer, a constant does."""
+    """A number that orders events of transactions that commit out of order; on SQLite, with its one writer, a
+    constant.
+    """
 
     type = sa.BigInteger()
     inherit_cache = True
 
 
 @compiles(transaction_number, "postgresql")
-def _transaction_postgresql(element: transaction_number, compiler: Any, **kw: Any) -> str:
+def _transaction_postgresql(expression: transaction_number, compiler: Any, **kw: Any) -> str:
     return "(pg_current_xact_id()::text::bigint)"
 
 
 @compiles(transaction_number, "sqlite")
-def _transaction_sqlite(element: transaction_number, compiler: Any, **kw: Any) -> str:
+def _transaction_sqlite(expression: transaction_number, compiler: Any, **kw: Any) -> str:
     return "0"
 
 
 class array_length(FunctionElement[int]):
-    """How long an array in a column of `OrderedJson` is."""
+    """The length of an array in a column of `OrderedJson`."""
 
     type = sa.Integer()
     inherit_cache = True
 
 
 @compiles(array_length, "postgresql")
-def _array_length_postgresql(element: array_length, compiler: Any, **kw: Any) -> str:
-    return f"json_array_length({compiler.process(element.clauses, **kw)})"
+def _array_length_postgresql(expression: array_length, compiler: Any, **kw: Any) -> str:
+    return f"json_array_length({compiler.process(expression.clauses, **kw)})"
 
 
 @compiles(array_length, "sqlite")
-def _array_length_sqlite(element: array_length, compiler: Any, **kw: Any) -> str:
-    return f"json_array_length({compiler.process(element.clauses, **kw)})"
+def _array_length_sqlite(expression: array_length, compiler: Any, **kw: Any) -> str:
+    return f"json_array_length({compiler.process(expression.clauses, **kw)})"
 
 
 class array_elements(FunctionElement[Any]):
@@ -128,33 +194,33 @@ class array_elements(FunctionElement[Any]):
 
 
 @compiles(array_elements, "postgresql")
-def _array_elements_postgresql(element: array_elements, compiler: Any, **kw: Any) -> str:
-    return f"json_array_elements_text({compiler.process(element.clauses, **kw)})"
+def _array_elements_postgresql(expression: array_elements, compiler: Any, **kw: Any) -> str:
+    return f"json_array_elements_text({compiler.process(expression.clauses, **kw)})"
 
 
 @compiles(array_elements, "sqlite")
-def _array_elements_sqlite(element: array_elements, compiler: Any, **kw: Any) -> str:
-    return f"json_each({compiler.process(element.clauses, **kw)})"
+def _array_elements_sqlite(expression: array_elements, compiler: Any, **kw: Any) -> str:
+    return f"json_each({compiler.process(expression.clauses, **kw)})"
 
 
 class score_object(FunctionElement[Any]):
-    """An object of the scores of several rows (metric, value, error): of a metric its value, or its error."""
+    """An object of the scores of several rows (metric, value, error): the value or the error by metric."""
 
     type = Json
     inherit_cache = True
 
 
 @compiles(score_object, "postgresql")
-def _score_object_postgresql(element: score_object, compiler: Any, **kw: Any) -> str:
-    metric, value, error = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"jsonb_object_agg({metric}, coalesce(to_jsonb({error}), to_jsonb({value})))"
+def _score_object_postgresql(expression: score_object, compiler: Any, **kw: Any) -> str:
+    metric, score, error = (compiler.process(clause, **kw) for clause in expression.clauses)
+    return f"jsonb_object_agg({metric}, coalesce(to_jsonb({error}), to_jsonb({score})))"
 
 
 @compiles(score_object, "sqlite")
-def _score_object_sqlite(element: score_object, compiler: Any, **kw: Any) -> str:
-    metric, value, error = (compiler.process(clause, **kw) for clause in element.clauses)
-    # By itself it writes 15 digits of a number, from which another one would be read.
-    number = f"json(CASE WHEN {value} IS NOT NULL THEN printf('%!.17g', {value}) END)"
+def _score_object_sqlite(expression: score_object, compiler: Any, **kw: Any) -> str:
+    metric, score, error = (compiler.process(clause, **kw) for clause in expression.clauses)
+    # By itself SQLite writes 15 digits of a number, which is read as a different number.
+    number = f"json(CASE WHEN {score} IS NOT NULL THEN printf('%!.17g', {score}) END)"
     return f"json_group_object({metric}, CASE WHEN {error} IS NULL THEN {number} ELSE {error} END)"
 
 
@@ -166,37 +232,37 @@ class rows_array(FunctionElement[Any]):
 
 
 @compiles(rows_array, "postgresql")
-def _rows_array_postgresql(element: rows_array, compiler: Any, **kw: Any) -> str:
-    columns = ", ".join(compiler.process(clause, **kw) for clause in element.clauses)
+def _rows_array_postgresql(expression: rows_array, compiler: Any, **kw: Any) -> str:
+    columns = ", ".join(compiler.process(clause, **kw) for clause in expression.clauses)
     return f"json_agg(json_build_array({columns}))"
 
 
 @compiles(rows_array, "sqlite")
-def _rows_array_sqlite(element: rows_array, compiler: Any, **kw: Any) -> str:
+def _rows_array_sqlite(expression: rows_array, compiler: Any, **kw: Any) -> str:
     # A column of JSON is text for SQLite, and would become text within the array.
-    columns = [(compiler.process(clause, **kw), clause.type) for clause in element.clauses]
+    columns = [(compiler.process(clause, **kw), clause.type) for clause in expression.clauses]
     listed = ", ".join(f"json({sql})" if is_json(type) else sql for sql, type in columns)
     return f"json_group_array(json_array({listed}))"
 
 
 class error_in_json(FunctionElement[str]):
-    """The `error` of a recorded reply, which is typed JSON: of a call that failed it is the first key."""
+    """The `error` of a recorded reply, which is typed JSON, and has it as its first key if the call failed."""
 
     type = sa.Text()
     inherit_cache = True
 
 
 @compiles(error_in_json, "postgresql")
-def _error_in_json_postgresql(element: error_in_json, compiler: Any, **kw: Any) -> str:
-    reply = compiler.process(element.clauses, **kw)
-    # PostgreSQL has no text with a NUL, and raises an error where it would be one.
+def _error_in_json_postgresql(expression: error_in_json, compiler: Any, **kw: Any) -> str:
+    reply = compiler.process(expression.clauses, **kw)
+    # PostgreSQL has no text with a NUL, and raises an error instead of returning one.
     is_readable = f"""left({reply}, 9) = '{{"error":' AND strpos({reply}, '\\u0000') = 0"""
     return f"(CASE WHEN {is_readable} THEN CAST({reply} AS json) ->> 'error' END)"
 
 
 @compiles(error_in_json, "sqlite")
-def _error_in_json_sqlite(element: error_in_json, compiler: Any, **kw: Any) -> str:
-    reply = compiler.process(element.clauses, **kw)
+def _error_in_json_sqlite(expression: error_in_json, compiler: Any, **kw: Any) -> str:
+    reply = compiler.process(expression.clauses, **kw)
     return f"""(CASE WHEN substr({reply}, 1, 9) = '{{"error":' THEN json_extract({reply}, '$.error') END)"""
 
 
@@ -214,8 +280,8 @@ class IndexOptions(TypedDict):
 def where(condition: str) -> IndexOptions:
     """Return the options of a partial index.
 
-    Not `postgresql_where` and `sqlite_where`: SQLAlchemy imports a dialect, with all its drivers, to check its options.
-    A migration that Alembic generates has no condition: add those options there.
+    They are not `postgresql_where` and `sqlite_where`, for which SQLAlchemy imports a dialect with all its drivers. A
+    migration that Alembic generates has no condition: add those options there.
     """
     return {"info": {_CONDITION: condition}}
 
@@ -224,9 +290,9 @@ _CONDITION = "wtb_where"
 
 
 @compiles(sa.schema.CreateIndex)
-def _create_index(element: sa.schema.CreateIndex, compiler: Any, **kw: Any) -> str:
-    statement = compiler.visit_create_index(element, **kw)
-    condition = element.element.info.get(_CONDITION)
+def _create_index(create: sa.schema.CreateIndex, compiler: Any, **kw: Any) -> str:
+    statement = compiler.visit_create_index(create, **kw)
+    condition = create.element.info.get(_CONDITION)
     return f"{statement} WHERE {condition}" if condition else statement
 
 

@@ -1,4 +1,4 @@
-"""The tables of what people and budgets decide, and of what is sent to whom: alerts, and traces to collectors."""
+"""The tables of decisions by people and budgets, of alerts, and of traces for collectors."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from typing import Literal, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
-from wtb.core.documents.costs import BudgetKind, BudgetScope
+from wtb.core.documents.plan import BudgetKind, BudgetScope
 from wtb.core.questions import Kind
 from wtb.core.values import Json as JsonValue
-from wtb.store.tables.column_types import Count, Id, Json, Seconds, metadata, now, ref, where
+from wtb.store.tables.column_types import Count, Id, Json, Row, Seconds, column, metadata, now, ref, where
 from wtb.store.tables.node_runs import Logged
-from wtb.store.tables.row import Row, column
 
 
 class StoredAnswer(TypedDict):
     """The answer to a question as it is stored.
 
-    value: typed JSON. set: key of the state -> digest of the value that it was given. heads: the checkpoints that this
-    made.
+    Attributes:
+        action: The action.
+        choice: The chosen option.
+        feedback: The text of the person.
+        value: A value as typed JSON.
+        set: The digests of new values by key of the state.
+        heads: The checkpoints that this made.
     """
 
     action: Literal["approve", "reject", "modify", "expired"]
@@ -31,13 +35,13 @@ class StoredAnswer(TypedDict):
 
 
 class StoredDefault(TypedDict):
-    """What counts as the answer to a question when its time is up."""
+    """The answer to a question when its timeout is over."""
 
     choice: str | None
 
 
 class QuestionRow(Row):
-    """A question to a person. context: typed JSON."""
+    """A question to a person; `context` is typed JSON."""
 
     __tablename__ = "approvals"
     id: str = column(Id, primary_key=True)
@@ -71,7 +75,9 @@ approvals = QuestionRow.__table__
 
 
 class NewQuestion(TypedDict):
-    """What a person is asked at a checkpoint. timeout: seconds after which its default counts; it is no column."""
+    """A question to a person at a checkpoint. `timeout` is the number of seconds until its default counts; it is no
+    column.
+    """
 
     id: str
     session_id: str
@@ -99,7 +105,7 @@ awaiting = sa.Table(
 
 
 class RollbackRow(Row):
-    """A rollback of an execution: from which head to which checkpoint, what it left, and who wanted it."""
+    """A rollback of an execution: its head and target, the part that was left, and the person."""
 
     __tablename__ = "rollbacks"
     id: str = column(Id, primary_key=True)
@@ -137,7 +143,7 @@ class NewRollback(TypedDict):
 
 
 class InvocationRow(Row):
-    """A call of a declared tool. arguments, result: typed JSON."""
+    """A call of a declared tool; arguments and result are typed JSON."""
 
     __tablename__ = "invocations"
     node_run_id: str = column(Id, ref("node_runs.id"), primary_key=True)
@@ -152,7 +158,7 @@ class InvocationRow(Row):
     duration_s: float = column(sa.Double)
     undone_at: float | None = column(Seconds)
     version: str | None = column(
-        sa.String(200), comment="of the tool of a server: a digest of what the server said of it"
+        sa.String(200), comment="of the tool of a server: a digest of its description by the server"
     )
     sweep_id: str | None = column(Id, comment="of calls that the log has")
     logged_transaction: int | None = column(sa.BigInteger, comment="the position in the log")
@@ -167,7 +173,7 @@ invocations = InvocationRow.__table__
 
 
 class NewInvocation(Logged):
-    """A call of a declared tool. arguments, result: typed JSON."""
+    """A call of a declared tool; arguments and result are typed JSON."""
 
     node_run_id: str
     attempt: int
@@ -187,7 +193,7 @@ class BudgetRow(Row):
 
     Attributes:
         kind: usd, tokens or node_runs.
-        warned: The share of it at which somebody was told last.
+        warned: The share of it at which the last warning was logged.
     """
 
     __tablename__ = "budgets"
@@ -230,7 +236,9 @@ reservations = sa.Table(
 
 
 class ScoringRow(Row):
-    """What workers are asked to score again. evaluators: as in a sweep file. token: of the claim that it is under."""
+    """A request to score a sweep again on workers. `evaluators` is as in a sweep file, `token` that of the present
+    claim.
+    """
 
     __tablename__ = "scorings"
     id: str = column(Id, primary_key=True)
@@ -262,6 +270,7 @@ scorings = ScoringRow.__table__
 alerts = sa.Table(
     "alerts",
     metadata,
+    # One row for each event and target, so that an alert is created once however many processes look for events.
     sa.Column("event_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("target", sa.Integer, primary_key=True, autoincrement=False, comment="place in the sweep's `notify`"),
     sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
@@ -276,15 +285,15 @@ alerts = sa.Table(
 
 
 class ExporterRow(Row):
-    """A collector that is sent traces.
+    """A collector that receives traces.
 
     Attributes:
-        began_at: Sweeps that had ended then are not sent by themselves.
+        began_at: Sweeps that had ended at this time are not sent by themselves.
         owner_id: The process that sends.
-        spans: How many were sent, those that were sent again included.
-        rejected: How many of them it refused.
-        sent_at: When it last took some.
-        error: Why it takes none.
+        spans: How many were sent, including repeated ones.
+        rejected: How many of them it rejected.
+        sent_at: When it last accepted some.
+        error: The error for which it accepts none.
     """
 
     __tablename__ = "exporters"

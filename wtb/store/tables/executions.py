@@ -1,17 +1,32 @@
-"""The tables of executions, and of the slots that are busy with them."""
+"""The tables of executions, of their checkpoints and decisions, and of the values and files that these share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
 from wtb.core.documents.executions import Asked
 from wtb.core.failures import StoredFailure
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS
-from wtb.store.tables.column_types import Id, Json, OrderedJson, Seconds, metadata, one_of, ref, where
-from wtb.store.tables.row import Row, column
+from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
+from wtb.core.values import Json as JsonValue
+from wtb.store.tables.column_types import (
+    Count,
+    Digest,
+    Id,
+    Json,
+    OrderedJson,
+    Row,
+    Seconds,
+    column,
+    metadata,
+    now,
+    one_of,
+    ref,
+    where,
+)
 
 _IS_OPEN = f"status IN ({', '.join(repr(status) for status in OPEN_EXECUTIONS)})"
 
@@ -27,10 +42,15 @@ class StoredProcess(TypedDict):
 
 
 class UnfinishedRollback(TypedDict):
-    """A rollback that has begun and has not come to its end.
+    """A rollback that has begun and has not ended.
 
-    redoes: the rollback that it takes back. was: the execution's status before. holder: the process that is at it,
-    until when it is believed to be.
+    Attributes:
+        to_id: The target.
+        redoes: The rollback that it undoes.
+        was: The execution's status before.
+        superseded: The executions that it supersedes.
+        holder: The process that performs it.
+        until: Until when that process counts as alive if it is on another machine.
     """
 
     to_id: str
@@ -42,24 +62,24 @@ class UnfinishedRollback(TypedDict):
 
 
 class AskedRow(Asked):
-    """What a person has asked of an execution; a rollback waits there, too, until it is done."""
+    """A request of a person for an execution; a rollback is recorded here, too, until it ends."""
 
     rollback: NotRequired[UnfinishedRollback]
 
 
 class ExecutionRow(Row):
-    """An execution as it stands in the database. Times are seconds since the epoch.
+    """An execution as it is in the database. Times are seconds since the epoch.
 
     Attributes:
-        combinations: Numbers of the combinations that it stands for.
-        choices: Node -> variant, of one that a person forked: it stands for no cell.
-        asked: What a person wants of it while it runs: to, by, reason.
-        deferred: Node -> its queue, of one that begins once others come to what differs.
-        ended_transaction: Where the log has its end and those of its cells, up to `ended_event`.
-        task_id: The task of workers in which it was published, or that runs or ran it.
-        task_token: Its token when it was published; the publication is void once it has another one.
+        combinations: The numbers of the combinations that it stands for.
+        choices: The variants by node of a manual fork, which stands for no cell.
+        asked: The request of a person while it runs: to, by, reason.
+        deferred: The queues by node, if it begins once others reach a node that differs.
+        ended_transaction: With `ended_event`, the position in the log of its end and those of its cells.
+        task_id: The task of workers in which it was published, runs or ran.
+        task_token: Its token when it was published; the publication is void once the token has changed.
         published_at: When the message of its task was last sent.
-        children: Into how many it forked, if its end in the log is that.
+        children: Into how many it forked, if that is its end in the log.
     """
 
     __tablename__ = "executions"
@@ -70,7 +90,7 @@ class ExecutionRow(Row):
     origin: str = column(sa.String(16))
     case_number: int = column(sa.Integer)
     repeat: int = column(sa.Integer)
-    # As text, which takes PostgreSQL half the bytes of JSONB for values as small as these.
+    # As text, which takes half the bytes of JSONB in PostgreSQL for values as small as these.
     combinations: list[int] = column(OrderedJson, comment="numbers of the combinations that it stands for")
     status: str = column(sa.String(16))
     reason: str | None = column(sa.Text)
@@ -122,10 +142,10 @@ executions = ExecutionRow.__table__
 
 
 class NewExecution(TypedDict, total=False):
-    """An execution that begins, or what changes of one.
+    """An execution to be inserted, or the columns of one that change.
 
-    ended_event: of one that says its end, how many events of cells follow it; in a batch the last one's number.
-    children: into how many it forked, if its end is that.
+    `ended_event` is, with its end, the number of events of cells that follow; in a batch, the number of the last one.
+    `children` is the number of executions into which it forked, if that is its end.
     """
 
     id: str
@@ -159,14 +179,14 @@ class NewExecution(TypedDict, total=False):
     children: int | None
 
 
-# In the text of a statement, and no parameter: where PostgreSQL plans a prepared statement for whatever its parameters
+# Literals in the text of a statement: if PostgreSQL plans a prepared statement for whatever its parameters
 # may be, it cannot use an index of open executions only, and reads them all.
 is_pending: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'pending'")
 is_running: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'running'")
-# The same, for those of all sweeps: there is no index of leases, since each renewal would make an entry in every index
-# of its execution. Those that somebody owns are as many as there are slots.
+# The same for all sweeps: there is no index of leases, because each renewal would make an entry in every index
+# of its execution. Owned executions are indexed, and as few as there are slots.
 is_leased: sa.ColumnElement[bool] = sa.and_(is_running, executions.c.owner_id.is_not(None))
-# A publication is void once the execution is claimed or released: either gives it another token.
+# A publication is void once the execution is claimed or released, because both change its token.
 is_published: sa.ColumnElement[bool] = sa.and_(is_pending, executions.c.task_token == executions.c.token)
 _is_new: sa.ColumnElement[bool] = executions.c.task_token.is_distinct_from(executions.c.token)
 is_unpublished: sa.ColumnElement[bool] = sa.and_(is_pending, _is_new)
@@ -215,7 +235,7 @@ _COMPLETION_GUARDS = {
         )
     ),
 }
-# Leases are renewed on the same page, which spares the indexes.
+# Room on each page: a lease that is renewed on the same page needs no new entries in the indexes.
 _partly_full = sa.DDL("ALTER TABLE executions SET (fillfactor = 80)")  # type: ignore[no-untyped-call]
 sa.event.listen(executions, "after_create", _partly_full.execute_if(dialect="postgresql"))
 for _dialect, _statements in _COMPLETION_GUARDS.items():
@@ -227,10 +247,165 @@ working = sa.Table(
     "working",
     metadata,
     sa.Column("runner_id", Id, ref("runners.id"), primary_key=True),
+    # A slot has one row, so that it is never busy with two executions.
     sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("session_id", Id, nullable=False, index=True),
     sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
     sa.Column("execution_id", Id, nullable=False, comment="that it was claimed for; it continues with what forks off"),
     sa.Column("since", Seconds, nullable=False),
     comment="the slots of workers that are busy",
+)
+
+
+class CheckpointRow(Row):
+    """A checkpoint.
+
+    Attributes:
+        state: The digests of values by key.
+        writers: (node, variant, node run) of the node runs whose writes it has.
+        totals: Seconds, US dollars, tokens in and out and node runs of the line up to it.
+        inside: The saved state of the visit, if it was taken inside a node.
+    """
+
+    __tablename__ = "checkpoints"
+    id: str = column(Id, primary_key=True)
+    sweep_id: str = column(Id, ref("sweeps.id"))
+    execution_id: str = column(Id, ref("executions.id", deferred=True), index=True)
+    parent_id: str | None = column(Id)
+    position: StoredPosition = column(OrderedJson, comment="step, next nodes, arrived at joins, visits")
+    state: dict[str, str] = column(OrderedJson, comment="key -> digest of its value")
+    writers: list[list[str]] = column(OrderedJson, comment="[node, variant, node run]")
+    workspace: str | None = column(Digest)
+    totals: list[Any] = column(OrderedJson)
+    trigger: Trigger = column(sa.String(16))
+    name: str | None = column(sa.String(200))
+    inside: StoredInside | None = column(
+        Json, comment="of one taken inside a node: node_run, node, variant, saved (key -> digest)"
+    )
+    pinned: bool = column(sa.Boolean, server_default=sa.false(), comment="retention keeps it")
+    created_at: float = column(Seconds)
+    created_transaction: int | None = column(
+        sa.BigInteger, comment="where the log has that it was made; see wtb/store/log.py"
+    )
+    created_event: int | None = column(sa.BigInteger)
+    __table_args__ = (
+        sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
+        sa.Index("ix_checkpoints_created", "sweep_id", "created_transaction", "created_event"),
+        sa.Index("ix_checkpoints_pinned", "sweep_id", **where("pinned")),
+        sa.Index("ix_checkpoints_inside", "parent_id", **where("inside IS NOT NULL")),
+    )
+
+
+checkpoints = CheckpointRow.__table__
+
+
+class NewCheckpoint(TypedDict):
+    """A checkpoint to be inserted. `created_event` is the number of its event in the batch, if it has one."""
+
+    id: str
+    sweep_id: str
+    execution_id: str
+    parent_id: str | None
+    position: StoredPosition
+    state: Mapping[str, str]
+    writers: list[list[str]]
+    workspace: str | None
+    totals: list[float]
+    trigger: Trigger
+    name: str | None
+    inside: StoredInside | None
+    created_at: float
+    created_transaction: NotRequired[int | None]
+    created_event: NotRequired[int | None]
+
+
+class DecisionRow(Row):
+    """The reason for which an execution went from a node to another one."""
+
+    __tablename__ = "decisions"
+    checkpoint_id: str = column(Id, ref("checkpoints.id", deferred=True), primary_key=True)
+    number: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    node: str = column(sa.String(200))
+    to: str = column(sa.String(200))
+    key: str | None = column(sa.Text)
+    why: str = column(sa.Text)
+    tried: list[list[Any]] | None = column(
+        Json, comment="[to, condition or key, whether it was taken] of each edge that was tried"
+    )
+
+
+decisions = DecisionRow.__table__
+
+
+class NewDecision(TypedDict):
+    """The reason for which an execution went from a node to another one."""
+
+    checkpoint_id: str
+    number: int
+    node: str
+    to: str
+    key: str | None
+    why: str
+    tried: list[JsonValue]
+
+
+values = sa.Table(
+    "values",
+    metadata,
+    sa.Column("digest", Digest, primary_key=True),
+    sa.Column("data", sa.Text, nullable=False, comment="typed JSON"),
+)
+
+files = sa.Table(
+    "files",
+    metadata,
+    sa.Column("session_id", Id, ref("sessions.id"), primary_key=True),
+    sa.Column("digest", Digest, primary_key=True, comment="of a content or manifest that its snapshots refer to"),
+    sa.Column("size", Count, nullable=False, comment="bytes"),
+    sa.Index("ix_files_digest", "digest"),
+)
+
+
+class NewFile(TypedDict):
+    """A file that snapshots of a session refer to."""
+
+    session_id: str
+    digest: str
+    size: int
+
+
+# Names that another engine chooses, compared byte by byte, because its checkpoints are ordered by their ids.
+Name = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+thread_checkpoints = sa.Table(
+    "thread_checkpoints",
+    metadata,
+    sa.Column("session_id", Id, ref("sessions.id"), primary_key=True),
+    sa.Column("thread_id", Name, primary_key=True),
+    sa.Column("namespace", Name, primary_key=True, comment="of a subgraph; empty: of the graph itself"),
+    sa.Column("id", Name, primary_key=True),
+    sa.Column("parent_id", Name),
+    sa.Column("run_id", Name),
+    sa.Column("state", Json, nullable=False, comment="channel -> digest of its value"),
+    sa.Column("document", sa.Text, nullable=False, comment="typed JSON: rest of the checkpoint, and short values"),
+    sa.Column("metadata", Json, nullable=False),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Index("ix_thread_checkpoints_run_id", "run_id", **where("run_id IS NOT NULL")),
+)
+
+thread_writes = sa.Table(
+    "thread_writes",
+    metadata,
+    # No foreign key: writes may be stored before their checkpoint, and each key prolongs a step that waits for it.
+    sa.Column("session_id", Id, primary_key=True),
+    sa.Column("thread_id", Name, primary_key=True),
+    sa.Column("namespace", Name, primary_key=True),
+    sa.Column("checkpoint_id", Name, primary_key=True, comment="that they were made from"),
+    sa.Column("task_id", Name, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False, comment="negative: may be written again"),
+    sa.Column("path", Name, nullable=False, comment="of the task: what orders writes of one step"),
+    sa.Column("channel", sa.Text, nullable=False),
+    sa.Column("digest", Digest, comment="of its value"),
+    sa.Column("value", sa.Text, comment="the value itself, where it is short: typed JSON"),
+    sa.CheckConstraint("(digest IS NULL) <> (value IS NULL)", name="value"),
 )

@@ -8,8 +8,7 @@ import sqlalchemy as sa
 
 from wtb.core.failures import StoredFailure
 from wtb.core.status import NODE_RUN
-from wtb.store.tables.column_types import Count, Digest, Id, Json, OrderedJson, Seconds, one_of, ref, where
-from wtb.store.tables.row import Row, column
+from wtb.store.tables.column_types import Count, Digest, Id, Json, OrderedJson, Row, Seconds, column, one_of, ref, where
 
 
 class NodeRunRow(Row):
@@ -17,8 +16,8 @@ class NodeRunRow(Row):
 
     Attributes:
         attempts: How many it has had.
-        cells: How many it was run for.
-        writes: Key -> digest of what it wrote.
+        cells: The number of cells that share it.
+        writes: The digests of its writes by key.
         begun_at: When its first attempt began, as long as that has no row of its own.
         lag_s: By how much the event loop was late on average while the accepted attempt ran, if that was measured.
     """
@@ -60,6 +59,7 @@ class NodeRunRow(Row):
     __table_args__ = (
         sa.Column("stdout", sa.Text, comment="of that attempt: its beginning and its end, where it is long"),
         sa.Column("stderr", sa.Text, comment="the same"),
+        # Executions at one checkpoint share the node run of a task under a variant.
         sa.UniqueConstraint("checkpoint_id", "task", "variant"),
         one_of("status", NODE_RUN),
         sa.Index(
@@ -75,7 +75,7 @@ node_runs = NodeRunRow.__table__
 
 
 class NewNodeRun(TypedDict, total=False):
-    """A node run that begins, or what changes of one. started_event, ended_event: the event's number in the batch."""
+    """A node run to be inserted, or the columns of one that change. Events are numbers in the batch."""
 
     id: str
     sweep_id: str
@@ -108,7 +108,7 @@ class NewNodeRun(TypedDict, total=False):
     stderr: str | None
 
 
-# What changes of a node run when its first attempt gets a row of its own.
+# The columns of a node run that change when its first attempt gets a row of its own.
 FIRST_HAS_ROW: Final[NewNodeRun] = {
     "begun_at": None,
     "duration_s": 0.0,
@@ -120,11 +120,11 @@ FIRST_HAS_ROW: Final[NewNodeRun] = {
 }
 
 
-# Those of a `NodeRunRow`: what a node run printed is read by itself.
+# The columns of a `NodeRunRow`: outputs may be large, and are read by themselves.
 node_run_columns = [node_runs.c[name] for name in NodeRunRow.__struct_fields__]
 
-# Of such a node run the row has what its only attempt took. They are nearly all of a sweep, and spare a join.
-# `wtb/store/attempt_columns.py` reads their attempts together with those that have rows.
+# The row of such a node run describes its only attempt. These are nearly all of a sweep, and need no join.
+# `wtb/store/cell_status.py` reads their attempts together with those that have rows.
 took_one_attempt: sa.ColumnElement[bool] = sa.and_(node_runs.c.status == "succeeded", node_runs.c.attempts == 1)
 
 
@@ -151,7 +151,7 @@ attempts = AttemptRow.__table__
 
 
 class NewAttempt(TypedDict):
-    """An attempt. again: it was written before, while it ran."""
+    """An attempt to be inserted; `again` if it was written before, while it ran."""
 
     node_run_id: str
     number: int
@@ -169,7 +169,7 @@ class NewAttempt(TypedDict):
 
 
 class CallRow(Row):
-    """A call of a model or tool that an attempt recorded. prompt, response: typed JSON."""
+    """A call of a model or tool that an attempt recorded; prompt and response are typed JSON."""
 
     __tablename__ = "calls"
     id: str = column(Id, primary_key=True)
@@ -195,7 +195,7 @@ calls = CallRow.__table__
 
 
 class Logged(TypedDict):
-    """A row that the log derives an event from; the flush replaces its position."""
+    """A row from which the log derives an event; the flush replaces its position."""
 
     sweep_id: str
     logged_transaction: int | None
@@ -203,7 +203,7 @@ class Logged(TypedDict):
 
 
 class NewCall(Logged):
-    """A call of a model or tool. prompt, response: typed JSON."""
+    """A call of a model or tool; prompt and response are typed JSON."""
 
     id: str
     node_run_id: str

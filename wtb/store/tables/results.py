@@ -1,4 +1,4 @@
-"""The tables of results: cells, scores, series, and what is made of them."""
+"""The tables of results: cells, scores, labels, matrices, baselines, looks and pools."""
 
 from __future__ import annotations
 
@@ -6,16 +6,27 @@ from typing import Required, TypedDict
 
 import sqlalchemy as sa
 
-from wtb.core.documents.common import CellStatus
+from wtb.core.documents.shared_types import CellStatus
 from wtb.core.failures import StoredFailure
 from wtb.core.scoring.measure import Better, StoredMeasure
 from wtb.core.status import CELL
-from wtb.store.tables.column_types import Count, Id, Json, Seconds, metadata, now, one_of, ref
-from wtb.store.tables.row import Row, column, project_column
+from wtb.store.tables.column_types import (
+    Count,
+    Id,
+    Json,
+    Row,
+    Seconds,
+    column,
+    metadata,
+    now,
+    one_of,
+    project_column,
+    ref,
+)
 
 
 class CellRow(Row):
-    """A cell as it stands: what its execution has spent and how it failed is known at its end."""
+    """A cell; the figures of its execution and its failure are known at its end."""
 
     __tablename__ = "cells"
     sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
@@ -41,7 +52,7 @@ cells = CellRow.__table__
 
 
 class CellChange(TypedDict, total=False):
-    """How a cell stands; what its execution has spent and how it failed is left out of one that is open."""
+    """The present columns of a cell; open cells have no figures of their execution and no failure."""
 
     status: Required[str]
     elapsed_s: float | None
@@ -87,13 +98,13 @@ class Outcome(HeldCell):
     edited: bool
 
 
-# Each row is updated once: on its own page that spares the indexes.
+# Each row is updated once; room on its own page spares new entries in the indexes.
 _half_full = sa.DDL("ALTER TABLE cells SET (fillfactor = 40)")  # type: ignore[no-untyped-call]
 sa.event.listen(cells, "after_create", _half_full.execute_if(dialect="postgresql"))
 
 
 class ScoreRow(Row):
-    """A score of a cell, or why it has none."""
+    """A score of a cell, or the reason for which it has none."""
 
     __tablename__ = "scores"
     sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
@@ -103,7 +114,7 @@ class ScoreRow(Row):
     combination: int = column(sa.Integer, primary_key=True, autoincrement=False)
     value: float | None = column(sa.Double)
     error: str | None = column(sa.Text)
-    observed: str | None = column(sa.Text, comment="what the cell tells of a figure over all cells of a row")
+    observed: str | None = column(sa.Text, comment="the cell value of a figure over all cells of a row")
     version: str | None = column(
         sa.String(200), comment="of what gave it, such as the model that a judge was answered by"
     )
@@ -114,7 +125,7 @@ scores = ScoreRow.__table__
 
 
 class NewScore(TypedDict):
-    """A score of a cell, or why it has none."""
+    """A score of a cell, or the reason for which it has none."""
 
     sweep_id: str
     metric: str
@@ -145,7 +156,7 @@ class MetricRow(Row):
     low: float | None = column(sa.Double, comment="the ends of the scale that was declared")
     high: float | None = column(sa.Double)
     on_failure: str | None = column(
-        sa.String(32), comment="the score of a failed cell, or left_out; else the sweep says it"
+        sa.String(32), comment="the score of a failed cell, or left_out; else that of the sweep"
     )
     figure: str | None = column(sa.String(32), comment="over all cells of a row, which scores are parts of")
     __table_args__ = (sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),)
@@ -163,11 +174,11 @@ class NewMetric(StoredMeasure):
 
 
 class LabelRow(Row):
-    """What a person says of a cell.
+    """A label of a cell by a person.
 
     Attributes:
-        asked: Why it was asked for: `random`, or `disagreement` of other raters.
-        probability: That its case was drawn with; None where it was not drawn here.
+        asked: Why it was requested: `random`, or `disagreement` of other raters.
+        probability: The probability with which its case was drawn; None if it was not drawn here.
     """
 
     __tablename__ = "labels"
@@ -185,7 +196,7 @@ class LabelRow(Row):
     at: float = column(Seconds, server_default=now())
     __table_args__ = (
         sa.CheckConstraint("asked IN ('random', 'disagreement')", name="asked"),
-        {"comment": "what people say of cells"},
+        {"comment": "comments of people on cells"},
     )
 
 
@@ -193,7 +204,7 @@ labels = LabelRow.__table__
 
 
 class ListedComment(Row):
-    """What somebody wrote about a cell, with the id of its case."""
+    """A comment on a cell, with the id of its case."""
 
     __tablename__ = "comments"
     sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
@@ -250,7 +261,13 @@ baselines = sa.Table(
     sa.Column("session_id", Id, ref("sessions.id"), primary_key=True),
     sa.Column("name", sa.String(200), primary_key=True),
     sa.Column(
-        "sweep_id", Id, sa.ForeignKey("sweeps.id"), nullable=False, index=True, comment="not removed while it is"
+        # Without ON DELETE CASCADE, unlike other references: the database rejects the deletion of a baseline.
+        "sweep_id",
+        Id,
+        sa.ForeignKey("sweeps.id"),
+        nullable=False,
+        index=True,
+        comment="not removed while it is",
     ),
     sa.Column("set_at", Seconds, nullable=False, server_default=now()),
     sa.Column("noise_floor", Json, comment="what repeats of the sweep differ by; null where nobody made any"),
@@ -261,6 +278,7 @@ baselines = sa.Table(
 looks = sa.Table(
     "looks",
     metadata,
+    # No foreign key, because looks outlive their sweeps.
     sa.Column("sweep_id", Id, primary_key=True, comment="the sweep, which may be deleted since"),
     project_column("project"),
     sa.Column("session_id", Id, nullable=False),
@@ -283,7 +301,13 @@ pooled = sa.Table(
     metadata,
     sa.Column("pool_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column(
-        "sweep_id", Id, sa.ForeignKey("sweeps.id"), primary_key=True, index=True, comment="not removed while it is"
+        # Without ON DELETE CASCADE, so that the database rejects the deletion of a source.
+        "sweep_id",
+        Id,
+        sa.ForeignKey("sweeps.id"),
+        primary_key=True,
+        index=True,
+        comment="not removed while it is",
     ),
     sa.Column("number", sa.Integer, nullable=False, comment="the order of its runs among the pool's repeats"),
     comment="the sweeps whose cells a pool has",

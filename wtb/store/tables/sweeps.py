@@ -1,4 +1,4 @@
-"""The tables of sweeps: who they belong to, who runs them, what they run, and their one log of events."""
+"""The tables of sessions, runners, sweeps, workflows, limits of nodes, schedules, and the log of events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 import sqlalchemy as sa
 
-from wtb.core.documents.common import SweepStatus
+from wtb.core.documents.shared_types import SweepStatus
+from wtb.core.documents.workflows import PublicationKind
 from wtb.core.ids import plain_id
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import HIDDEN_SWEEPS, SWEEP
@@ -20,25 +21,27 @@ from wtb.store.tables.column_types import (
     Id,
     Json,
     OrderedJson,
+    Row,
     Seconds,
+    column,
     metadata,
     now,
     one_of,
+    project_column,
     ref,
     transaction_number,
     where,
 )
-from wtb.store.tables.row import Row, column, project_column
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
-    from wtb.core.documents.common import SweepHeading
+    from wtb.core.documents.shared_types import SweepHeading
 
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to alert people of
 
 
 class SessionRow(Row):
-    """A session. deleted_usd: what sweeps have spent that were deleted since."""
+    """A session; `deleted_usd` is the amount that deleted sweeps have spent."""
 
     __tablename__ = "sessions"
     id: str = column(Id, primary_key=True)
@@ -60,8 +63,9 @@ class RunnerRow(Row):
     """A process that runs sweeps, with its heartbeat.
 
     Attributes:
-        session_id: Whose slots it took when it started; workers take those of the sweeps that they run.
-        worker: The name of the worker that it is, and queues: those that it takes from.
+        session_id: The session whose slots it took when it started; workers take those of the sweeps that they run.
+        worker: The name of the worker, if it is one.
+        queues: The queues from which the worker takes executions.
         clock_s: How far its clock is ahead of the database's.
         refused: Ids of sweeps whose code it rejects.
     """
@@ -103,13 +107,13 @@ workflows = sa.Table(
 
 
 class SweepRow(Row):
-    """A sweep as it stands in the database. Times are seconds since the epoch.
+    """A sweep as it is in the database. Times are seconds since the epoch.
 
     Attributes:
         session: The name of its session.
-        token: By which it was submitted; None for whoever has the database.
-        spec: The sweep as it was submitted, and where from.
-        fingerprints: Node -> variant -> code.
+        token: The token with which it was submitted; None for the operator.
+        spec: The sweep as it was submitted, and its origin.
+        fingerprints: The fingerprints of code by node and variant.
         root_s: Seconds that a root with its tree took a slot lately; None until that was measured.
     """
 
@@ -171,7 +175,7 @@ class SweepRow(Row):
 
 sweeps = SweepRow.__table__
 
-# Whoever looks for sweeps, and does not have one yet, asks for this.
+# A condition of every query that finds sweeps. Queries for rows of a sweep that was found do without.
 is_visible: sa.ColumnElement[bool] = sweeps.c.status.not_in(HIDDEN_SWEEPS)
 
 
@@ -179,12 +183,12 @@ class CaseRow(Row):
     """A case of a sweep.
 
     Attributes:
-        input: Key of the state -> digest of its value.
-        expected: The digest of what is expected.
-        workspace: The digest of the snapshot that its runs start with.
-        cluster: What it shares with other cases, by which intervals are computed.
-        erased_at: When somebody erased it; nothing but its id and number is left of it then.
-        erased_by: Who did.
+        input: The digests of values by key of the state.
+        expected: The expected value, as typed JSON.
+        workspace: The digest of the snapshot with which its runs start.
+        cluster: The cluster that it shares with other cases, by which intervals are computed.
+        erased_at: When it was erased; only its id and number are left then.
+        erased_by: The person who erased it.
     """
 
     __tablename__ = "cases"
@@ -205,7 +209,7 @@ cases = CaseRow.__table__
 
 
 class CaseColumns(TypedDict):
-    """A case of a sweep that is submitted. input: key of the state -> digest of its value."""
+    """A case of a sweep that is submitted; `input` has the digests of values by key of the state."""
 
     sweep_id: str
     number: int
@@ -217,12 +221,12 @@ class CaseColumns(TypedDict):
     cluster: str | None
 
 
-# Whoever counts or lists the cases of a sweep asks for this, unless it is about what was erased.
+# A condition of every query that counts or lists cases, except those about erased ones.
 is_kept: sa.ColumnElement[bool] = cases.c.erased_at.is_(None)
 
 
 def is_case(id: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a case has an id, as it is typed or as it is stored."""
+    """Return the condition that a case has an id, as typed or as stored."""
     return cases.c.id.in_(sorted({id, plain_id(id)}))
 
 
@@ -278,6 +282,7 @@ events = sa.Table(
     sa.Column("transaction", sa.BigInteger, nullable=False, server_default=transaction_number()),
     sa.Column("session_id", Id, nullable=False),
     sa.Column("sweep_id", Id, nullable=False),
+    # No foreign keys: each would be checked for every event, and deletion removes the events of a sweep itself.
     sa.Column("execution_id", Id),
     sa.Column("kind", sa.String(40), nullable=False),
     sa.Column("severity", sa.String(8), nullable=False),
@@ -298,7 +303,7 @@ class NewCombination(TypedDict):
 
 
 class Subject(TypedDict):
-    """What an event is about, as columns of `events`."""
+    """The subject of an event, as columns of `events`."""
 
     session_id: str
     sweep_id: str
@@ -306,7 +311,7 @@ class Subject(TypedDict):
 
 
 class NewEvent(Subject):
-    """An event that is about to be inserted. data: what readers get, as JSON; its kind decides what it holds."""
+    """An event to be inserted. `data` is JSON, whose keys depend on the kind."""
 
     kind: str
     severity: str
@@ -315,7 +320,87 @@ class NewEvent(Subject):
 
 
 class EventRow(NewEvent):
-    """An event of the log: one that was inserted, or one that another row says."""
+    """An event of the log: one that was inserted, or one that is derived from another row."""
 
     id: int
     transaction: int
+
+
+class PublicationRow(Row):
+    """The description of a workflow or an evaluator, as workers publish it.
+
+    Attributes:
+        description: As JSON; None if no worker could import it.
+        error: The error of a worker that cannot import it.
+    """
+
+    __tablename__ = "publications"
+    kind: PublicationKind = column(sa.String(12), primary_key=True)
+    name: str = column(sa.String(500), primary_key=True, comment="registered; of an evaluator its import path")
+    path: str = column(sa.String(500), comment="import path")
+    digest: str | None = column(Digest, comment="SHA-256 of the description")
+    description: str | None = column(sa.Text, comment="JSON, whose order counts; null where no worker could import it")
+    published_at: float | None = column(Seconds)
+    published_by: str | None = column(sa.String(255), comment="the worker that did")
+    error: str | None = column(sa.Text, comment="why a worker cannot import it")
+    failed_at: float | None = column(Seconds)
+    failed_by: str | None = column(sa.String(255))
+    __table_args__ = (
+        sa.CheckConstraint("kind IN ('workflow', 'evaluator')", name="kind"),
+        # Both may be set: another worker cannot import what the first one published.
+        sa.CheckConstraint("description IS NOT NULL OR error IS NOT NULL", name="content"),
+    )
+
+
+publications = PublicationRow.__table__
+
+
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("session_id", Id, ref("sessions.id"), nullable=False, index=True),
+    sa.Column("name", sa.String(200), nullable=False, unique=True),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("file", sa.Text, nullable=False, comment="absolute path of the sweep file"),
+    sa.Column("folder", sa.Text, nullable=False, comment="where its fires start"),
+    sa.Column("cron", sa.String(200), nullable=False),
+    sa.Column("tz", sa.String(100), nullable=False),
+    sa.Column("missed", sa.String(8), nullable=False),
+    sa.Column("queued", sa.Boolean, nullable=False, comment="workers run its sweeps"),
+    sa.Column("baseline", sa.String(200), comment="the name of one, or `last`"),
+    sa.Column("margin", Json, nullable=False, comment="metric -> the loss that would matter"),
+    sa.Column("notify", Json, nullable=False, comment="notification targets"),
+    sa.Column("next_at", Seconds, comment="its next fire; null while it is paused"),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.CheckConstraint("status IN ('active', 'paused')", name="status"),
+    sa.CheckConstraint("missed IN ('skip', 'once')", name="missed"),
+    sa.Index("ix_schedules_next_at", "next_at", **where("status = 'active'")),
+)
+
+fires = sa.Table(
+    "fires",
+    metadata,
+    sa.Column("schedule_id", Id, ref("schedules.id"), primary_key=True),
+    # The key keeps two schedulers from making the same fire.
+    sa.Column("fire_at", Seconds, primary_key=True, comment="when it was due"),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("manual", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("lease_until", Seconds, comment="when its lease ends; set after its end if a notification is due"),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("sweep_id", Id, unique=True, comment="its sweep, set in the transaction that submits it"),
+    sa.Column("baseline_id", Id, comment="the sweep that it was compared with"),
+    sa.Column("verdict", sa.String(16)),
+    sa.Column("why", Json, comment="sentences"),
+    sa.Column("notified_at", Seconds),
+    sa.Column("notify_tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("notify_error", sa.Text),
+    sa.Column("started_at", Seconds),
+    sa.Column("finished_at", Seconds),
+    sa.CheckConstraint("status IN ('due', 'starting', 'running', 'judged', 'failed')", name="status"),
+    sa.CheckConstraint(
+        "verdict IN ('better', 'same', 'not worse', 'unclear', 'worse', 'cannot tell', 'failed')", name="verdict"
+    ),
+    sa.Index("ix_fires_open", "status", **where("status IN ('due', 'starting', 'running') OR lease_until IS NOT NULL")),
+)

@@ -1,14 +1,14 @@
-"""Walls between projects in PostgreSQL: row-level security, whatever a query forgets to ask for.
+"""Walls between projects in PostgreSQL: row-level security, which holds even if a query forgets a condition.
 
-Three roles, none of them a superuser or one that bypasses row-level security, which is forced on the owner, too:
+There are three roles. None is a superuser or bypasses row-level security, which is forced on the owner, too:
 
-- the owner of the tables makes and migrates them; a database URL of its means operator;
-- `wtb_worker` runs workers and the scheduler, which work for all projects;
-- `wtb_server` answers requests. Each of its transactions says for which projects (`wtb.projects`), and sees nothing
-  else; one that says nothing sees nothing.
+- The owner of the tables creates and migrates them; the operator has a database URL of the owner.
+- `wtb_worker` runs workers and the scheduler, which work for all projects.
+- `wtb_server` answers requests. Each of its transactions sets its projects (`wtb.projects`), and sees nothing else;
+  without that setting it sees nothing.
 
-What belongs to a sweep is walled by its sweep and has no column for the project: that would be written with every row
-of the hot path. Policies of the owner and of workers are `true`, which PostgreSQL leaves out of their plans.
+Rows of a sweep are walled by the sweep and have no column for the project, which would be written with every row of the
+hot path. Policies of the owner and of workers are `true`, which PostgreSQL leaves out of their plans.
 
 Source: the manual of PostgreSQL, "Row Security Policies" and "CREATE POLICY".
 """
@@ -23,15 +23,15 @@ import sqlalchemy as sa
 WORKER: Final = "wtb_worker"
 SERVER: Final = "wtb_server"
 ALL: Final = "*"  # of projects
-_SEPARATOR = "\x1f"  # in no name of a project, which is printable
-_SETTING = "(SELECT current_setting('wtb.projects', true))"  # as a subquery it is asked for once a statement
+_SEPARATOR = "\x1f"  # not in names of projects, which are printable
+_SETTING = "(SELECT current_setting('wtb.projects', true))"  # as a subquery it is evaluated once a statement
 
 
 def projects_setting(projects: frozenset[str] | None) -> str:
-    """Return what a transaction of the server sets `wtb.projects` to; None stands for all projects."""
+    """Return the setting `wtb.projects` for a transaction of the server; None stands for all projects."""
     if projects is None:
         return ALL
-    return _SEPARATOR.join([ALL, ALL] if projects == {ALL} else sorted(projects))  # a project may be called so, too
+    return _SEPARATOR.join([ALL, ALL] if projects == {ALL} else sorted(projects))  # a project may have this name, too
 
 
 def _of_project(column: str) -> str:
@@ -39,28 +39,28 @@ def _of_project(column: str) -> str:
 
 
 def projects_of(setting: str) -> frozenset[str] | None:
-    """Return what `projects_setting` was made of."""
+    """Return the projects from which `projects_setting` was made."""
     return None if setting == ALL else frozenset(setting.split(_SEPARATOR))
 
 
 def _within_projects(column: str) -> str:
-    """Whose projects are all of the transaction's."""
+    """Return the condition that all projects of a row are the transaction's."""
     separator = f"chr({ord(_SEPARATOR)})"
     return f"string_to_array({column}, {separator}) <@ string_to_array({_SETTING}, {separator})"
 
 
 def _of(table: str, column: str, owner: str) -> str:
-    """Whose owner is of the transaction's projects.
+    """Return the condition that the owner of a row is of the transaction's projects.
 
     PostgreSQL looks an owner up by its key, or collects the ids of all of these projects by the index, whichever it
-    takes for cheaper: either way it reads nothing of others. The owner's own policy, which is open to all where that is
-    said, would take no index.
+    estimates as cheaper; in both cases it reads no rows of other projects. The owner's own policy, which is true for a
+    transaction of all projects, would use no index.
     """
     return f"EXISTS (SELECT FROM {owner} AS owner WHERE owner.id = {table}.{column} AND {_of_project('owner.project')})"
 
 
-def _below(table: str, column: str, owner: str) -> str:
-    """Whose owner is visible, by its own policy."""
+def _owned_by(table: str, column: str, owner: str) -> str:
+    """Return the condition that the owner of a row is visible, by its own policy."""
     return f"EXISTS (SELECT FROM {owner} AS owner WHERE owner.id = {table}.{column})"
 
 
@@ -70,7 +70,7 @@ _OF_SWEEPS = (
 )
 _OF_SESSIONS = ("files", "schedules", "session_memory", "thread_checkpoints", "thread_writes")
 
-# By table the condition for rows that they are of a transaction's projects.
+# The condition that rows are of a transaction's projects, by table.
 POLICIES: Final[Mapping[str, str]] = {
     "projects": _of_project("name"),
     **{table: _of_project("project") for table in ("access", "looks", "sessions", "sweeps", "tokens", "uploads")},
@@ -81,12 +81,12 @@ POLICIES: Final[Mapping[str, str]] = {
     "events": (
         f"{_of('events', 'sweep_id', 'sweeps')} OR sweep_id IS NULL AND {_of('events', 'session_id', 'sessions')}"
     ),
-    "fires": _below("fires", "schedule_id", "schedules"),
-    **{table: _below(table, "node_run_id", "node_runs") for table in ("attempts", "calls", "invocations")},
-    "decisions": _below("decisions", "checkpoint_id", "checkpoints"),
-    "upload_parts": _below("upload_parts", "upload_id", "uploads"),
-    "awaiting": _below("awaiting", "execution_id", "executions"),
-    "reservations": _below("reservations", "execution_id", "executions"),
+    "fires": _owned_by("fires", "schedule_id", "schedules"),
+    **{table: _owned_by(table, "node_run_id", "node_runs") for table in ("attempts", "calls", "invocations")},
+    "decisions": _owned_by("decisions", "checkpoint_id", "checkpoints"),
+    "upload_parts": _owned_by("upload_parts", "upload_id", "uploads"),
+    "awaiting": _owned_by("awaiting", "execution_id", "executions"),
+    "reservations": _owned_by("reservations", "execution_id", "executions"),
     "budgets": (
         f"scope = 'project' AND {_of_project('key')}"
         f" OR scope = 'session' AND {_of('budgets', 'key', 'sessions')}"
@@ -99,7 +99,7 @@ POLICIES: Final[Mapping[str, str]] = {
         f"EXISTS (SELECT FROM sweeps AS one WHERE one.workflow_id = workflows.id AND {_of_project('one.project')})"
     ),
 }
-# Why other tables have no walls.
+# The reasons for which other tables have no walls.
 OPEN: Final[Mapping[str, str]] = {
     "audit": "its rows are one chain, which whoever changes something adds to and only those of all projects read",
     "values": "values are stored once for all projects, and no operation gives one for its digest alone",
@@ -115,19 +115,20 @@ OPEN: Final[Mapping[str, str]] = {
     "limited_nodes": "limits of nodes hold for all projects",
     "log_ids": "a sequence",
 }
-_NEW_FIRST = {"workflows"}  # a graph is stored before the sweep that has it
+_NEW_FIRST = {"workflows"}  # a graph is stored before the sweep that makes it visible
 
 
 def build_walls(connection: sa.Connection) -> None:
-    """Make policies and rights as they have to be now, whatever they were; for the owner of the tables.
+    """Create policies and rights as they have to be now, whatever they were; for the owner of the tables.
 
     Args:
-        connection: In the transaction that makes or migrates the tables. SQLite has one tenant, and no walls.
+        connection: In the transaction that creates or migrates the tables. SQLite has one tenant, and no walls.
     """
     if connection.dialect.name != "postgresql":
         return
-    there = connection.scalars(sa.text("SELECT rolname FROM pg_roles WHERE rolname IN (:worker, :server)"), _ROLES)
-    roles = set(there)
+    role_names = connection.scalars(sa.text("SELECT rolname FROM pg_roles WHERE rolname IN (:worker, :server)"), _ROLES)
+    roles = set(role_names)
+    # Policies for roles that the server lacks would be rejected, so each role is optional.
     for table, condition in POLICIES.items():
         for statement in _statements(table, condition, roles):
             connection.exec_driver_sql(statement)
@@ -144,7 +145,7 @@ def is_worker(connection: sa.Connection) -> bool:
 
 
 def has_walls(connection: sa.Connection) -> bool:
-    """Return whether this database lets workers in by the role of theirs, whichever role asks.
+    """Return whether this database lets workers in by their own role, whatever role this connection has.
 
     Migrations give that role its policies, if the server has it: see `build_walls`.
     """
@@ -164,12 +165,14 @@ _RIGHTS = (
 
 
 def _statements(table: str, condition: str, roles: set[str]) -> list[str]:
-    made = [f"ALTER TABLE {table} {how} ROW LEVEL SECURITY" for how in ("ENABLE", "FORCE")]
-    made += [f"DROP POLICY IF EXISTS {name} ON {table}" for name in ("owner", "worker", "server")]
-    made.append(f"CREATE POLICY owner ON {table} TO CURRENT_USER USING (true)")
+    statements = [f"ALTER TABLE {table} {how} ROW LEVEL SECURITY" for how in ("ENABLE", "FORCE")]
+    statements += [f"DROP POLICY IF EXISTS {name} ON {table}" for name in ("owner", "worker", "server")]
+    statements.append(f"CREATE POLICY owner ON {table} TO CURRENT_USER USING (true)")
     if WORKER in roles:
-        made.append(f"CREATE POLICY worker ON {table} TO {WORKER} USING (true)")
+        statements.append(f"CREATE POLICY worker ON {table} TO {WORKER} USING (true)")
     if SERVER in roles:
         check = " WITH CHECK (true)" if table in _NEW_FIRST else ""
-        made.append(f"CREATE POLICY server ON {table} TO {SERVER} USING ({_SETTING} = '{ALL}' OR {condition}){check}")
-    return made
+        statements.append(
+            f"CREATE POLICY server ON {table} TO {SERVER} USING ({_SETTING} = '{ALL}' OR {condition}){check}"
+        )
+    return statements

@@ -1,4 +1,4 @@
-"""In place of the `conftest.py` of LangGraph's own tests: their checkpointer is `Saver`, or LangGraph's in memory.
+"""Replace the `conftest.py` of LangGraph's own tests: their checkpointer is `Saver`, or LangGraph's in memory.
 
 WTB_SUITE_DATABASE: the database of `Saver`; without it, LangGraph's InMemorySaver is tested, for comparison. Tests that
 use no checkpointer are left out.
@@ -19,15 +19,15 @@ from langgraph.store.memory import InMemoryStore
 from pytest_mock import MockerFixture
 
 from wtb.integrations.langgraph import Saver
+from wtb.store.access.sessions import create
 from wtb.store.database import Database
-from wtb.store.limits.sessions import create
 
 _CHECKPOINTERS = {"sync_checkpointer", "async_checkpointer"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    left_out = [item for item in items if not _CHECKPOINTERS & set(item.fixturenames)]
-    items[:] = [item for item in items if _CHECKPOINTERS & set(item.fixturenames)]
+    left_out = [test for test in items if not _CHECKPOINTERS & set(test.fixturenames)]
+    items[:] = [test for test in items if _CHECKPOINTERS & set(test.fixturenames)]
     config.hook.pytest_deselected(items=left_out)
 
 
@@ -38,8 +38,8 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def deterministic_uuids(mocker: MockerFixture) -> Any:
-    made = (UUID(f"00000000-0000-4000-8000-{number:012}", version=4) for number in range(10_000))
-    return mocker.patch("uuid.uuid4", side_effect=made)
+    uuids = (UUID(f"00000000-0000-4000-8000-{number:012}", version=4) for number in range(10_000))
+    return mocker.patch("uuid.uuid4", side_effect=uuids)
 
 
 @pytest.fixture(params=["sync", "async", "exit"])

@@ -90,17 +90,17 @@ def _split(state: State, tokens: Callable[[str], list[str]]) -> Update:
 @wf.node(variant="overlap")
 def classify(state: State) -> Update:
     """The team whose examples have most of the message's tokens."""
-    asked = set(state["tokens"])
-    return {"scores": {team: float(len(asked & set(known))) for team, known in state["learned"].items()}}
+    tokens = set(state["tokens"])
+    return {"scores": {team: float(len(tokens & set(learned))) for team, learned in state["learned"].items()}}
 
 
 @classify.variant("bayes", description="Naive Bayes with smoothing.")
 def _bayes(state: State, *, alpha: float = 0.5) -> Update:
-    counts = {team: Counter(known) for team, known in state["learned"].items()}
-    size = len({token for known in counts.values() for token in known}) + 1
+    counts = {team: Counter(learned) for team, learned in state["learned"].items()}
+    size = len({token for counter in counts.values() for token in counter}) + 1
     scores = {
-        team: sum(math.log((known[token] + alpha) / (known.total() + alpha * size)) for token in state["tokens"])
-        for team, known in counts.items()
+        team: sum(math.log((counter[token] + alpha) / (counter.total() + alpha * size)) for token in state["tokens"])
+        for team, counter in counts.items()
     }
     return {"scores": scores}
 

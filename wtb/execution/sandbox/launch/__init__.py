@@ -1,1 +1,1 @@
-"""How a node process comes to be: it is started below its reaper, and carries the marks of its runner."""
+"""The start of node processes: below their reapers, behind walls, with the marks of their runner."""

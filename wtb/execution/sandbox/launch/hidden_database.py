@@ -1,4 +1,4 @@
-"""The wall that node processes have by default: the SQLite files of their runner are hidden, and all else is as ever.
+"""The wall that node processes have by default: only the SQLite files of their runner are hidden.
 
 In a mount namespace of the process a notice lies over each file. Where the process can make that namespace by itself,
 as root can, it then gives up the capabilities by which it could look past the notice, and keeps the others. Else a user
@@ -62,7 +62,7 @@ class HiddenFiles:
                 self.are_hidden = True
 
     def are_bare(self) -> bool:
-        """Return whether one of them can be read by now: it was created, or replaced by another file, outside."""
+        """Return whether one of them can be read: it was created, or replaced by another file, outside."""
         return self.are_hidden and any(self._is_bare(path) for path in self.paths)
 
     def _is_bare(self, path: str) -> bool:
@@ -74,11 +74,13 @@ class HiddenFiles:
 
 
 def _hide(libc: ctypes.CDLL, paths: Sequence[str]) -> None:
-    """Lay the notice over files. Raises OSError where the system does not allow it; then files may be in sight."""
+    """Lay the notice over files. Raises OSError if the system does not allow it; then files may be readable."""
     is_privileged = libc.unshare(_CLONE_NEWNS) == 0
     if is_privileged:
-        checked(libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None))  # what is mounted here stays here
-    elif os.geteuid() == 0 or any(_capabilities(libc)[1::3]):  # which a user namespace would take away
+        # Otherwise the mounts would also appear in the namespace of the runner, which shares the mount points.
+        checked(libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None))
+    elif os.geteuid() == 0 or any(_capabilities(libc)[1::3]):
+        # A user namespace would take away capabilities that nodes may rely on.
         raise OSError
     else:
         enter_namespaces(libc)
@@ -86,6 +88,7 @@ def _hide(libc: ctypes.CDLL, paths: Sequence[str]) -> None:
         with contextlib.suppress(FileNotFoundError):  # it was removed just now
             checked(libc.mount(os.fsencode(HIDING_NOTICE), os.fsencode(path), None, MS_BIND, None))
             close_for_writing(libc, path)
+    # Root could read the file from the disk itself.
     for path in block_devices() if os.geteuid() == 0 else ():
         checked(libc.mount(b"/dev/null", os.fsencode(path), None, MS_BIND, None))
     if is_privileged:
@@ -95,7 +98,7 @@ def _hide(libc: ctypes.CDLL, paths: Sequence[str]) -> None:
 
 
 def _capabilities(libc: ctypes.CDLL) -> list[int]:
-    """Return those of this process: effective, permitted and inheritable, for the lower and the upper 32."""
+    """Return the capabilities of this process: effective, permitted and inheritable, lower and upper 32 bits."""
     header, sets = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     checked(libc.capget(header, sets))
     return list(sets)
@@ -103,15 +106,15 @@ def _capabilities(libc: ctypes.CDLL) -> list[int]:
 
 def _keep_others(libc: ctypes.CDLL) -> None:
     """Give up the capabilities that lead past a mount, for this process and all that it starts."""
-    kept = _capabilities(libc)
+    capabilities = _capabilities(libc)
     for number in _LEAD_PAST:
         if libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0 and ctypes.get_errno() != _EINVAL:  # of an older kernel
             checked(-1)
         word, bit = divmod(number, 32)
         for place in range(3 * word, 3 * word + 3):
-            kept[place] &= ~(1 << bit)
+            capabilities[place] &= ~(1 << bit)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    checked(libc.capset(header, (ctypes.c_uint32 * 6)(*kept)))
+    checked(libc.capset(header, (ctypes.c_uint32 * 6)(*capabilities)))
 
 
 if __name__ == "__main__":  # for `wtb doctor`

@@ -1,4 +1,4 @@
-"""Starting a node process below its reaper, which may be ahead of knowing what it is for.
+"""Starting a node process below its reaper, perhaps before its task is known.
 
 Until its first frame arrives a process has imported nothing but WTB, so it can start while the command that will need
 it still reads the sweep, imports the database's client and submits. If nobody takes it, it ends with this process.
@@ -20,13 +20,12 @@ from pathlib import Path
 from wtb.config.credentials import client_credentials, database_files, is_credential, is_guarded
 from wtb.config.project_settings import node_walls, writable_folders
 from wtb.config.stack_file import HOME, OPEN, SECRET
-from wtb.core.classes.frozen import frozen
+from wtb.core.frozen import frozen
 from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import folder_of_modules, search_path
 from wtb.execution.sandbox.launch import reaper
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER, limit_of
-from wtb.execution.sandbox.launch.read_only import NOTHING_CLOSED, ReadOnly, read_only
-from wtb.execution.sandbox.launch.walls import Hidden, Opened, hide
+from wtb.execution.sandbox.launch.walls import NOTHING_CLOSED, Hidden, Opened, ReadOnly, hide, read_only
 from wtb.store.files.shared_store import SharedFiles
 from wtb.store.files.workspaces import Workspaces
 
@@ -35,13 +34,14 @@ _POSTGRES = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")  # by whi
 
 
 def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
-    """What node processes inherit: all but WTB's and Flower's settings and credentials, or the named variables alone.
+    """Return the variables that node processes inherit.
 
-    Nor those by which PostgreSQL's client finds passwords, where WTB's database is there, unless they are named.
-    The tag says whose they are, for the cleanup that finds one left over.
+    These are the named ones, else all but settings and credentials of WTB and Flower. With a database server, variables
+    by which PostgreSQL's client finds passwords are left out, too, unless they are named. A tag with the owner lets the
+    cleanup find processes that are left over.
     """
     left_out = (*_OURS, *_POSTGRES) if is_guarded() else _OURS
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    inherited = {name: setting for name, setting in os.environ.items() if not name.startswith(left_out)}
     if names is not None:
         inherited = {name: os.environ[name] for name in names if name in os.environ and not is_credential(name)}
     armed = {"WTB_FAULT": os.environ["WTB_NODE_FAULT"]} if "WTB_NODE_FAULT" in os.environ else {}
@@ -50,11 +50,16 @@ def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
 
 @frozen
 class Launch:
-    """What a process is started with, before it is told anything.
+    """The settings with which a process starts, before its first message.
 
-    environment: all it inherits. limits: as in `run.rlimits`, those that are set. path: where it finds modules.
-    hidden: what walls hide from it; None for no walls. opened: what stays open within that. read_only: what they do not
-    let it write.
+    Attributes:
+        environment: All variables that it inherits.
+        limits: The limits of `run.rlimits` that are set.
+        folder: Its working directory.
+        path: The search path for modules.
+        hidden: Places that walls hide; None for no walls.
+        opened: Places that stay open within hidden ones.
+        read_only: Directories that it cannot write.
     """
 
     environment: Mapping[str, str]
@@ -72,25 +77,25 @@ def launch_of(
     folder: Path,
     workspaces: Workspaces | None = None,
 ) -> Launch:
-    """What a process of this environment and these limits is started with now. workspaces: of its project."""
-    given = {name: limit for name, limit in limits.items() if limit is not None}
+    """Make the launch of a process with this environment and these limits. `workspaces` are its project's."""
+    set_limits = {name: limit for name, limit in limits.items() if limit is not None}
     path = tuple(search_path())
     if not is_walled():
-        return Launch(environment, given, folder, path)
+        return Launch(environment, set_limits, folder, path)
     hidden, opened = _project_walls(os.getcwd(), workspaces)
-    secrets = (*_secrets(os.getcwd()), *(one for path in database_files() if (one := hide(path)) is not None))
-    # What nodes of this process write, this process and others of its user must not run.
+    secrets = (*_secrets(os.getcwd()), *(hiding for path in database_files() if (hiding := hide(path)) is not None))
+    # Files that nodes of this process write must not be run by this process or others of its user.
     closed = read_only(os.fspath(folder), path, sorted(writable_folders()))
-    return Launch(environment, given, folder, path, (*secrets, *hidden), opened, closed)
+    return Launch(environment, set_limits, folder, path, (*secrets, *hidden), opened, closed)
 
 
 def is_walled() -> bool:
-    """Return whether node processes of this process have walls: where the database is a server, or settings say so."""
+    """Return whether node processes have walls: if the database is a server, or if settings require it."""
     return is_guarded() or node_walls() == "all"
 
 
 def files_to_hide() -> list[str]:
-    """Return what node processes hide from user code before they import it: files of SQLite databases, by default.
+    """Return the files that node processes hide before they import user code: SQLite databases, by default.
 
     Those with all walls start with these, and hide the files by them.
     """
@@ -98,7 +103,7 @@ def files_to_hide() -> list[str]:
 
 
 def _project_walls(folder: str, workspaces: Workspaces | None) -> tuple[tuple[Hidden, ...], tuple[Opened, ...]]:
-    """Return what hides the files of all projects, and what stays open of those of one.
+    """Return the hidden places of all projects, and the places of one project that stay open.
 
     Nodes read the stored files of their project, and write in the directory of their runner and to the replies of
     judges.
@@ -115,14 +120,15 @@ def _project_walls(folder: str, workspaces: Workspaces | None) -> tuple[tuple[Hi
     places = tuple(Opened(os.path.realpath(path), writable) for path, writable in opened if path.is_dir())
     within = {place.path for place in places}  # a store that is no project's is its own top, and stays open
     hidden = {top for path in tops if (top := os.path.realpath(path)) not in within}
-    return tuple(one for top in sorted(hidden) if (one := hide(top)) is not None), places
+    return tuple(hiding for top in sorted(hidden) if (hiding := hide(top)) is not None), places
 
 
 def make_folders(workspaces: Workspaces) -> None:
     """Make the folders that node processes of a project use: walls leave open only what was there before."""
     files = workspaces.files
     workspaces.root.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(OSError):  # who needs a shared directory that is not there says so
+    # A shared directory may be out of reach now. Whatever needs it later reports that.
+    with contextlib.suppress(OSError):
         files.make()
         files.judgements.mkdir(exist_ok=True)
     if isinstance(files, SharedFiles):
@@ -132,8 +138,9 @@ def make_folders(workspaces: Workspaces) -> None:
 
 @cache
 def _secrets(folder: str) -> tuple[Hidden, ...]:
-    """Where credentials of WTB's servers may lie: as it was when this process first asked, whatever nodes move."""
-    for name in OPEN if os.path.isdir(HOME) else ():  # walls may let be read only what was there before
+    """Return places where credentials of WTB's servers may lie, as of the first call: nodes may move files later."""
+    # Walls can leave open only directories that exist when they are raised.
+    for name in OPEN if os.path.isdir(HOME) else ():
         os.makedirs(os.path.join(HOME, name), exist_ok=True)
     home = Path.home()
     places = (
@@ -142,12 +149,12 @@ def _secrets(folder: str) -> tuple[Hidden, ...]:
         Path(os.environ.get("PGSERVICEFILE") or home / ".pg_service.conf"),
         client_credentials().parent,
     )
-    return tuple(one for place in places if (one := hide(os.fspath(place))) is not None)
+    return tuple(hiding for place in places if (hiding := hide(os.fspath(place))) is not None)
 
 
 @frozen
 class Launched:
-    """A process that was started. Closing the leash ends it, with everything below it."""
+    """A started process. Closing the leash ends it, with everything below it."""
 
     id: str
     leash: socket.socket
@@ -156,27 +163,27 @@ class Launched:
 
     def close(self) -> None:
         """Close its leash, and the pipes to it, once it has ended."""
-        for thing in (self.leash, self.channel, self.process.stdout, self.process.stderr):
-            if thing is not None:
-                thing.close()
+        for resource in (self.leash, self.channel, self.process.stdout, self.process.stderr):
+            if resource is not None:
+                resource.close()
 
 
 _ahead: deque[tuple[Launch, Launched]] = deque()
 
 
 def start_ahead(launch: Launch) -> None:
-    """Start the process that the next `start` is expected to ask for."""
-    with contextlib.suppress(OSError):  # who needs it says so
+    """Start the process that the next `start` is expected to need."""
+    with contextlib.suppress(OSError):
         _ahead.append((launch, start(launch)))
 
 
 def start(launch: Launch) -> Launched:
     """Start a process, or take the one that was started ahead. Raises OSError."""
-    return _taken(launch) or _start(launch)
+    return _take_ahead(launch) or _start(launch)
 
 
-def _taken(launch: Launch) -> Launched | None:
-    """Take the process that was started ahead for the same; one that was started for something else is ended."""
+def _take_ahead(launch: Launch) -> Launched | None:
+    """Take the process that was started ahead with the same settings; another one is ended."""
     try:
         expected, launched = _ahead.popleft()
     except IndexError:
@@ -207,6 +214,8 @@ def _start(launch: Launch) -> Launched:
     with reaper_leash, worker_channel, contextlib.ExitStack() as started:
         started.callback(leash.close)
         started.callback(channel.close)
+        # -P keeps the script's folder off the path, because modules beside it could shadow those of the standard
+        # library.
         process = subprocess.Popen(
             [sys.executable, "-P", str(Path(reaper.__file__)), json.dumps(options)],
             stdin=subprocess.DEVNULL,
@@ -215,7 +224,9 @@ def _start(launch: Launch) -> Launched:
             cwd=launch.folder,
             env={**launch.environment, PROCESS: name},
             pass_fds=(reaper_leash.fileno(), worker_channel.fileno()),
-            start_new_session=True,  # Ctrl-C is for the runner alone
+            # The terminal sends Ctrl-C to its whole process group, and the runner alone decides when node processes
+            # end.
+            start_new_session=True,
         )
         started.pop_all()
     return Launched(name, leash, channel, process)

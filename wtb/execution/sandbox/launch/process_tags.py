@@ -1,9 +1,9 @@
-"""Marks of node processes and of what they start, by which the left over are found: two layers. Linux only.
+"""Marks of node processes and their descendants, by which left over ones are found: two layers. Linux only.
 
 The first is in the environment, which a process can give up for what it starts. The second is a limit of the kernel's
-that is inherited whatever becomes of environment, session, directory and descriptors: how long a process with realtime
-scheduling may run without a rest (RLIMIT_RTTIME), in numbers so large that they limit nothing. Its lower half says
-which node process it is, its upper half which runner's.
+that is inherited whatever changes in environment, session, directory and descriptors: how long a process with realtime
+scheduling may run without a rest (RLIMIT_RTTIME), in numbers so large that they limit nothing. Its soft value stands
+for the node process, its hard value for the runner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BITS = 60
 
 
 def limit_of(process: str, runner: str) -> tuple[int, int]:
-    """The limit that stands for a node process of a runner, in microseconds: (soft, hard)."""
+    """Return the limit that stands for a node process of a runner, in microseconds: (soft, hard)."""
     return _number(process, 1 << _BITS), _number(runner, 2 << _BITS)
 
 
@@ -37,22 +37,22 @@ def _number(name: str, start: int) -> int:
 
 
 def tagged(tag: str) -> dict[str, list[int]]:
-    """Value of the tag -> the processes of this user that carry it in their environment, but for this one."""
-    found: dict[str, list[int]] = {}
-    for pid in _others():
-        if value := tag_of(pid, tag):
-            found.setdefault(value, []).append(pid)
-    return found
+    """Return other processes of this user that carry a tag in their environment, by its value."""
+    pids_by_value: dict[str, list[int]] = {}
+    for pid in _other_pids():
+        if tag_value := tag_of(pid, tag):
+            pids_by_value.setdefault(tag_value, []).append(pid)
+    return pids_by_value
 
 
 def limited() -> dict[int, list[int]]:
-    """What stands for a runner in the limit of a process -> the processes of this user that have it, but for this."""
-    found: dict[int, list[int]] = {}
-    for pid in _others():
+    """Return other processes of this user with the limit of a runner, by the number that stands for the runner."""
+    pids_by_number: dict[int, list[int]] = {}
+    for pid in _other_pids():
         _, hard = _limit(pid)
         if 2 << _BITS <= hard < 3 << _BITS:
-            found.setdefault(hard, []).append(pid)
-    return found
+            pids_by_number.setdefault(hard, []).append(pid)
+    return pids_by_number
 
 
 def is_of_runner(pid: int, runner: str) -> bool:
@@ -61,19 +61,19 @@ def is_of_runner(pid: int, runner: str) -> bool:
 
 
 def tag_of(pid: int, tag: str) -> str | None:
-    """What a process of this user carries as a tag in its environment; None for other processes."""
-    data = b"\0" + _read(pid, "environ")
-    _, mark, rest = data.partition(f"\0{tag}=".encode())
+    """Return the value of a tag in the environment of a process of this user; None for other processes."""
+    environment = b"\0" + _read(pid, "environ")
+    _, mark, rest = environment.partition(f"\0{tag}=".encode())
     return rest.partition(b"\0")[0].decode("ascii", "replace") if mark else None
 
 
-def kill_tagged(tag: str, value: str) -> None:
-    """Kill everything that carries a value that nobody else has, and what it starts meanwhile."""
-    _kill_all(lambda pid: tag_of(pid, tag) == value)
+def kill_tagged(tag: str, tag_value: str) -> None:
+    """Kill all processes with this value of a tag, and those that they start meanwhile."""
+    _kill_all(lambda pid: tag_of(pid, tag) == tag_value)
 
 
 def kill_process(process: str) -> None:
-    """The same for all that carries the mark of a node process, of either layer."""
+    """Kill all processes that carry the mark of a node process, of either layer."""
     soft = _number(process, 1 << _BITS)
     _kill_all(lambda pid: tag_of(pid, PROCESS) == process or _limit(pid)[0] == soft)
 
@@ -82,16 +82,16 @@ def _kill_all(is_meant: Callable[[int], bool]) -> None:
     """Kill matching processes until none is found, for at most PATIENCE_S seconds."""
     ends = time.monotonic() + PATIENCE_S
     while True:
-        ending = [handle for pid in _others() if is_meant(pid) and (handle := kill(pid, is_meant)) is not None]
+        ending = [handle for pid in _other_pids() if is_meant(pid) and (handle := kill(pid, is_meant)) is not None]
         wait_for(ending, _DEATH_S)
         if not ending or time.monotonic() > ends:
             return
 
 
 def kill(pid: int, is_meant: Callable[[int], bool]) -> int | None:
-    """Kill a process if it is one that is meant; a descriptor by which to wait for its end.
+    """Kill a process if it matches. Returns a descriptor by which to wait for its end.
 
-    It is looked at again once there is a descriptor that stands for it: the number may be another's by now.
+    The test is repeated once a descriptor holds the process, because its number may have been reused before.
     """
     if sys.platform != "linux":
         return None
@@ -113,13 +113,14 @@ def wait_for(ending: list[int], patience_s: float) -> None:
     """Wait for the ends of processes, and close their descriptors."""
     ends = time.monotonic() + patience_s
     for handle in ending:
-        poll = select.poll()  # select() refuses descriptors from 1024 on
+        # select() rejects descriptors from 1024 on, which a runner with many processes reaches.
+        poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.poll(max(0.0, ends - time.monotonic()) * 1000)
         os.close(handle)
 
 
-def _others() -> Iterator[int]:
+def _other_pids() -> Iterator[int]:
     """Yield the ids of all processes but this one; nothing outside of Linux."""
     if sys.platform == "linux":
         own = os.getpid()
@@ -129,19 +130,20 @@ def _others() -> Iterator[int]:
 
 
 def _limit(pid: int) -> tuple[int, int]:
-    found = _LIMIT.search(_read(pid, "limits"))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _LIMIT.search(_read(pid, "limits"))
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _read(pid: int, name: str) -> bytes:
-    """What the kernel says of a process of this user; nothing of others, and of those that have ended."""
-    data = b""
+    """Read a file of /proc about a process of this user; empty for others, and for those that have ended."""
+    content = b""
     with contextlib.suppress(OSError):
         descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         try:
+            # Checked on the open descriptor: the number may have become another user's process.
             if os.fstat(descriptor).st_uid == os.geteuid():
                 while block := os.read(descriptor, 1 << 16):
-                    data += block
+                    content += block
         finally:
             os.close(descriptor)
-    return data
+    return content

@@ -1,4 +1,4 @@
-"""The reaper of one node process: it starts it, ends its whole tree, daemons included, and reports how it ended.
+"""The reaper of one node process: it starts the process, ends its whole tree, and reports how it ended.
 
 Run as a script, with nothing but the standard library, so that it is small and quick to start. It lives as long as
 the node process and holds one end of a leash: when the runner closes the other end, by intent or because it died,
@@ -29,10 +29,13 @@ AWAKE = 20  # counts without any, until it rests
 
 
 class WorkerOptions(TypedDict):
-    """What a reaper starts with: its ends of the leash and of the channel, and what the node process gets.
+    """The options of a reaper: its ends of the leash and of the channel, and the options of the node process.
 
-    hidden: what walls hide from it; None for no walls. opened: what stays open within that. closed, open: what it
-    cannot write, and can although that contains it.
+    Attributes:
+        hidden: Places that walls hide; None for no walls.
+        opened: Places that stay open within hidden ones.
+        closed: Directories that it cannot write.
+        open: Directories that it can write although a closed one contains them.
     """
 
     leash: int
@@ -48,7 +51,7 @@ class WorkerOptions(TypedDict):
 
 
 class Ended(TypedDict):
-    """How a node process ended: its exit code, and how many processes it had where those were too many."""
+    """The end of a node process: its exit code, and its number of processes if they were too many."""
 
     code: int | None
     processes: int | None
@@ -63,6 +66,7 @@ def main() -> None:
     _mark(options["mark"])
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
     os.set_blocking(wakes, False)
+    # Python restarts poll() after a signal, so the end of a child has to arrive on a descriptor that poll() watches.
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     reaper_pid = os.getpid()
@@ -72,10 +76,11 @@ def main() -> None:
         return
     os.close(options["channel"])
     nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):  # else the runner would never see the end of the output
+    # A pipe ends when all its writers have closed it: otherwise the runner would never see the end of the output.
+    for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     ended = _watch(leash, woken, worker, options["limits"].get("processes"))
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):
         os.write(leash, json.dumps(ended).encode())
     os._exit(0)
 
@@ -87,22 +92,26 @@ def _become_worker(options: WorkerOptions, reaper_pid: int, closed: tuple[int, .
     for descriptor in closed:
         os.close(descriptor)
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != reaper_pid:  # it died before it was our duty to follow it
+    # The reaper died before prctl() took effect, so no signal will come.
+    if os.getppid() != reaper_pid:
         os._exit(1)
     for name, resource_name in LIMITS.items():
-        wanted = options["limits"].get(name)
-        if wanted is not None:
+        limit = options["limits"].get(name)
+        if limit is not None:
             kind = getattr(resource, resource_name)
             hard = resource.getrlimit(kind)[1]
-            resource.setrlimit(kind, (wanted, wanted) if hard == resource.RLIM_INFINITY else (min(wanted, hard),) * 2)
+            resource.setrlimit(kind, (limit, limit) if hard == resource.RLIM_INFINITY else (min(limit, hard),) * 2)
     sys.path[:] = options["path"]
     if options["hidden"] is not None:
-        from wtb.execution.sandbox.launch.read_only import ReadOnly
-        from wtb.execution.sandbox.launch.walls import Hidden, Opened, raise_walls
+        from wtb.execution.sandbox.launch.walls import Hidden, Opened, ReadOnly, raise_walls
 
-        hidden, opened = [Hidden(*one) for one in options["hidden"]], [Opened(*one) for one in options["opened"]]
+        hidden, opened = (
+            [Hidden(*fields) for fields in options["hidden"]],
+            [Opened(*fields) for fields in options["opened"]],
+        )
         raise_walls(hidden, ReadOnly(options["closed"], options["open"]), opened)
-    gc.disable()  # until everything is imported, which stays
+    # Until everything is imported: modules stay, so that collecting meanwhile finds hardly any garbage.
+    gc.disable()
     if options["modules"] is not None:
         from wtb.core.serialization.user_modules import find_modules_in, open_folder
 
@@ -113,31 +122,32 @@ def _become_worker(options: WorkerOptions, reaper_pid: int, closed: tuple[int, .
     worker.main(options["channel"])
 
 
-def _watch(leash: int, woken: int, worker: int, most: int | None) -> Ended:
+def _watch(leash: int, woken: int, worker: int, max_processes: int | None) -> Ended:
     """Wait until the worker ends, the runner closes the leash, or there are too many processes; then end all."""
     ready = select.poll()
     for descriptor in (leash, woken):
         ready.register(descriptor, select.POLLIN | select.POLLHUP)
     status: int | None = None
     count = still = used = 0
-    while status is None and count <= (most or sys.maxsize):
+    while status is None and count <= (max_processes or sys.maxsize):
         pause = RESTING_S if still > AWAKE else EVERY_S
-        events = dict(ready.poll(None if most is None else pause * 1000))
+        events = dict(ready.poll(None if max_processes is None else pause * 1000))
         if leash in events:
             break
         if woken in events:
             os.read(woken, 4096)
         status = reap(worker)
-        if most is not None and status is None:
+        if max_processes is not None and status is None:
             count, before, used = len(descendants()), used, _cpu(worker)
+            # A worker alone that uses no CPU cannot have started anything, so it is counted less often.
             still = still + 1 if count == 1 and used == before else 0
     status = _end_all(worker, status)
     code = os.waitstatus_to_exitcode(status) if status is not None else None
-    return {"code": code, "processes": count if most is not None and count > most else None}
+    return {"code": code, "processes": count if max_processes is not None and count > max_processes else None}
 
 
 def _cpu(pid: int) -> int:
-    """Ticks of CPU that a process has used; always another number where that cannot be read."""
+    """Return the ticks of CPU that a process has used; always another number if they cannot be read."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
@@ -147,7 +157,7 @@ def _cpu(pid: int) -> int:
 
 
 def reap(child: int) -> int | None:
-    """Take note of all that have ended. Returns the wait status of this child, if it is among them."""
+    """Reap all children that have ended. Returns the wait status of this child, if it is among them."""
     worker_status = None
     while True:
         try:
@@ -166,9 +176,10 @@ def _end_all(worker: int, status: int | None) -> int | None:
         for pid in {*descendants(), *([worker] if status is None else [])}:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        found = reap(worker)
-        status = found if found is not None else status
+        reaped = reap(worker)
+        status = reaped if reaped is not None else status
         try:
+            # Nothing has ended since the last look. WNOWAIT leaves the status for `reap`.
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 time.sleep(0.001)
         except ChildProcessError:
@@ -176,27 +187,28 @@ def _end_all(worker: int, status: int | None) -> int | None:
 
 
 def descendants(root: int | None = None) -> list[int]:
-    """Every process below this one, or below another one, zombies included."""
+    """Return all processes below this one, or below another one, including zombies."""
     this = os.getpid() if root is None else root
     children = _children if os.path.exists(f"/proc/{this}/task/{this}/children") else _by_parent().get
-    found = list(children(this) or ())
-    for pid in found:  # grows under way
-        found += children(pid) or ()
-    return found
+    pids = list(children(this) or ())
+    for pid in pids:
+        # The list grows while the loop runs over it, level by level.
+        pids += children(pid) or ()
+    return pids
 
 
 def _children(pid: int) -> list[int]:
-    """The children of a process, as its threads know them; none where it has ended."""
-    found: list[int] = []
+    """Return the children of all threads of a process; none if it has ended."""
+    pids: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as children:
-                found += map(int, children.read().split())
-    return found
+                pids += map(int, children.read().split())
+    return pids
 
 
 def _by_parent() -> dict[int, list[int]]:
-    """The children of every process: for kernels that do not list them, and a hundred times as much to read."""
+    """Return the children of every process, for kernels that do not list them: a hundred times as much to read."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         if name.isdigit():
@@ -210,16 +222,16 @@ def _by_parent() -> dict[int, list[int]]:
 
 
 def _mark(limit: list[int]) -> None:
-    """Have all below this process carry a limit that says whose they are; see process_tags.py beside this."""
+    """Set a limit that all descendants inherit and that identifies their runner; see process_tags.py."""
     if sys.platform == "linux" and resource.getrlimit(resource.RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_RTTIME, (limit[0], limit[1]))
 
 
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, argument: int) -> None:
     if sys.platform == "linux":
         import ctypes
 
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Events as they happen, for whoever follows: what is read, when, and the requests that stay open."""
+"""Events as they happen, for followers: the readers of logs, their pace, and the requests that stay open."""

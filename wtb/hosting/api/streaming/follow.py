@@ -1,4 +1,4 @@
-"""The requests that stay open: events of a sweep as server-sent events, and the same messages over a WebSocket.
+"""Requests that stay open: events of a sweep as server-sent events, and the same messages over a WebSocket.
 
 Source: the HTML standard, "Server-sent events" (event streams and `Last-Event-ID`); RFC 6455 for WebSocket.
 """
@@ -6,23 +6,80 @@ Source: the HTML standard, "Server-sent events" (event streams and `Last-Event-I
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.websockets import WebSocketDisconnect
 
-from wtb.hosting.access.rates import Rates
+from wtb.core.errors import WTBError
+from wtb.hosting.api.guard import Rates
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.api.streaming.sending import full, received, send, sent
-from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Streams, read_position
+from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity
 from wtb.operations.inspection.log import Selection, select_events
 from wtb.operations.registry import Permission
+
+RECONNECT = b"retry: 1000\n\n"  # milliseconds until the client reconnects
+COMMENT = b": nothing new\n\n"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second is for nginx
+_SERVICE_RESTART = 1012  # the client may connect again at once
+
+
+def sent(messages: AsyncGenerator[Message | None, None]) -> StreamingResponse:
+    """Return a response that sends messages as server-sent events, as long as they come."""
+    return StreamingResponse(_as_events(messages), media_type="text/event-stream", headers=HEADERS)
+
+
+def full() -> Problem:
+    """Return the response if there are too many followers."""
+    detail = f"{MOST_SUBSCRIBERS} streams are open already, which is the limit; try again later"
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
+
+
+async def _as_events(messages: AsyncGenerator[Message | None, None]) -> AsyncIterator[bytes]:
+    yield RECONNECT
+    # The database is out of reach. The client reconnects, and gets the error then: this response has begun.
+    with suppress(WTBError):
+        async with aclosing(messages):
+            async for message in messages:
+                yield COMMENT if message is None else b"id: %b\ndata: %b\n\n" % (message.id.encode(), message.text)
+
+
+async def send(websocket: WebSocket, messages: AsyncGenerator[Message | None, None]) -> None:
+    """Send messages over a WebSocket as long as they come, then close it."""
+    with suppress(WebSocketDisconnect):
+        with suppress(WTBError):  # as above
+            async with aclosing(messages):
+                async for message in messages:
+                    if message is not None:  # pings of the protocol keep the connection
+                        await websocket.send_text(message.text.decode())
+        await websocket.close(_SERVICE_RESTART)
+
+
+async def received(websocket: WebSocket, rates: Rates, who: str | None) -> AsyncIterator[str]:
+    """Yield the messages of a client over a WebSocket until it disconnects, limited to the rate of requests.
+
+    Args:
+        websocket: The WebSocket. The next message is read when the one before was consumed.
+        rates: The rates by identity.
+        who: The key of the client; None for no limit.
+
+    Yields:
+        Texts; an empty one for a binary message.
+    """
+    while (message := await websocket.receive())["type"] != "websocket.disconnect":
+        while who is not None and (wait_s := rates.take(who)):
+            await asyncio.sleep(wait_s)
+        yield message.get("text") or ""
+
 
 PATH = f"{PREFIX}/sweeps/{{ref}}/events"
 
@@ -36,18 +93,18 @@ MaxBehind = Annotated[
 
 
 @dataclass
-class _Wanted:
-    """Which events a request asks for, as FastAPI reads it out of the query."""
+class _EventQuery:
+    """The requested events, which FastAPI reads from the query."""
 
-    severity: Annotated[str, Query(description="The least that is sent: debug, info, warning or error.")] = "debug"
-    kinds: Annotated[tuple[str, ...], Query(description="What their kinds begin with; by default all.")] = ()
+    severity: Annotated[str, Query(description="The lowest severity to send: debug, info, warning or error.")] = "debug"
+    kinds: Annotated[tuple[str, ...], Query(description="Prefixes of the kinds of events; by default all.")] = ()
     cases: Annotated[bool, Query(description="Name the case of each, and the variants of its combination.")] = False
-    ends: Annotated[bool, Query(description="Those, too, that tell whether there is more to come.")] = False
+    ends: Annotated[bool, Query(description="Include events that show whether more events follow.")] = False
 
     values: Annotated[bool, Query(description="Add what nodes wrote, results, and the arguments of tools.")] = False
 
     def selection(self, context: Context, ref: str) -> Selection:
-        """Return which events of a sweep that is. Raises InputError."""
+        """Return the selection of a sweep's events. Raises InputError."""
         return select_events(
             context,
             ref,
@@ -59,28 +116,28 @@ class _Wanted:
         )
 
 
-Wanted = Annotated[_Wanted, Depends()]
+EventQuery = Annotated[_EventQuery, Depends()]
 
 
 def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
-    """Return both requests.
+    """Return both routes.
 
     Args:
-        context: Where the sweeps are.
+        context: The context of sweeps.
         streams: The server's streams.
-        rates: How often somebody may ask.
+        rates: The rates of messages by identity.
     """
     routes = APIRouter()
 
-    async def selected(identity: Identity, ref: str, wanted: _Wanted) -> Selection:
+    async def selected(identity: Identity, ref: str, query: _EventQuery) -> Selection:
         mine = context.acting_as(identity, Permission.read)
-        return await run_quickly(wanted.selection, mine, ref)
+        return await run_quickly(query.selection, mine, ref)
 
     @routes.get(PATH, summary="Follow the events of a sweep.", tags=["sweeps"], response_model=None)
     async def events(
         request: Request,
         ref: str,
-        wanted: Wanted,
+        query: EventQuery,
         after: After = None,
         max_behind: MaxBehind = None,
         last_event_id: Annotated[str | None, Header()] = None,
@@ -89,17 +146,18 @@ def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
         if refusal := identity.refusal(Permission.read):
             return Problem(HTTPStatus.FORBIDDEN, refusal)
         position = read_position(last_event_id or after)
-        selection = await selected(identity, ref, wanted)
+        selection = await selected(identity, ref, query)
         if streams.followers >= MOST_SUBSCRIBERS:
             return full()
-        position = position or await streams.position(selection)  # so that "now" is not after the answer begins
+        # Before the response begins: events after the client has seen the response must not be left out.
+        position = position or await streams.position(selection)
         return sent(streams.follow(selection, position, max_behind, identity.follower))
 
     @routes.websocket(PATH)
     async def socket(
         websocket: WebSocket,
         ref: str,
-        wanted: Wanted,
+        query: EventQuery,
         after: After = None,
         max_behind: MaxBehind = None,
     ) -> None:
@@ -108,7 +166,7 @@ def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
             await websocket.send_denial_response(Problem(HTTPStatus.FORBIDDEN, refusal))
             return
         position = read_position(after)
-        selection = await selected(identity, ref, wanted)
+        selection = await selected(identity, ref, query)
         if streams.followers >= MOST_SUBSCRIBERS:
             await websocket.send_denial_response(full())
             return

@@ -1,9 +1,9 @@
-"""Events of sweeps as they happen: one reader for all who follow, and no queue for any of them.
+"""Events of sweeps as they happen: one reader for all followers, and no queue for any of them.
 
-A follower is a position in the log. What is new is read once for each selection of events that somebody follows, is
-encoded once, and is kept for a few seconds as frames; who is further back than those reads the log itself until it
-comes to them. So a follower that is slow costs no memory, and one that comes back continues where it was, whichever
-server it asks: the position is in the log, not in the server.
+A follower is a position in the log. New events are read once for each followed selection of events, are
+encoded once, and are kept for a few seconds as frames. A follower that is further behind reads the log itself until it
+reaches them. So a slow follower costs no memory, and one that reconnects continues at its position, on whichever
+server: the position is in the log, not in the server.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import orjson
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NotFound, WTBError
+from wtb.core.frozen import frozen
 from wtb.hosting.api.streaming.pace import Pace
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
@@ -31,13 +31,13 @@ from wtb.operations.inspection.sweeps import status
 from wtb.store.log import START, LogPosition
 
 FRAME_VERSION = 1
-SILENCE_S = 15.0  # after it a comment is sent, so that no proxy takes the connection for dead
+SILENCE_S = 15.0  # until a comment is sent, so that no proxy considers the connection dead
 KEPT_FRAMES = 50  # ten seconds of them, for those who are a little behind
 MOST_SUBSCRIBERS = 400  # at a time
 NOW = "now"
 _ENDED_S = 0.5  # between two looks whether tokens were revoked, or sweeps deleted
 _RETRY_S = 1.0  # while the database is out of reach
-# At a time, of as many threads as there are for what is quick.
+# At a time, of the threads for quick work.
 _READS = 2  # of what is new
 _CATCHING_UP = 2
 _POSITION = re.compile(r"(-1|\d{1,19})-(\d{1,19})")
@@ -46,10 +46,10 @@ _log = logging.getLogger("wtb")
 
 
 class Message(NamedTuple):
-    """What a follower is sent.
+    """A message to a follower.
 
     Attributes:
-        id: The position in the log that comes with it; with it one continues.
+        id: Its position in the log, to continue from.
         text: JSON, in one line.
     """
 
@@ -59,7 +59,7 @@ class Message(NamedTuple):
 
 @frozen
 class _Frame:
-    """What was selected of one stretch of the log, after a position and up to another, if anything was."""
+    """The selected events of one stretch of the log, after a position and up to another; None if there are none."""
 
     after: LogPosition
     upto: LogPosition
@@ -67,7 +67,7 @@ class _Frame:
 
 
 def read_position(text: str | None) -> LogPosition | None:
-    """Read a position that a frame had as its id.
+    """Parse a position, which is the id of a frame.
 
     Returns:
         The position, before all events if none is given, or None for `now`.
@@ -79,11 +79,11 @@ def read_position(text: str | None) -> LogPosition | None:
         return START
     if text == NOW:
         return None
-    found = _POSITION.fullmatch(text)
-    if found is None or int(found[2]) >= 1 << 63 or int(found[1]) >= 1 << 63:
+    match = _POSITION.fullmatch(text)
+    if match is None or int(match[2]) >= 1 << 63 or int(match[1]) >= 1 << 63:
         detail = f"{text!r} is not a position in the log; expected the id of a message, or {NOW}"
         raise InputError(detail, argument="after")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _frame(after: LogPosition, page: Page) -> _Frame:
@@ -91,13 +91,13 @@ def _frame(after: LogPosition, page: Page) -> _Frame:
 
 
 def message(kind: str, position: LogPosition, **content: object) -> Message:
-    """Return a message of a kind that comes with a position in the log."""
+    """Make a message of a kind with a position in the log."""
     id = "-".join(map(str, position))
     return Message(id, orjson.dumps({"version": FRAME_VERSION, "id": id, "type": kind, **content}, default=str))
 
 
 class Tail:
-    """The end of the log of one selection, as far as it was read."""
+    """The end of the log of one selection, up to the last read position."""
 
     def __init__(self, position: LogPosition) -> None:
         self.position = position
@@ -107,13 +107,13 @@ class Tail:
         self._more = asyncio.Event()
 
     def add(self, frame: _Frame) -> None:
-        """Take what was read next, and wake who waits."""
+        """Add the next frame, and wake followers that wait."""
         self.position = frame.upto
         self._frames.append(frame)
         self.wake()
 
     def wake(self) -> None:
-        """Have those who wait look again."""
+        """Wake followers that wait, so that they look again."""
         self._more.set()
         self._more = asyncio.Event()
 
@@ -123,8 +123,10 @@ class Tail:
 
     async def wait(self, most_s: float) -> None:
         """Wait until there may be more, but not for longer than some seconds."""
+        # In Python 3.11 `wait_for` loses a cancellation that comes with the event, and the server never ends.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._more.wait(), most_s)
+            async with asyncio.timeout(most_s):
+                await self._more.wait()
 
 
 class Streams:
@@ -134,8 +136,8 @@ class Streams:
         """Make it; nothing is read until somebody follows.
 
         Args:
-            context: Where the logs are.
-            still_active: Which of those who follow may still do so.
+            context: The context of the logs.
+            still_active: Returns those of the followers who may still follow.
         """
         self._context = context
         self._still_active = still_active
@@ -149,10 +151,10 @@ class Streams:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Read the logs that are followed, inside the block."""
+        """Read followed logs during the block."""
         ending = asyncio.create_task(self._end_some())
         try:
-            async with self.pace.kept():
+            async with self.pace.listen_for_changes():
                 yield
         finally:
             self.close()
@@ -161,62 +163,65 @@ class Streams:
 
     @property
     def followers(self) -> int:
-        """How many follow."""
+        """The number of followers."""
         return sum(tail.followers for tail in self._tails.values())
 
     def close(self) -> None:
-        """End all streams: who follows comes again, and continues where it was."""
+        """End all streams. Followers reconnect and continue at their positions."""
         self._closed = True
         self._wake_all()
 
     async def follow(
         self, selection: Selection, after: LogPosition | None, max_behind: int | None, owner: Follower | None = None
     ) -> AsyncGenerator[Message | None, None]:
-        """Yield messages from a position on, for as long as the server runs, and None after each silence.
+        """Yield messages from a position on, as long as the server runs, and None after each silence.
 
         Args:
-            selection: Which events.
+            selection: The selection of events.
             after: The position to continue, or None for the end.
             max_behind: If the log is further ahead than so many events (of all sweeps), a `reset` with the status
                 of the sweep comes in place of them. By default none is left out.
-            owner: Whose stream it is. It ends when they may no longer follow.
+            owner: The follower, whose stream ends when they may no longer follow.
 
         Raises:
             NotFound: If the sweep was deleted.
             WTBError: If the database cannot be read.
         """
         async with self.tail(selection) as tail, self.owned(owner):
-            position, heard = tail.position if after is None else after, monotonic()
+            position, sent_at = tail.position if after is None else after, monotonic()
             while not self.is_over(owner):
-                if tail.is_deleted:  # who comes again is told so
+                if tail.is_deleted:
                     raise NotFound(f"sweep {selection.sweep} was deleted, and its events with it")
                 is_too_far = max_behind is not None and tail.position[1] - position[1] > max_behind
-                if is_too_far or position > tail.position:  # or of a log that was restored since, to another server
+                # A position beyond the end belongs to a log that was restored from a backup since, or to another
+                # database.
+                if is_too_far or position > tail.position:
                     position = tail.position
                     yield await self._reset(selection, position)
                 frame = tail.after(position)
                 if frame is None and position < tail.position:
                     frame = await self._catch_up(selection, position, tail.position)
                 if frame is None:
-                    await tail.wait(heard + SILENCE_S - monotonic())
+                    await tail.wait(sent_at + SILENCE_S - monotonic())
                 else:
                     position = frame.upto
                 if frame is not None and frame.message is not None:
                     yield frame.message
-                    heard = monotonic()
-                elif monotonic() >= heard + SILENCE_S:
+                    sent_at = monotonic()
+                elif monotonic() >= sent_at + SILENCE_S:
                     yield None
-                    heard = monotonic()
+                    sent_at = monotonic()
 
     @asynccontextmanager
     async def tail(self, selection: Selection) -> AsyncIterator[Tail]:
-        """Have a log read inside the block; the tail says when there is more.
+        """Read a log during the block. The tail wakes its followers when there are new frames.
 
         Args:
-            selection: Which events.
+            selection: The selection of events.
         """
         if selection not in self._tails:
             last = await run_quickly(last_event, self._context, selection)
+            # Another follower may have added it while the database was read.
             if selection not in self._tails:
                 self._tails[selection] = Tail(last)
                 self._readers[selection] = asyncio.create_task(self._read(selection, self._tails[selection]))
@@ -231,17 +236,17 @@ class Streams:
                 self._readers.pop(selection).cancel()
 
     async def position(self, selection: Selection) -> LogPosition:
-        """Return the end of a log as far as followers of it have come. Raises WTBError if it cannot be read."""
+        """Return the end of a log up to which it was read. Raises WTBError if it cannot be read."""
         tail = self._tails.get(selection)
         return tail.position if tail is not None else await run_quickly(last_event, self._context, selection)
 
     def is_over(self, owner: Follower | None) -> bool:
-        """Whether streams of somebody are to end: the server does, or they may no longer follow."""
+        """Return whether a follower's streams must end: the server does, or they may no longer follow."""
         return self._closed or owner in self._ended
 
     @asynccontextmanager
     async def owned(self, owner: Follower | None) -> AsyncIterator[None]:
-        """Look inside the block whether somebody may still follow."""
+        """Check during the block whether a follower may still follow."""
         if owner is None:
             yield
             return
@@ -259,7 +264,7 @@ class Streams:
             tail.wake()
 
     async def _end_some(self) -> None:
-        """End the streams of those whose tokens are of no more use, and of sweeps that were deleted."""
+        """End streams with revoked tokens, and of deleted sweeps."""
         while True:
             await asyncio.sleep(_ENDED_S)
             if not self._tails and not self._owners:
@@ -282,13 +287,14 @@ class Streams:
         return message("reset", position, status=document)
 
     async def _catch_up(self, selection: Selection, after: LogPosition, upto: LogPosition) -> _Frame:
-        """Read what comes next, no further than the reader of all has come, where its frames begin."""
+        """Read the next events, no further than the shared reader, whose frames continue there."""
         async with self._catching_up:
             page = await run_quickly(partial(events_after, self._context, selection, after, until=upto))
+            # In a thread, because encoding a large page would hold up all streams.
             return await run_quickly(_frame, after, page)
 
     async def _read(self, selection: Selection, tail: Tail) -> None:
-        """Read what is new of a log that is followed, again and again; no other waits for that, however slow it is."""
+        """Read new events of a followed log, again and again. No other log waits for it, however slow it is."""
         self.pace.quicken()
         while True:
             try:

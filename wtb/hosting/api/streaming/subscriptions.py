@@ -1,21 +1,27 @@
-"""Several logs on one stream: each message under the name of the subscription that it is for."""
+"""Several logs on one stream, in one request that stays open: each message has the name of its subscription."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from http import HTTPStatus
 from time import monotonic
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import orjson
+from fastapi import APIRouter, Header, Query, Request, WebSocket
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
+from starlette.responses import Response
 
 from wtb.core.errors import AccessDenied, InputError, NotFound, WTBError
-from wtb.hosting.api.problems import problem_of
+from wtb.hosting.api.guard import Rates
+from wtb.hosting.api.problems import Problem, problem_of
+from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.streaming.follow import full, received, send, sent
 from wtb.hosting.api.streaming.streams import (
     FRAME_VERSION,
     MOST_SUBSCRIBERS,
@@ -25,29 +31,32 @@ from wtb.hosting.api.streaming.streams import (
     message,
     read_position,
 )
-from wtb.operations.identity import Follower
-from wtb.operations.inspection.log import Selection
+from wtb.hosting.api.threads import run_quickly
+from wtb.operations.context import Context
+from wtb.operations.identity import Follower, Identity
+from wtb.operations.inspection.log import Selection, select_events
+from wtb.operations.registry import Permission
 
-MOST = 20  # on one stream
-_LONGEST = 10_000  # characters of what describes one
-_ALONE_S = 1.0  # between two looks whether who asks may still do so, where nothing else tells it
+MAX_SUBSCRIPTIONS = 20  # on one stream
+_LONGEST = 10_000  # characters of a subscription
+_ALONE_S = 1.0  # between two checks of the follower on a stream without subscriptions
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 @dataclass(config={"extra": "forbid"})
 class Subscription:
-    """What somebody wants of a log.
+    """A subscription to a log.
 
     Attributes:
-        name: By which they know what is for it, and end it.
+        name: The name by which the client recognizes its messages, and ends it.
         sweep: A sweep: its id, the beginning of it, or its name.
-        after: The id of the last message that was seen, or `now`; by default from the beginning.
-        max_behind: How many events may be outstanding before they are left out for a `reset`; by default any number.
-        severity: The least that is sent: debug, info, warning or error.
-        kinds: What their kinds begin with; by default all.
-        cases: Name the case of each, and the variants of its combination.
-        ends: Those, too, that tell whether there is more to come.
-        values: Add what nodes wrote, results, and the arguments of tools.
+        after: The id of the last message that was seen, or `now`; by default the beginning.
+        max_behind: The number of outstanding events from which they are replaced by a `reset`; by default never.
+        severity: The lowest severity: debug, info, warning or error.
+        kinds: Prefixes of kinds; by default all.
+        cases: Whether to add the case of each, and the variants of its combination.
+        ends: Whether to include events that show whether more will come.
+        values: Whether to add writes of nodes, results, and arguments of tools.
     """
 
     name: Annotated[str, Field(pattern=f"^{_NAME.pattern}$")]
@@ -72,25 +81,27 @@ def read_subscription(text: str) -> Subscription:
 
 
 def read_subscriptions(texts: list[str], last_event_id: str | None) -> list[Subscription]:
-    """Read what a stream is to carry.
+    """Read the subscriptions of a stream.
 
     Args:
-        texts: Each a subscription, as JSON.
+        texts: The subscriptions, each as JSON.
         last_event_id: The id of the last message of such a stream, to continue from.
 
     Raises:
         InputError: If there are none or too many, or one cannot be read, or has the name of another.
     """
-    found = [read_subscription(text) for text in texts]
-    names = [one.name for one in found]
-    if not 0 < len(found) <= MOST:
-        raise InputError(f"{len(found)} subscriptions; expected 1 to {MOST}", argument="subscribe")
+    subscriptions = [read_subscription(text) for text in texts]
+    names = [subscription.name for subscription in subscriptions]
+    if not 0 < len(subscriptions) <= MAX_SUBSCRIPTIONS:
+        raise InputError(f"{len(subscriptions)} subscriptions; expected 1 to {MAX_SUBSCRIPTIONS}", argument="subscribe")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"two subscriptions are called {twice!r}; each needs a name of its own", argument="subscribe")
     pairs = [pair.partition(":") for pair in (last_event_id or "").split(",")]
     seen = {name: position for name, _, position in pairs if position}
-    return [replace(one, after=seen.get(one.name, one.after)) for one in found]
+    return [
+        replace(subscription, after=seen.get(subscription.name, subscription.after)) for subscription in subscriptions
+    ]
 
 
 def _read(text: str, read: Callable[[str], R]) -> R:
@@ -99,12 +110,14 @@ def _read(text: str, read: Callable[[str], R]) -> R:
     try:
         return read(text)
     except ValidationError as error:
-        told = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in error.errors()]
-        raise InputError(f"a subscription cannot be read: {'; '.join(told)}", argument="subscribe") from None
+        problems = [
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}".removeprefix(": ") for problem in error.errors()
+        ]
+        raise InputError(f"a subscription cannot be read: {'; '.join(problems)}", argument="subscribe") from None
 
 
 class _Came(NamedTuple):
-    """What a subscription hands over: a message, or None where the whole stream is to end."""
+    """A message of a subscription, or None if the whole stream must end."""
 
     name: str
     by: asyncio.Task[None] | None
@@ -112,7 +125,7 @@ class _Came(NamedTuple):
 
 
 class Subscriptions:
-    """What one stream carries. Of each log one message at most waits to be sent: who is slow costs no memory."""
+    """The subscriptions of one stream. At most one message waits to be sent, so that slow clients cost no memory."""
 
     def __init__(
         self, streams: Streams, select: Callable[[Subscription], Awaitable[Selection]], owner: Follower | None
@@ -121,8 +134,8 @@ class Subscriptions:
 
         Args:
             streams: The server's streams.
-            select: Returns which events somebody may see of what they want.
-            owner: Whose stream it is.
+            select: Returns the selection of events of a subscription, if the client may read them.
+            owner: The follower.
         """
         self._streams = streams
         self._select = select
@@ -131,122 +144,208 @@ class Subscriptions:
         self._positions: dict[str, str] = {}
         self._coming: asyncio.Queue[_Came] = asyncio.Queue(1)
 
-    def add(self, wanted: Subscription) -> asyncio.Event:
-        """Carry a log, in place of what had the same name.
+    def add(self, subscription: Subscription) -> asyncio.Event:
+        """Add a subscription, which replaces one of the same name.
 
         Returns:
-            What is set once it is known whether it can be followed.
+            An event that is set once it is known whether the log can be followed.
 
         Raises:
-            InputError: If the stream carries too many.
+            InputError: If the stream has too many.
         """
-        self.remove(wanted.name)
-        if len(self._following) >= MOST:
-            raise InputError(f"{MOST} subscriptions are on this stream already; end one first", argument="subscribe")
+        self.remove(subscription.name)
+        if len(self._following) >= MAX_SUBSCRIPTIONS:
+            raise InputError(
+                f"{MAX_SUBSCRIPTIONS} subscriptions are on this stream already; end one first", argument="subscribe"
+            )
         if self._streams.followers >= MOST_SUBSCRIBERS:
             raise InputError(f"{MOST_SUBSCRIBERS} logs are followed already, which is the limit; try again later")
         is_known = asyncio.Event()
-        self._following[wanted.name] = asyncio.create_task(self._follow(wanted, is_known))
+        self._following[subscription.name] = asyncio.create_task(self._follow(subscription, is_known))
         return is_known
 
     def remove(self, name: str) -> None:
-        """Carry a log no longer."""
+        """Remove a subscription."""
         self._positions.pop(name, None)
         if (task := self._following.pop(name, None)) is not None:
             task.cancel()
 
     def close(self) -> None:
-        """Carry nothing any longer."""
+        """Remove all subscriptions."""
         for name in list(self._following):
             self.remove(name)
 
     async def take(self, text: str) -> None:
-        """Do what who follows asks by a message: `{"subscribe": {...}}` or `{"unsubscribe": NAME}`."""
+        """Carry out a command of the client: `{"subscribe": {...}}` or `{"unsubscribe": NAME}`."""
         name = ""
         try:
-            asked = _read(text, _COMMAND.validate_json)
-            if set(asked) == {"subscribe"}:
-                name = str(asked["subscribe"].get("name", "")) if isinstance(asked["subscribe"], dict) else ""
-                wanted = _read(text, lambda _: _SUBSCRIPTION.validate_python(asked["subscribe"]))
-                await self.add(wanted).wait()  # else a single socket could keep all threads busy
-            elif set(asked) == {"unsubscribe"}:
-                self.remove(str(asked["unsubscribe"]))
+            command = _read(text, _COMMAND.validate_json)
+            if set(command) == {"subscribe"}:
+                name = str(command["subscribe"].get("name", "")) if isinstance(command["subscribe"], dict) else ""
+                subscription = _read(text, lambda _: _SUBSCRIPTION.validate_python(command["subscribe"]))
+                # One after the other: otherwise a single socket could keep all threads busy with selecting.
+                await self.add(subscription).wait()
+            elif set(command) == {"unsubscribe"}:
+                self.remove(str(command["unsubscribe"]))
             else:
                 raise InputError('expected {"subscribe": {...}} or {"unsubscribe": NAME}')
         except InputError as error:
             await self._coming.put(_Came(name if _NAME.fullmatch(name) else "", None, _ended(error)))
 
-    async def messages(self, wanted: Sequence[Subscription] = ()) -> AsyncGenerator[Message | None, None]:
-        """Yield messages for as long as the server runs and who follows may do so, and None after each silence.
+    async def messages(self, subscriptions: Sequence[Subscription] = ()) -> AsyncGenerator[Message | None, None]:
+        """Yield messages as long as the server runs and the client may follow, and None after each silence.
 
         Args:
-            wanted: What it carries from the beginning.
+            subscriptions: The first subscriptions.
 
         Raises:
-            InputError: If those are too many.
+            InputError: If there are too many.
         """
-        heard = monotonic()
+        sent_at = monotonic()
         try:
-            for one in wanted:
-                self.add(one)
+            for subscription in subscriptions:
+                self.add(subscription)
             async with self._streams.owned(self._owner):
                 while not self._streams.is_over(self._owner):
-                    came = await self._next(heard + SILENCE_S - monotonic())
+                    came = await self._next(sent_at + SILENCE_S - monotonic())
                     if came is not None:
                         if came.message is None:
                             return
                         yield self._named(came.name, came.message)
-                    elif monotonic() >= heard + SILENCE_S:
+                    elif monotonic() >= sent_at + SILENCE_S:
                         yield None
                     else:
                         continue
-                    heard = monotonic()
+                    sent_at = monotonic()
         finally:
             self.close()
 
     async def _next(self, most_s: float) -> _Came | None:
-        """Return what comes next, unless nothing does for some seconds, or what comes is wanted no more."""
+        """Return the next message; None after some seconds without one, or if its subscription was removed."""
         try:
-            came = await asyncio.wait_for(self._coming.get(), most_s if self._following else min(most_s, _ALONE_S))
+            async with asyncio.timeout(most_s if self._following else min(most_s, _ALONE_S)):
+                came = await self._coming.get()
         except TimeoutError:
             return None
+        # A message that was under way when its subscription was removed or replaced is dropped.
         return came if came.by is None or self._following.get(came.name) is came.by else None
 
-    def _named(self, name: str, found: Message) -> Message:
-        if found.id:
-            self._positions[name] = found.id
+    def _named(self, name: str, incoming: Message) -> Message:
+        if incoming.id:
+            self._positions[name] = incoming.id
         else:
             self._positions.pop(name, None)
+        # With the positions of all subscriptions, so that a client that reconnects continues each of them.
         id = ",".join(":".join(pair) for pair in self._positions.items())
-        return Message(id, b'{"subscription":"%b","message":%b}' % (name.encode(), found.text))
+        return Message(id, b'{"subscription":"%b","message":%b}' % (name.encode(), incoming.text))
 
-    async def _follow(self, wanted: Subscription, is_known: asyncio.Event) -> None:
+    async def _follow(self, subscription: Subscription, is_known: asyncio.Event) -> None:
         me = asyncio.current_task()
 
-        async def hand_over(found: Message | None) -> None:
-            await self._coming.put(_Came(wanted.name, me, found))
+        async def enqueue(incoming: Message | None) -> None:
+            await self._coming.put(_Came(subscription.name, me, incoming))
 
         try:
             try:
-                selection = await self._select(wanted)
+                selection = await self._select(subscription)
             finally:
                 is_known.set()
-            after = read_position(wanted.after)
+            after = read_position(subscription.after)
             position = await self._streams.position(selection) if after is None else after
-            await hand_over(message("subscribed", position))
-            messages = self._streams.follow(selection, position, wanted.max_behind, self._owner)
+            await enqueue(message("subscribed", position))
+            messages = self._streams.follow(selection, position, subscription.max_behind, self._owner)
             async with aclosing(messages):
-                async for found in messages:
-                    if found is not None:
-                        await hand_over(found)
-            await hand_over(None)
+                async for incoming in messages:
+                    if incoming is not None:
+                        await enqueue(incoming)
+            await enqueue(None)
         except (AccessDenied, InputError, NotFound) as error:
-            await hand_over(_ended(error))
+            await enqueue(_ended(error))
         except WTBError:  # the database is out of reach: the client comes again, and is told so
-            await hand_over(None)
+            await enqueue(None)
 
 
 def _ended(error: WTBError) -> Message:
-    """What says that there is no such subscription, or no longer, and why."""
+    """Make the message that a subscription was rejected or has ended, with the reason."""
     problem = orjson.Fragment(bytes(problem_of(error).body))
     return Message("", orjson.dumps({"version": FRAME_VERSION, "id": None, "type": "ended", "problem": problem}))
+
+
+PATH = f"{PREFIX}/stream"
+
+Subscribe = Annotated[
+    list[str],
+    Query(
+        description="The subscriptions, each as JSON: its `name`, the `sweep`, and `after`, `max_behind`, `severity`, "
+        "`kinds`, `cases` and `ends` as for the events of one sweep."
+    ),
+]
+
+
+def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
+    """Return both routes.
+
+    Args:
+        context: The context of sweeps.
+        streams: The server's streams.
+        rates: The rates of messages by identity.
+    """
+    routes = APIRouter()
+
+    def of(identity: Identity) -> Subscriptions:
+        mine = context.acting_as(identity, Permission.read)
+
+        def selection(subscription: Subscription) -> Selection:
+            return select_events(
+                mine,
+                subscription.sweep,
+                severity=subscription.severity,
+                kinds=subscription.kinds,
+                cases=subscription.cases,
+                ends=subscription.ends,
+                values=subscription.values,
+            )
+
+        async def select(subscription: Subscription) -> Selection:
+            return await run_quickly(selection, subscription)
+
+        return Subscriptions(streams, select, identity.follower)
+
+    @routes.get(PATH, summary="Follow the events of several sweeps.", tags=["sweeps"], response_model=None)
+    async def events(
+        request: Request, subscribe: Subscribe, last_event_id: Annotated[str | None, Header()] = None
+    ) -> Response:
+        identity: Identity = request.state.identity
+        if refusal := identity.refusal(Permission.read):
+            return Problem(HTTPStatus.FORBIDDEN, refusal)
+        subscriptions = read_subscriptions(subscribe, last_event_id)
+        if streams.followers + len(subscriptions) > MOST_SUBSCRIBERS:
+            return full()
+        return sent(of(identity).messages(subscriptions))
+
+    @routes.websocket(PATH)
+    async def socket(websocket: WebSocket) -> None:
+        identity: Identity = websocket.state.identity
+        if refusal := identity.refusal(Permission.read):
+            await websocket.send_denial_response(Problem(HTTPStatus.FORBIDDEN, refusal))
+            return
+        await websocket.accept()
+        carried = of(identity)
+        sending = asyncio.create_task(send(websocket, carried.messages()))
+        taking = asyncio.create_task(_take(received(websocket, rates, identity.key), carried))
+        try:
+            done, _ = await asyncio.wait((sending, taking), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            sending.cancel()
+            taking.cancel()
+            carried.close()
+
+    return routes
+
+
+async def _take(texts: AsyncIterator[str], carried: Subscriptions) -> None:
+    """Carry out the commands of a client in order, until it disconnects."""
+    async for text in texts:
+        await carried.take(text)

@@ -48,8 +48,8 @@ function Page() {
     // Whoever came by a link or a key goes on from the beginning of the page, and screen readers read where they are.
     if (!isFirst.current) document.getElementById("content")?.focus({ preventScroll: true });
     isFirst.current = false;
-    const found = PAGES.find(([pattern]) => pattern.test(path));
-    if (found) document.title = found[2] ? `${found[2]} · WTB` : "WTB"; // until the page knows better
+    const page = PAGES.find(([pattern]) => pattern.test(path));
+    if (page) document.title = page[2] ? `${page[2]} · WTB` : "WTB"; // until the page knows better
   }, [path]);
   for (const [pattern, Found] of PAGES) {
     const parts = pattern.exec(path);

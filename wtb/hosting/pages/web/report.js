@@ -28,16 +28,16 @@ import { WhatWasRun } from "./views/what_was_run.js";
 const PLOTS = 3; // metrics that are drawn against cost
 const CHANGES = 10; // of code that are listed
 
-const { evidence, outputs, graph, shown } = JSON.parse(/** @type {HTMLElement} */ (document.getElementById("evidence")).textContent ?? "");
+const { evidence, outputs, graph, shown: sections } = JSON.parse(/** @type {HTMLElement} */ (document.getElementById("evidence")).textContent ?? "");
 const metrics = Object.keys(evidence.matrix.metrics); // those that the file shows, which others may be of
-const labelled = (evidence.people ?? evidence.matrix.people ?? []).filter((/** @type {any} */ one) => metrics.includes(one.metric));
+const labelled = (evidence.people ?? evidence.matrix.people ?? []).filter((/** @type {any} */ rating) => metrics.includes(rating.metric));
 const matrix = { ...evidence.matrix, people: labelled };
 const factors = factorsOf(matrix);
 const isCompared = matrix.rows.length > 1;
 
 /** Rows that the file has figures of, best first. @param {string | null} metric @returns {number[]} */
 function orderBy(metric) {
-  return rowsByEvidence(matrix, metric).filter((number) => shown?.includes(number) ?? true);
+  return rowsByEvidence(matrix, metric).filter((number) => sections?.includes(number) ?? true);
 }
 
 /** A view of each metric below its name. @param {(metric: string) => any} view @param {string[]} [of] */
@@ -50,11 +50,11 @@ function Matrix() {
   const { query } = address.value;
   const metric = query.metric in matrix.metrics ? query.metric : matrix.primary;
   const view = viewOf(query, matrix, metric);
-  const order = rowsOf(matrix, metric, view).filter((number) => shown?.includes(number) ?? true);
+  const order = rowsOf(matrix, metric, view).filter((number) => sections?.includes(number) ?? true);
   const isEnough = metrics.length === 1 && !matrix.rows.some((/** @type {any} */ row) => row.cost_failed_usd); // the table of one metric
   return html`<div class="bar">${metric ? html`<${MetricChoice} matrix=${matrix} metric=${metric} />` : null}<${MatrixControls} matrix=${matrix} metric=${metric} view=${view} /></div>
     <${Filtered} matrix=${matrix} order=${order} view=${view} />
-    ${shown ? html`<p class="quiet">${texts.bestShown(shown.length, matrix.rows.length)}</p>` : null}
+    ${sections ? html`<p class="quiet">${texts.bestShown(sections.length, matrix.rows.length)}</p>` : null}
     ${metric ? html`<${ViewedRows} matrix=${matrix} metric=${metric} order=${order} view=${view} /><p class="quiet">${words.sweep.legend}</p>` : null}
     ${isEnough ? null : html`${metric ? html`<h3>${texts.allMetrics}</h3>` : null}<${MetricsTable} matrix=${matrix} order=${order} />`}`;
 }
@@ -69,8 +69,8 @@ function Cells() {
       ...cells,
       combinations: matrix.rows.map((/** @type {any} */ row) => row.combination),
       metric,
-      status: Uint8Array.from(cells.status, (/** @type {number | null} */ one) => one ?? 255),
-      score: Float32Array.from(metric ? cells.scores[metric] : cells.status, (/** @type {number | null} */ one) => (metric ? (one ?? NaN) : NaN)),
+      status: Uint8Array.from(cells.status, (/** @type {number | null} */ code) => code ?? 255),
+      score: Float32Array.from(metric ? cells.scores[metric] : cells.status, (/** @type {number | null} */ score) => (metric ? (score ?? NaN) : NaN)),
     }),
     [metric],
   );
@@ -90,17 +90,17 @@ function SideBySide() {
 
 /** A metric from sweep to sweep, as the page of schedules draws it from night to night. @param {{metric: string}} props */
 function History({ metric }) {
-  const { sweeps, metrics: known } = evidence.history;
-  const { better, series, reference } = known[metric];
-  const isBase = (/** @type {any} */ one) => matrix.baseline && JSON.stringify(one.combination) === JSON.stringify(matrix.baseline);
-  const leader = series.find((/** @type {any} */ one) => !isBase(one)) ?? series[0];
-  const base = series.find((/** @type {any} */ one) => isBase(one) && one !== leader);
-  const fires = sweeps.map((/** @type {any} */ one, /** @type {number} */ place) => ({
+  const { sweeps, metrics: measured } = evidence.history;
+  const { better, series, reference } = measured[metric];
+  const isBase = (/** @type {any} */ line) => matrix.baseline && JSON.stringify(line.combination) === JSON.stringify(matrix.baseline);
+  const leader = series.find((/** @type {any} */ line) => !isBase(line)) ?? series[0];
+  const base = series.find((/** @type {any} */ line) => isBase(line) && line !== leader);
+  const fires = sweeps.map((/** @type {any} */ sweep, /** @type {number} */ place) => ({
     ...(leader?.points[place] ?? { mean: null, ci: null }),
-    fire_at: one.at,
-    verdict: one.verdict,
+    fire_at: sweep.at,
+    verdict: sweep.verdict,
     status: null,
-    code_changed: one.code_changed,
+    code_changed: sweep.code_changed,
     baseline_mean: base?.points[place]?.mean ?? null,
   }));
   if (fires.filter((/** @type {any} */ fire) => Number.isFinite(fire.mean)).length < 2) return html`<p class="quiet">${texts.oneSweep(metric)}</p>`;
@@ -109,8 +109,8 @@ function History({ metric }) {
 
 function Changes() {
   const { sweeps, left_out: leftOut } = evidence.history;
-  const changed = sweeps.filter((/** @type {any} */ one) => one.code_changed.length).slice(-CHANGES);
-  return html`${changed.length ? html`<ul>${changed.map((/** @type {any} */ one) => html`<li>${texts.changedIn(one.at.slice(0, 16).replace("T", " "), one.sweep, one.code_changed.join(", "))}</li>`)}</ul>` : html`<p class="quiet">${texts.noChange}</p>`}
+  const changed = sweeps.filter((/** @type {any} */ sweep) => sweep.code_changed.length).slice(-CHANGES);
+  return html`${changed.length ? html`<ul>${changed.map((/** @type {any} */ sweep) => html`<li>${texts.changedIn(sweep.at.slice(0, 16).replace("T", " "), sweep.sweep, sweep.code_changed.join(", "))}</li>`)}</ul>` : html`<p class="quiet">${texts.noChange}</p>`}
     ${leftOut ? html`<p class="quiet">${texts.otherCases(leftOut)}</p>` : null}`;
 }
 
@@ -127,11 +127,11 @@ const PARTS = /** @type {[keyof typeof texts.sections, any][]} */ ([
   ["matrix", matrix.rows.length && html`<${Matrix} />`],
   ["cells", evidence.cells && html`<${Cells} />`],
   ["intervals", matrix.rows.length && metrics.length && each((metric) => html`<${IntervalsTable} matrix=${matrix} metric=${metric} order=${orderBy(metric)} />`)],
-  ["people", labelled.length && labelled.map((/** @type {any} */ one) => html`<${People} matrix=${matrix} metric=${one.metric} order=${orderBy(one.metric)} />`)],
+  ["people", labelled.length && labelled.map((/** @type {any} */ rating) => html`<${People} matrix=${matrix} metric=${rating.metric} order=${orderBy(rating.metric)} />`)],
   ["slices", metrics.includes(matrix.slices?.metric) && html`<${Slices} matrix=${matrix} order=${orderBy(matrix.slices.metric)} nodes=${factors} />`],
   ["cost", isCompared && metrics.length && html`<${Prices} />`],
-  ["effects", attribution && isCompared && metrics.length && each((metric) => html`<${Effects} found=${attribution[metric]} /><p class="quiet">${texts.overCases(attribution[metric].cases, attribution[metric].missing)}</p>`)],
-  ["pairs", paired.length && each((metric) => html`<${Pairs} found=${pairs[metric]} matrix=${matrix} better=${matrix.metrics[metric].better} />`, paired)],
+  ["effects", attribution && isCompared && metrics.length && each((metric) => html`<${Effects} attribution=${attribution[metric]} /><p class="quiet">${texts.overCases(attribution[metric].cases, attribution[metric].missing)}</p>`)],
+  ["pairs", paired.length && each((metric) => html`<${Pairs} comparisons=${pairs[metric]} matrix=${matrix} better=${matrix.metrics[metric].better} />`, paired)],
   ["tree", tree && html`<${SharingTree} tree=${tree} matrix=${matrix} />`],
   ["cases", worst && html`<${HardCases} cases=${worst} matrix=${matrix} anchors=${anchorsOf(opened)} />`],
   ["outputs", outputs && html`<${SideBySide} />`],

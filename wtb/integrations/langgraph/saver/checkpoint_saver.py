@@ -27,7 +27,6 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from wtb.core.errors import InputError, StateError
 from wtb.core.serialization.codec import decode
-from wtb.integrations.langgraph.saver.pruning import prune
 from wtb.integrations.langgraph.saver.rows import (
     Head,
     Version,
@@ -35,6 +34,7 @@ from wtb.integrations.langgraph.saver.rows import (
     config_of,
     merge,
     next_version,
+    prune,
     row_of,
     tuple_of,
     value_of,
@@ -43,6 +43,9 @@ from wtb.integrations.langgraph.saver.rows import (
 )
 from wtb.integrations.langgraph.saver.serde import Serializer, checked_serializer
 from wtb.integrations.langgraph.saver.validation import (
+    Pairing,
+    Place,
+    Waiting,
     check_channels,
     checked_filter,
     checked_name,
@@ -51,23 +54,24 @@ from wtb.integrations.langgraph.saver.validation import (
     id_of,
     place_of,
 )
-from wtb.integrations.langgraph.saver.write_buffer import Pairing, Place, Waiting
+from wtb.store.access.sessions import find_session
 from wtb.store.database import DEFAULT_SESSION, Database
-from wtb.store.limits.sessions import find_session
-from wtb.store.threads.queries import Threads
-from wtb.store.threads.rows import ThreadTask, copy_thread, delete_checkpoints, delete_runs, delete_threads
+from wtb.store.thread_rows import ThreadTask, copy_thread, delete_checkpoints, delete_runs, delete_threads
+from wtb.store.threads import Threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# A server with many threads must not hold a head of each forever.
 _MAX_HEADS = 10_000
 
 
 def _in_thread(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """The async form of a method, which runs it in a thread."""
+    """Make the async form of a method, which runs it in a thread."""
 
     @wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        # By name, so that a method that a subclass overrides is called.
         return await asyncio.to_thread(getattr(self, method.__name__), *args, **kwargs)
 
     return call
@@ -115,10 +119,12 @@ class Saver(BaseCheckpointSaver[Any]):
         types: Iterable[type] = (),
         session: str = DEFAULT_SESSION,
     ) -> None:
-        given = tuple(types)
-        if serde is not None and given:
-            raise InputError("types: give them to the serializer: wtb.integrations.langgraph.Serializer(types=[...])")
-        super().__init__(serde=Serializer(given) if serde is None else checked_serializer(serde))
+        extra_types = tuple(types)
+        if serde is not None and extra_types:
+            raise InputError(
+                "types is given; pass it to the serializer: wtb.integrations.langgraph.Serializer(types=[...])"
+            )
+        super().__init__(serde=Serializer(extra_types) if serde is None else checked_serializer(serde))
         self.database = url if isinstance(url, Database) else Database(url)
         self._is_ours = self.database is not url
         self.database.prepare()
@@ -148,11 +154,11 @@ class Saver(BaseCheckpointSaver[Any]):
         return self._opened
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
-        """Itself: what may be stored is settled when it is stored."""
+        """Return the saver itself: values are checked when they are stored, so that loading needs no list."""
         return self
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:
-        """The version of a channel after `current`: a number, or a text in threads that began with another saver."""
+        """Return the version after `current`: a number, or a text in threads that began with another saver."""
         return 1 if current is None else next_version(current)
 
     def put(
@@ -165,6 +171,7 @@ class Saver(BaseCheckpointSaver[Any]):
         """Store a checkpoint, and the writes of its step that are not stored yet. Both are committed on return."""
         place, parent_id = place_of(config), id_of(config)
         check_channels(checkpoint["channel_values"])
+        # Channels that did not change keep the digests of the parent, so that their values are not encoded again.
         head = self._heads.get(place)
         before = head.channels if head is not None and head.id == parent_id else {}
         # Of a step of a run, LangGraph hands over writes, too.
@@ -173,8 +180,9 @@ class Saver(BaseCheckpointSaver[Any]):
             while True:
                 channels, new = channels_of(self.serde, checkpoint, without(before, new_versions))
                 row = row_of(place, config, checkpoint, metadata, channels)
-                known = {at.digest for at in channels.values() if at.digest} - new.keys()
-                if self._threads.put(row, written, {**values, **new}, known):
+                # The database must still have these values. A garbage collection may have removed them since.
+                stored_digests = {at.digest for at in channels.values() if at.digest} - new.keys()
+                if self._threads.put(row, written, {**values, **new}, stored_digests):
                     break
                 before = {}  # somebody deleted what was there, and its values were collected
         self._remember(place, Head(checkpoint["id"], channels))
@@ -206,11 +214,11 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = place_of(config)
-        found = self._threads.find(thread_id=place[0], namespace=place[1], id=id_of(config), limit=1)
-        for each in found:
-            channels, made = tuple_of(self.serde, each)
+        checkpoints = self._threads.find(thread_id=place[0], namespace=place[1], id=id_of(config), limit=1)
+        for each in checkpoints:
+            channels, checkpoint_tuple = tuple_of(self.serde, each)
             self._remember(place, Head(each.row["id"], channels))
-            return made
+            return checkpoint_tuple
         return None
 
     def list(
@@ -221,44 +229,45 @@ class Saver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """The newest first. filter: texts, numbers, bools or None that their metadata must hold, compared by value.
+        """List checkpoints, the newest first. `filter`: texts, numbers, bools or None that metadata must equal.
 
         Without a config, of all threads.
         """
-        found = self._threads.find(
+        checkpoints = self._threads.find(
             **criteria_of(config), before=id_of(before), matching=checked_filter(filter), limit=limit
         )
-        return (tuple_of(self.serde, each)[1] for each in found)
+        return (tuple_of(self.serde, each)[1] for each in checkpoints)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to channels, the oldest first, since the nearest ancestor that has a value of them."""
+        """Return the writes to channels, the oldest first, since the nearest ancestor that has a value of them."""
         place, id = place_of(config), id_of(config)
         check_channels(channels)
         written: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}
         if not id:
-            found = self._threads.find(thread_id=place[0], namespace=place[1], limit=1)
-            id = next((each.row["id"] for each in found), None)
+            latest = self._threads.find(thread_id=place[0], namespace=place[1], limit=1)
+            id = next((each.row["id"] for each in latest), None)
         for each in self._threads.ancestors(*place, id, channels) if id and channels else ():
             short = decode(each.row["document"].encode())["short"]
             for write in reversed(each.writes):
+                # Writes are read from the newest on, and those before a stored value are part of it already.
                 if write.channel not in seeds:
-                    value = value_of(self.serde, write.digest, write.value, each.values)
-                    written[write.channel].append((write.task_id, write.channel, value))
+                    written_value = value_of(self.serde, write.digest, write.value, each.values)
+                    written[write.channel].append((write.task_id, write.channel, written_value))
             for channel in written.keys() - seeds.keys():
                 key = each.row["state"].get(channel)
                 if key or channel in short:
                     seeds[channel] = value_of(self.serde, key, short.get(channel), each.values)
             if len(seeds) == len(written):
                 break
-        result: dict[str, DeltaChannelHistory] = {}
+        histories: dict[str, DeltaChannelHistory] = {}
         for channel, entries in written.items():
-            result[channel] = {"writes": entries[::-1]}
+            histories[channel] = {"writes": entries[::-1]}
             if channel in seeds:
-                result[channel]["seed"] = seeds[channel]
-        return result
+                histories[channel]["seed"] = seeds[channel]
+        return histories
 
     def delete_thread(self, thread_id: str) -> None:
         delete_threads(*self._mine, [checked_name("thread_id", thread_id)])
@@ -313,5 +322,6 @@ class Saver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         checkpoints = self.list(config, filter=filter, before=before, limit=limit)
+        # Each step runs in a thread, since reading from the database blocks.
         while (checkpoint := await asyncio.to_thread(next, checkpoints, None)) is not None:
             yield checkpoint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -18,14 +18,23 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import ERROR
 
-from wtb.core.errors import StateError
+from wtb.core.errors import InputError, StateError
 from wtb.core.serialization.codec import decode, digest, encode
 from wtb.core.values import Value
 from wtb.integrations.langgraph.saver.serde import from_bytes, to_bytes
-from wtb.integrations.langgraph.saver.validation import checked_json, checked_name, id_of
-from wtb.integrations.langgraph.saver.write_buffer import Place, Waiting
-from wtb.store.threads.queries import Found
-from wtb.store.threads.rows import ThreadCheckpoint, ThreadMetadata, ThreadTask, ThreadWrite
+from wtb.integrations.langgraph.saver.validation import Place, Waiting, checked_json, checked_name, checked_names, id_of
+from wtb.store.database import Database
+from wtb.store.thread_rows import (
+    Outline,
+    ThreadCheckpoint,
+    ThreadMetadata,
+    ThreadTask,
+    ThreadWrite,
+    delete_threads,
+    outlines,
+    remove_checkpoints,
+)
+from wtb.store.threads import Found
 
 Version = int | float | str
 """Of a channel's value: it grows with each step that writes to the channel."""
@@ -70,7 +79,7 @@ def without(channels: Mapping[str, Stored], changed: Collection[str]) -> dict[st
 def channels_of(
     serde: SerializerProtocol, checkpoint: Checkpoint, unchanged: Mapping[str, Stored]
 ) -> tuple[dict[str, Stored], dict[str, bytes]]:
-    """Where each channel's value is, and the values to store, by digest."""
+    """Return the place of each channel's value, and the values to store, by digest."""
     channels: dict[str, Stored] = {}
     new: dict[str, bytes] = {}
     for channel, value in checkpoint["channel_values"].items():
@@ -89,7 +98,7 @@ def row_of(
     metadata: CheckpointMetadata,
     channels: Mapping[str, Stored],
 ) -> ThreadCheckpoint:
-    rest = {key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")}
+    rest = {key: field for key, field in checkpoint.items() if key not in ("id", "channel_values")}
     short = {channel: at.short for channel, at in channels.items() if at.short is not None}
     described = _plain(get_serializable_checkpoint_metadata(config, metadata))
     run_id = described.get("run_id")
@@ -108,7 +117,7 @@ def row_of(
 def writes_of(
     serde: SerializerProtocol, task: ThreadTask, writes: Sequence[tuple[str, Any]]
 ) -> tuple[list[ThreadWrite], dict[str, bytes]]:
-    """The rows of what a task wrote, and the values to store, by digest."""
+    """Return the rows of a task's writes, and the values to store, by digest."""
     rows: list[ThreadWrite] = []
     new: dict[str, bytes] = {}
     for number, (channel, value) in enumerate(writes):
@@ -121,28 +130,29 @@ def writes_of(
 
 
 def merge(waiting: Sequence[Waiting]) -> tuple[list[ThreadWrite], dict[str, bytes]]:
-    """The rows and values of several calls, as if one had come after the other."""
+    """Merge the rows and values of several calls, as if they had come one after the other."""
     rows: dict[tuple[str, str, int], ThreadWrite] = {}
     values: dict[str, bytes] = {}
     for writes in waiting:
         values |= writes.values
         for row in writes.rows:
             key = (row["checkpoint_id"], row["task_id"], row["number"])
+            # As in LangGraph's own savers: errors and interrupts replace earlier ones; of other writes the first stays.
             if row["number"] < 0 or key not in rows:
                 rows[key] = row
     return list(rows.values()), values
 
 
-def tuple_of(serde: SerializerProtocol, found: Found) -> tuple[dict[str, Stored], CheckpointTuple]:
-    """Where a checkpoint's values are, and the checkpoint as LangGraph takes it."""
-    row, place = found.row, (found.row["thread_id"], found.row["namespace"])
+def tuple_of(serde: SerializerProtocol, stored: Found) -> tuple[dict[str, Stored], CheckpointTuple]:
+    """Return the places of a checkpoint's values, and the checkpoint as LangGraph takes it."""
+    row, place = stored.row, (stored.row["thread_id"], stored.row["namespace"])
     document = decode(row["document"].encode())
     rest, versions = document["checkpoint"], document["checkpoint"]["channel_versions"]
     channels = {channel: Stored(versions.get(channel), key, None) for channel, key in row["state"].items()}
     channels |= {channel: Stored(versions.get(channel), None, text) for channel, text in document["short"].items()}
-    values = {channel: value_of(serde, at.digest, at.short, found.values) for channel, at in channels.items()}
+    values = {channel: value_of(serde, at.digest, at.short, stored.values) for channel, at in channels.items()}
     pending = [
-        (each.task_id, each.channel, value_of(serde, each.digest, each.value, found.values)) for each in found.writes
+        (each.task_id, each.channel, value_of(serde, each.digest, each.value, stored.values)) for each in stored.writes
     ]
     parent = config_of(place, row["parent_id"]) if row["parent_id"] else None
     checkpoint: Any = {**rest, "id": row["id"], "channel_values": values}
@@ -155,20 +165,20 @@ def value_of(serde: SerializerProtocol, key: str | None, short: str | None, valu
 
 
 def _place(serde: SerializerProtocol, channel: str, value: Any, new: dict[str, bytes]) -> tuple[str | None, str | None]:
-    """Digest of a value, which is added to the new ones, or the value itself. Raises StateError naming the channel."""
+    """Return the digest of a value, which is added to `new`, or a short value itself. Raises StateError."""
     try:
-        data = to_bytes(serde, value)
+        encoded = to_bytes(serde, value)
     except StateError as error:
         raise StateError(f"channel {channel!r}: {error}") from None
-    if len(data) <= _SHORT:
-        return None, data.decode()
-    key = digest(data)
-    new[key] = data
+    if len(encoded) <= _SHORT:
+        return None, encoded.decode()
+    key = digest(encoded)
+    new[key] = encoded
     return key, None
 
 
 def _plain(metadata: CheckpointMetadata) -> ThreadMetadata:
-    """Metadata are plain JSON, so that they can be searched."""
+    """Return metadata as plain JSON, which can be searched."""
     quick = _quick(metadata)
     try:
         text = json.dumps(metadata, allow_nan=False) if quick is None else quick
@@ -178,16 +188,67 @@ def _plain(metadata: CheckpointMetadata) -> ThreadMetadata:
     return plain
 
 
-def _document(given: object) -> str:
-    """Typed JSON, which differs from JSON where a value is not plain, or a key looks like a tag."""
-    quick = _quick(given)
-    return encode(given).decode() if quick is None or '"$' in quick else quick
+def _document(content: object) -> str:
+    """Return typed JSON, which differs from JSON if a value is not plain, or a key looks like a tag."""
+    quick = _quick(content)
+    return encode(content).decode() if quick is None or '"$' in quick else quick
 
 
-def _quick(given: Any) -> str | None:
-    """JSON of what is plain, several times as quick; None where it would not come back equal."""
+def _quick(content: Any) -> str | None:
+    """Return JSON of plain content, several times as quick; None if it would not come back equal."""
     try:
-        data = orjson.dumps(given)
+        encoded = orjson.dumps(content)
     except TypeError:
         return None
-    return data.decode() if orjson.loads(data) == given else None
+    # orjson also dumps dataclasses, dates and UUIDs, which would come back as something else.
+    return encoded.decode() if orjson.loads(encoded) == content else None
+
+
+STRATEGIES = ("keep_latest", "delete")
+
+
+def prune(database: Database, session_id: str, thread_ids: Sequence[str], strategy: str) -> None:
+    """Raises InputError for an unknown strategy, and for one thread in place of a list."""
+    ids = checked_names("thread_ids", thread_ids)
+    if strategy not in STRATEGIES:
+        raise InputError(f"strategy: found {strategy!r}, expected one of: {', '.join(STRATEGIES)}")
+    if strategy == "delete":
+        delete_threads(database, session_id, ids)
+        return
+    for thread_id in ids:
+        for namespace, unneeded in _unneeded(outlines(database, session_id, thread_id)):
+            remove_checkpoints(database, session_id, thread_id, namespace, unneeded)
+
+
+def _unneeded(rows: Sequence[Outline]) -> Iterator[tuple[str, list[str]]]:
+    """Yield (namespace, ids of unneeded checkpoints), from all checkpoints of a thread, the newest first.
+
+    Checkpoints from which the latest one is rebuilt stay: delta channels keep only writes since a snapshot.
+    """
+    by_namespace: dict[str, dict[str, Outline]] = {}
+    for row in rows:
+        by_namespace.setdefault(row.namespace, {})[row.id] = row
+    needed = {namespace: _needed(those) for namespace, those in by_namespace.items()}
+    for namespace, those in by_namespace.items():
+        # A call of a subgraph goes with the checkpoint of the graph that it was made from, once that is stored.
+        caller = next(iter(those.values())).metadata.get("parents", {}).get("")
+        is_call = ":" in namespace and caller in by_namespace.get("", {}) and caller not in needed[""]
+        unneeded = [id for id in those if is_call or id not in needed[namespace]]
+        if unneeded:
+            yield namespace, unneeded
+
+
+def _needed(rows: Mapping[str, Outline]) -> set[str]:
+    """Return the latest of a namespace, and its ancestors up to one from which all delta channels have a value."""
+    row: Outline | None = next(iter(rows.values()))
+    needed: set[str] = set()
+    missing = set(row.metadata.get("counters_since_delta_snapshot") or ()) if row else set()
+    while row is not None:
+        needed.add(row.id)
+        missing -= _channels(row)
+        row = rows.get(row.parent_id or "") if missing else None
+    return needed
+
+
+def _channels(row: Outline) -> set[str]:
+    return {*row.state, *decode(row.document.encode())["short"]}

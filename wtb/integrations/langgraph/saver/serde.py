@@ -1,7 +1,7 @@
 """Values of LangGraph's channels as bytes and back, by WTB's own codec.
 
-LangGraph's `JsonPlusSerializer` either loads whatever class a checkpoint names, or makes a dict of a type that it does
-not know, without a word. WTB's codec refuses such a type when it is to be stored, and gives back exactly what was.
+LangGraph's `JsonPlusSerializer` loads any class that a checkpoint names, or silently makes a dict of an unknown type.
+WTB's codec rejects such a type when it is stored, and loads exactly the stored value.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Serializer(SerializerProtocol):
     """
 
     def __init__(self, types: Iterable[type] = ()) -> None:
-        given = tuple(types)
-        if problems := [problem for kind in given if (problem := _problem(kind))]:
+        own_types = tuple(types)
+        if problems := [problem for kind in own_types if (problem := _problem(kind))]:
             raise InputError(*problems)
-        self.listed = Listed({_name(kind): kind for kind in (*_LANGGRAPHS, *given)}, _ADVICE, _INSTEAD)
+        self.listed = Listed({_name(kind): kind for kind in (*_LANGGRAPHS, *own_types)}, _ADVICE, _INSTEAD)
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Encode a value.
@@ -90,6 +90,7 @@ class Serializer(SerializerProtocol):
 
     @contextmanager
     def _listed(self) -> Iterator[None]:
+        # For this call alone: the codec is that of the whole process, where these types are not allowed.
         before = LISTED.set(self.listed)
         try:
             yield
@@ -98,7 +99,7 @@ class Serializer(SerializerProtocol):
 
 
 def checked_serializer(serde: SerializerProtocol) -> SerializerProtocol:
-    """A serializer that the user gives, such as one that encrypts. Raises InputError for those that guess."""
+    """Check a serializer that the user gives, such as one that encrypts. Raises InputError for those that guess."""
     if isinstance(getattr(serde, "serde", serde), JsonPlusSerializer):
         raise InputError(
             "serde: JsonPlusSerializer makes dicts of types that it does not know; give "
@@ -108,18 +109,18 @@ def checked_serializer(serde: SerializerProtocol) -> SerializerProtocol:
 
 
 def to_bytes(serde: SerializerProtocol, value: Any) -> bytes:
-    """A value as the store keeps it, which is text: typed JSON, or what another serializer made of it."""
-    kind, data = serde.dumps_typed(value)
+    """Return a value as the store keeps it, as text: typed JSON, or in Base64 what another serializer made of it."""
+    kind, encoded = serde.dumps_typed(value)
     if kind == KIND:
-        return data
-    return _OTHER + orjson.dumps([kind, b2a_base64(data, newline=False).decode()])
+        return encoded
+    return _OTHER + orjson.dumps([kind, b2a_base64(encoded, newline=False).decode()])
 
 
 def from_bytes(serde: SerializerProtocol, stored: bytes) -> Any:
     if not stored.startswith(_OTHER):
         return serde.loads_typed((KIND, stored))
-    kind, data = orjson.loads(stored.removeprefix(_OTHER))
-    return serde.loads_typed((kind, a2b_base64(data)))
+    kind, encoded = orjson.loads(stored.removeprefix(_OTHER))
+    return serde.loads_typed((kind, a2b_base64(encoded)))
 
 
 def _name(kind: type) -> str:
@@ -136,5 +137,5 @@ def _problem(kind: Any) -> str | None:
     try:
         object.__new__(kind)  # what loading does; Python refuses it for subclasses of built-in types
     except TypeError:
-        return f"types: objects of {_name(kind)} are more than their attributes; store plain data in place of them"
+        return f"types: objects of {_name(kind)} are more than their attributes; store plain data instead"
     return None

@@ -1,19 +1,21 @@
-"""Migration 2000: all tables. Until the release of 0.1.0 they are as they are declared, and no database is upgraded.
-
-The release writes them out here, since later migrations change what is declared.
-"""
+"""Migration 2000: all tables, as the release of 0.1.0 wrote them out in SQL, because later migrations change them."""
 
 from __future__ import annotations
 
-from alembic import op
+from pathlib import Path
 
-from wtb.store.tables.schema import metadata
+from alembic import op
 
 revision = "2000"
 down_revision = None
 branch_labels = None
 depends_on = None
 
+SEPARATOR = "\n--\n"  # between statements, of which some have semicolons in them
+
 
 def upgrade() -> None:
-    metadata.create_all(op.get_bind(), checkfirst=False)
+    connection = op.get_bind().execution_options(no_parameters=True)
+    script = Path(__file__).with_name(f"2000_{connection.dialect.name}.sql").read_text("utf-8")
+    for statement in script.split(SEPARATOR):
+        connection.exec_driver_sql(statement)

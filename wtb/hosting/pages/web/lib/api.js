@@ -24,9 +24,9 @@ export async function whoAmI() {
   remember(await get("/sign-in"));
 }
 
-/** Exchange a token or a one-time code for a cookie. @param {{token: string} | {code: string}} given */
-export async function signIn(given) {
-  remember(await post("/sign-in", given));
+/** Exchange a token or a one-time code for a cookie. @param {{token: string} | {code: string}} credential */
+export async function signIn(credential) {
+  remember(await post("/sign-in", credential));
 }
 
 /** Have the server and the browser forget who asks. */
@@ -58,24 +58,24 @@ export class Problem extends Error {
  * Send a request.
  * @param {string} method
  * @param {string} path below `/api/v1`
- * @param {{query?: Record<string, unknown>, body?: unknown, bytes?: ArrayBuffer, signal?: AbortSignal, headers?: Record<string, string>}} [given]
+ * @param {{query?: Record<string, unknown>, body?: unknown, bytes?: ArrayBuffer, signal?: AbortSignal, headers?: Record<string, string>}} [options]
  * @returns {Promise<Response>} one that is well
  * @throws {Problem}
  */
-export async function request(method, path, given = {}) {
-  const headers = new Headers(given.headers);
+export async function request(method, path, options = {}) {
+  const headers = new Headers(options.headers);
   if (identity.value && !READS.includes(method)) headers.set("X-CSRF-Token", identity.value.csrf);
-  if (given.body !== undefined) headers.set("Content-Type", "application/json");
-  if (given.bytes) headers.set("Content-Type", "application/octet-stream");
-  let answer = await fetch(PREFIX + path + queryOf(given.query), {
+  if (options.body !== undefined) headers.set("Content-Type", "application/json");
+  if (options.bytes) headers.set("Content-Type", "application/octet-stream");
+  let answer = await fetch(PREFIX + path + queryOf(options.query), {
     method,
     headers,
-    body: given.bytes ?? (given.body === undefined ? undefined : jsonOf(given.body)),
-    signal: given.signal,
+    body: options.bytes ?? (options.body === undefined ? undefined : jsonOf(options.body)),
+    signal: options.signal,
     cache: "no-store",
   });
   while (answer.status === 202) {  // it takes long, and goes on
-    answer = await fetch(`${answer.headers.get("Location")}/result?wait=30`, { signal: given.signal, cache: "no-store" });
+    answer = await fetch(`${answer.headers.get("Location")}/result?wait=30`, { signal: options.signal, cache: "no-store" });
   }
   if (answer.ok) return answer;
   if (answer.status === 401) {
@@ -109,8 +109,8 @@ export function segment(text) {
 function queryOf(query = {}) {
   const pairs = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== undefined && one !== null && one !== "") pairs.append(name, String(one));
+    for (const part of Array.isArray(value) ? value : [value]) {
+      if (part !== undefined && part !== null && part !== "") pairs.append(name, String(part));
     }
   }
   const text = pairs.toString();

@@ -37,9 +37,9 @@ export function withOutcomes(columns, events) {
     if (place < 0 || column === undefined || !combinations[data.combination] || !(data.repeat < repeats)) isWhole = false;
     else {
       const index = (data.combination * cases.length + column) * repeats + data.repeat;
-      const value = metric === null ? null : data.scores?.[metric];
+      const cellScore = metric === null ? null : data.scores?.[metric];
       status[index] = place;
-      score[index] = typeof value === "number" ? value : NaN;
+      score[index] = typeof cellScore === "number" ? cellScore : NaN;
     }
   }
   return { columns: { ...columns, status, score }, isWhole };

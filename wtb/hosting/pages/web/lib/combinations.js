@@ -5,10 +5,10 @@ import { combination, labelsOf } from "./format.js";
 export function differing(combinations, first = null) {
   const labels = combinations.map(labelsOf);
   const nodes = Object.keys(combinations[0] ?? {});
-  const known = [...new Set(labels.flatMap(Object.keys))];
-  const inOrder = nodes.flatMap((node) => [node, ...known.filter((key) => key.startsWith(`${node}.`) && !nodes.includes(key))]);
-  const keys = [...new Set(inOrder)].filter((key) => known.includes(key)).sort((a, b) => Number(b === first) - Number(a === first));
-  const varied = keys.filter((key) => labels.some((one) => one[key] !== labels[0][key]));
+  const everyKey = [...new Set(labels.flatMap(Object.keys))];
+  const inOrder = nodes.flatMap((node) => [node, ...everyKey.filter((key) => key.startsWith(`${node}.`) && !nodes.includes(key))]);
+  const keys = [...new Set(inOrder)].filter((key) => everyKey.includes(key)).sort((a, b) => Number(b === first) - Number(a === first));
+  const varied = keys.filter((key) => labels.some((levels) => levels[key] !== labels[0][key]));
   return varied.length ? varied : keys;
 }
 
@@ -25,10 +25,10 @@ export function withoutHash(label) {
  */
 export function shortNames(combinations, first = null) {
   const keys = differing(combinations, first);
-  if (keys.length < 2) return combinations.map((one) => combination(one, keys.length ? keys : undefined));
+  if (keys.length < 2) return combinations.map((variants) => combination(variants, keys.length ? keys : undefined));
   const labels = combinations.map(labelsOf);
-  const short = new Map(keys.map((key) => [key, withoutHashes(new Set(labels.map((one) => one[key])))]));
-  return labels.map((one) => keys.flatMap((key) => (key in one ? [short.get(key)?.get(one[key])] : [])).join(" · "));
+  const short = new Map(keys.map((key) => [key, withoutHashes(new Set(labels.map((levels) => levels[key])))]));
+  return labels.map((levels) => keys.flatMap((key) => (key in levels ? [short.get(key)?.get(levels[key])] : [])).join(" · "));
 }
 
 /** Each label of a factor, and how it is named. @param {Set<string>} labels @returns {Map<string, string>} */

@@ -6,19 +6,19 @@ import { words } from "./words.js";
 const CODE = /`(wtb )?([^`\n]+)`/g;
 const HINT = /; `wtb [^`]*`[^;]*$/;
 
-/** Of commands that have a page of their own, its address. */
+/** Of commands that have a page of their own, its address; those of `wtb admin` without `admin`. */
 const PAGES = /** @type {Record<string, string>} */ ({
   list: "/", approvals: "/inbox", costs: "/costs", submit: "/submit", "workflow list": "/submit",
   "schedule list": "/schedules", "session list": "/sessions", "session create": "/sessions", "session change": "/sessions", "budget list": "/costs",
   "token list": "/access", "token create": "/access", "user list": "/access", "team list": "/access", "access list": "/access",
 });
 
-/** What a browser has for a command: words, and an address if it has a page of its own; null if a terminal alone has it. @param {string} command without `wtb` @returns {{text: string, to?: string} | null} */
+/** What a browser has for a command: words, and an address if it has a page of its own; null if a terminal alone has it. @param {string} command without `wtb`, with or without `admin` @returns {{text: string, to?: string} | null} */
 function inBrowser(command) {
-  const [first, second = ""] = command.split(" ");
-  const known = /** @type {Record<string, string>} */ (words.commands);
-  const verb = [`${first} ${second}`, first].find((one) => one in known);
-  return verb === undefined ? null : { text: known[verb], to: PAGES[verb] };
+  const [first, second = ""] = command.replace(/^admin /, "").split(" ");
+  const texts = /** @type {Record<string, string>} */ (words.commands);
+  const verb = [`${first} ${second}`, first].find((name) => name in texts);
+  return verb === undefined ? null : { text: texts[verb], to: PAGES[verb] };
 }
 
 /**
@@ -31,8 +31,8 @@ export function Told({ text }) {
   let at = 0;
   for (const match of text.matchAll(CODE)) {
     parts.push(text.slice(at, match.index));
-    const found = match[1] ? inBrowser(match[2]) : null;
-    parts.push(!found ? html`<code>${match[1] ?? ""}${match[2]}</code>` : found.to ? html`<${Link} to=${found.to}>${found.text}<//>` : found.text);
+    const command = match[1] ? inBrowser(match[2]) : null;
+    parts.push(!command ? html`<code>${match[1] ?? ""}${match[2]}</code>` : command.to ? html`<${Link} to=${command.to}>${command.text}<//>` : command.text);
     at = match.index + match[0].length;
   }
   parts.push(text.slice(at));

@@ -5,24 +5,24 @@ const whole = new Intl.NumberFormat("en");
 const clock = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
-/** @param {number | null | undefined} value */
-export function count(value) {
-  return value === null || value === undefined ? words.unknown : whole.format(value);
+/** @param {number | null | undefined} number */
+export function count(number) {
+  return number === null || number === undefined ? words.unknown : whole.format(number);
 }
 
-/** A figure with three decimals, as the commands show it. @param {number | null | undefined} value */
-export function figure(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return words.unknown;
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 0.0005 || size >= 1e6)) return value.toExponential(2);
-  return size >= 1000 ? whole.format(Math.round(value)) : value.toFixed(size >= 100 ? 1 : 3);
+/** A figure with three decimals, as the commands show it. @param {number | null | undefined} number */
+export function figure(number) {
+  if (number === null || number === undefined || Number.isNaN(number)) return words.unknown;
+  const size = Math.abs(number);
+  if (size !== 0 && (size < 0.0005 || size >= 1e6)) return number.toExponential(2);
+  return size >= 1000 ? whole.format(Math.round(number)) : number.toFixed(size >= 100 ? 1 : 3);
 }
 
-/** A difference, with its sign. @param {number | null | undefined} value */
-export function difference(value) {
-  if (value === null || value === undefined) return words.unknown;
-  const text = figure(Math.abs(value));
-  return value > 0 ? `+${text}` : value < 0 ? `−${text}` : text;
+/** A difference, with its sign. @param {number | null | undefined} number */
+export function difference(number) {
+  if (number === null || number === undefined) return words.unknown;
+  const text = figure(Math.abs(number));
+  return number > 0 ? `+${text}` : number < 0 ? `−${text}` : text;
 }
 
 /** @param {number | null | undefined} p */
@@ -31,28 +31,28 @@ export function probability(p) {
   return p < 0.001 ? "<0.001" : p.toFixed(3);
 }
 
-/** Dollars to three figures of the largest amount in the column, at least to the cent, as the commands show them. @param {number | null | undefined} value @param {number | null} [largest] */
-export function usd(value, largest) {
-  if (value === null || value === undefined) return words.unknown;
-  const scale = Math.abs(largest || value);
+/** Dollars to three figures of the largest amount in the column, at least to the cent, as the commands show them. @param {number | null | undefined} amount @param {number | null} [largest] */
+export function usd(amount, largest) {
+  if (amount === null || amount === undefined) return words.unknown;
+  const scale = Math.abs(largest || amount);
   const decimals = scale ? Math.min(20, Math.max(2, 2 - Math.floor(Math.log10(scale)))) : 2;
-  return dollars(decimals).format(value);
+  return dollars(decimals).format(amount);
 }
 
 const byDecimals = /** @type {Map<number, Intl.NumberFormat>} */ (new Map()); // making one takes longer than drawing a cell
 
 /** @param {number} decimals */
 function dollars(decimals) {
-  const known = byDecimals.get(decimals);
-  if (known) return known;
-  const made = new Intl.NumberFormat("en", { style: "currency", currency: "USD", minimumFractionDigits: decimals, maximumFractionDigits: decimals });
-  byDecimals.set(decimals, made);
-  return made;
+  const cached = byDecimals.get(decimals);
+  if (cached) return cached;
+  const formatter = new Intl.NumberFormat("en", { style: "currency", currency: "USD", minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  byDecimals.set(decimals, formatter);
+  return formatter;
 }
 
 /** The largest of what is known, for figures of a column. @param {(number | null | undefined)[]} values */
 export function largestOf(values) {
-  return values.reduce((/** @type {number} */ most, one) => Math.max(most, one ?? 0), 0);
+  return values.reduce((/** @type {number} */ largest, figure) => Math.max(largest, figure ?? 0), 0);
 }
 
 /** Seconds as a length of time. @param {number | null | undefined} seconds */
@@ -111,8 +111,8 @@ const labelled = new Map();
 /** A combination by nodes and factors: `answer` has a variant, `answer.model` the label of a level. @param {Record<string, string>} combination @returns {Record<string, string>} */
 export function labelsOf(combination) {
   const key = JSON.stringify(combination);
-  const known = labelled.get(key);
-  if (known) return known;
+  const cached = labelled.get(key);
+  if (cached) return cached;
   const labels = /** @type {Record<string, string>} */ ({});
   for (const [node, variant] of Object.entries(combination)) {
     const [base, levels] = splitName(variant);
@@ -132,17 +132,17 @@ export function combination(combination, only) {
 
 const LINE = 90;
 
-/** A value of a state as text that can be read: what fits a line stands on one. @param {unknown} value @param {string} [indent] @returns {string} */
-export function asText(value, indent = "") {
-  if (typeof value === "string" && indent === "") return value;
-  const short = JSON.stringify(value) ?? "";
-  if (short.length + indent.length <= LINE || typeof value !== "object" || value === null) return short;
+/** A value of a state as text that can be read: what fits a line stands on one. @param {unknown} content @param {string} [indent] @returns {string} */
+export function asText(content, indent = "") {
+  if (typeof content === "string" && indent === "") return content;
+  const short = JSON.stringify(content) ?? "";
+  if (short.length + indent.length <= LINE || typeof content !== "object" || content === null) return short;
   const inner = `${indent}  `;
-  if (Array.isArray(value)) {
-    if (value.every((one) => typeof one !== "object")) return filled(value.map((one) => JSON.stringify(one)), indent);
-    return `[\n${value.map((one) => inner + asText(one, inner)).join(",\n")}\n${indent}]`;
+  if (Array.isArray(content)) {
+    if (content.every((part) => typeof part !== "object")) return filled(content.map((part) => JSON.stringify(part)), indent);
+    return `[\n${content.map((part) => inner + asText(part, inner)).join(",\n")}\n${indent}]`;
   }
-  const lines = Object.entries(value).map(([key, one]) => `${inner}${JSON.stringify(key)}: ${asText(one, inner)}`);
+  const lines = Object.entries(content).map(([key, part]) => `${inner}${JSON.stringify(key)}: ${asText(part, inner)}`);
   return `{\n${lines.join(",\n")}\n${indent}}`;
 }
 
@@ -158,13 +158,13 @@ function filled(parts, indent) {
 
 /** Text in which control characters are seen, and directions that are never taken back have no effect. @param {string} text */
 export function visible(text) {
-  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g, (one) => {
-    const code = one.charCodeAt(0);
+  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g, (character) => {
+    const code = character.charCodeAt(0);
     return code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "\u2421" : "\ufffd";
   });
 }
 
-/** A value that a node, a model or a person made, as text that can be read. @param {unknown} value */
-export function readable(value) {
-  return visible(asText(value));
+/** A value that a node, a model or a person made, as text that can be read. @param {unknown} content */
+export function readable(content) {
+  return visible(asText(content));
 }

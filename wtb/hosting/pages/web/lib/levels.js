@@ -13,8 +13,8 @@ export function nothingVaried(description) {
 
 /** The levels of a node that are filled in. @param {any} description @param {string} node @param {Varied} varied @returns {Record<string, unknown[]>} */
 function levelsOf(description, node, { levels }) {
-  const { default: usual } = description.graph.nodes.find((/** @type {any} */ one) => one.name === node);
-  const found = /** @type {Record<string, unknown[]>} */ ({});
+  const { default: usual } = description.graph.nodes.find((/** @type {any} */ candidate) => candidate.name === node);
+  const chosenLevels = /** @type {Record<string, unknown[]>} */ ({});
   for (const parameter of parametersOf(description, node, usual)) {
     const isLines = kindOf(parameter) === "lines";
     const typed = (levels[parameter.name] ?? []).flatMap((text) => (isLines ? text.split("\n").map((line) => line.trim()) : [text])).filter((text) => text.trim());
@@ -25,26 +25,26 @@ function levelsOf(description, node, { levels }) {
       if (seen.has(key)) throw new Error(parameterWords.twice(`${node}.${parameter.name}`, typed[place]));
       seen.add(key);
     }
-    if (values.length) found[parameter.name] = values;
+    if (values.length) chosenLevels[parameter.name] = values;
   }
-  return found;
+  return chosenLevels;
 }
 
 /** `vary` of a sweep file. @param {any} description @param {Vary} vary @returns {Record<string, unknown>} */
 export function varyOf(description, vary) {
-  const found = /** @type {Record<string, unknown>} */ ({});
+  const factors = /** @type {Record<string, unknown>} */ ({});
   for (const { name, default: usual } of description.graph.nodes) {
     const levels = levelsOf(description, name, vary[name]);
     const variants = vary[name].variants.length ? vary[name].variants : [usual];
     const isUsual = variants.length === 1 && variants[0] === usual;
     if (!Object.keys(levels).length) {
-      if (!isUsual) found[name] = variants;
+      if (!isUsual) factors[name] = variants;
     } else {
-      found[name] = isUsual ? levels : variants.map((variant) => (variant === usual ? levels : { of: variant, ...levels }));
+      factors[name] = isUsual ? levels : variants.map((variant) => (variant === usual ? levels : { of: variant, ...levels }));
     }
   }
   const [first] = description.graph.nodes;
-  return Object.keys(found).length ? found : { [first.name]: [first.default] }; // a sweep has a row at least
+  return Object.keys(factors).length ? factors : { [first.name]: [first.default] }; // a sweep has a row at least
 }
 
 /** How many variants of each node there are that has several. @param {any} description @param {Vary} vary @returns {number[]} */

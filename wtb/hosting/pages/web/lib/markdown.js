@@ -30,62 +30,62 @@ export function filePath(address) {
 
 /** @param {string[]} lines @param {number} deep @returns {Node[]} */
 function blocks(lines, deep) {
-  const found = /** @type {Node[]} */ ([]);
+  const nodes = /** @type {Node[]} */ ([]);
   for (let at = 0; at < lines.length; ) {
     const line = lines[at];
     if (!line.trim()) at++;
-    else at = fenced(lines, at, found) ?? heading(line, at, found) ?? quoted(lines, at, found, deep) ?? listed(lines, at, found, deep) ?? tabled(lines, at, found) ?? paragraph(lines, at, found);
+    else at = fenced(lines, at, nodes) ?? heading(line, at, nodes) ?? quoted(lines, at, nodes, deep) ?? listed(lines, at, nodes, deep) ?? tabled(lines, at, nodes) ?? paragraph(lines, at, nodes);
   }
-  return found;
+  return nodes;
 }
 
-/** @param {string[]} lines @param {number} at @param {Node[]} found */
-function fenced(lines, at, found) {
+/** @param {string[]} lines @param {number} at @param {Node[]} nodes */
+function fenced(lines, at, nodes) {
   const open = /^\s{0,3}(`{3,}|~{3,})/.exec(lines[at]);
   if (!open) return undefined;
   let end = at + 1;
   while (end < lines.length && !lines[end].trimStart().startsWith(open[1])) end++;
-  found.push({ kind: "code-block", text: lines.slice(at + 1, end).join("\n") });
+  nodes.push({ kind: "code-block", text: lines.slice(at + 1, end).join("\n") });
   return end + 1;
 }
 
-/** @param {string} line @param {number} at @param {Node[]} found */
-function heading(line, at, found) {
+/** @param {string} line @param {number} at @param {Node[]} nodes */
+function heading(line, at, nodes) {
   const parts = /^\s{0,3}(#{1,6})\s+(.*?)\s*#*$/.exec(line);
-  if (parts) found.push({ kind: "heading", level: parts[1].length, children: inline(parts[2]) });
-  else if (/^\s{0,3}([-*_])\s*(\1\s*){2,}$/.test(line)) found.push({ kind: "rule" });
+  if (parts) nodes.push({ kind: "heading", level: parts[1].length, children: inline(parts[2]) });
+  else if (/^\s{0,3}([-*_])\s*(\1\s*){2,}$/.test(line)) nodes.push({ kind: "rule" });
   else return undefined;
   return at + 1;
 }
 
-/** @param {string[]} lines @param {number} at @param {Node[]} found @param {number} deep */
-function quoted(lines, at, found, deep) {
+/** @param {string[]} lines @param {number} at @param {Node[]} nodes @param {number} deep */
+function quoted(lines, at, nodes, deep) {
   if (!/^\s{0,3}>/.test(lines[at]) || deep >= MOST_DEEP) return undefined;
   let end = at;
   while (end < lines.length && /^\s{0,3}>/.test(lines[end])) end++;
   const inner = lines.slice(at, end).map((line) => line.replace(/^\s{0,3}>\s?/, ""));
-  found.push({ kind: "quotation", children: blocks(inner, deep + 1) });
+  nodes.push({ kind: "quotation", children: blocks(inner, deep + 1) });
   return end;
 }
 
-/** @param {string[]} lines @param {number} at @param {Node[]} found @param {number} deep */
-function listed(lines, at, found, deep) {
+/** @param {string[]} lines @param {number} at @param {Node[]} nodes @param {number} deep */
+function listed(lines, at, nodes, deep) {
   const first = ITEM.exec(lines[at]);
   if (!first || deep >= MOST_DEEP) return undefined;
   const ordered = /\d/.test(first[2]);
   const indent = first[1].length;
-  const items = /** @type {string[][]} */ ([]);
+  const itemLines = /** @type {string[][]} */ ([]);
   let end = at;
   for (; end < lines.length; end++) {
-    const item = ITEM.exec(lines[end]);
-    if (item && item[1].length <= indent + 1) {
-      if (/\d/.test(item[2]) !== ordered || item[1].length < indent) break;
-      items.push([item[3]]);
-    } else if (lines[end].trim() && /^\s/.test(lines[end])) items[items.length - 1].push(lines[end].slice(Math.min(indent + 2, lines[end].search(/\S/))));
-    else if (!lines[end].trim() && (ITEM.test(lines[end + 1] ?? "") || /^\s+\S/.test(lines[end + 1] ?? ""))) items[items.length - 1].push("");
+    const match = ITEM.exec(lines[end]);
+    if (match && match[1].length <= indent + 1) {
+      if (/\d/.test(match[2]) !== ordered || match[1].length < indent) break;
+      itemLines.push([match[3]]);
+    } else if (lines[end].trim() && /^\s/.test(lines[end])) itemLines[itemLines.length - 1].push(lines[end].slice(Math.min(indent + 2, lines[end].search(/\S/))));
+    else if (!lines[end].trim() && (ITEM.test(lines[end + 1] ?? "") || /^\s+\S/.test(lines[end + 1] ?? ""))) itemLines[itemLines.length - 1].push("");
     else break;
   }
-  found.push({ kind: "list", ordered, start: ordered ? parseInt(first[2], 10) : 1, items: items.map((item) => tight(blocks(item, deep + 1))) });
+  nodes.push({ kind: "list", ordered, start: ordered ? parseInt(first[2], 10) : 1, items: itemLines.map((ownLines) => tight(blocks(ownLines, deep + 1))) });
   return end;
 }
 
@@ -95,21 +95,21 @@ function tight(parts) {
   return first?.kind === "paragraph" ? [...(first.children ?? []), ...rest] : parts;
 }
 
-/** @param {string[]} lines @param {number} at @param {Node[]} found */
-function tabled(lines, at, found) {
+/** @param {string[]} lines @param {number} at @param {Node[]} nodes */
+function tabled(lines, at, nodes) {
   if (!lines[at].includes("|") || !/^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(lines[at + 1] ?? "") || !(lines[at + 1] ?? "").includes("|")) return undefined;
   let end = at + 2;
   while (end < lines.length && lines[end].includes("|")) end++;
   const rows = [lines[at], ...lines.slice(at + 2, end)].map((line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => inline(cell.trim())));
-  found.push({ kind: "table", rows });
+  nodes.push({ kind: "table", rows });
   return end;
 }
 
-/** @param {string[]} lines @param {number} at @param {Node[]} found */
-function paragraph(lines, at, found) {
+/** @param {string[]} lines @param {number} at @param {Node[]} nodes */
+function paragraph(lines, at, nodes) {
   let end = at + 1;
   while (end < lines.length && lines[end].trim() && !/^\s{0,3}(#{1,6}\s|>|`{3,}|~{3,})/.test(lines[end]) && !ITEM.test(lines[end])) end++;
-  found.push({ kind: "paragraph", children: inline(lines.slice(at, end).join("\n")) });
+  nodes.push({ kind: "paragraph", children: inline(lines.slice(at, end).join("\n")) });
   return end;
 }
 
@@ -118,17 +118,17 @@ const INLINE = /(?<code>`+)(?<coded>[^`][^]*?)\k<code>(?!`)|!\[(?<alt>[^[\]\n]{0
 
 /** @param {string} text @param {number} [deep] @returns {Node[]} */
 export function inline(text, deep = 0) {
-  const found = /** @type {Node[]} */ ([]);
+  const nodes = /** @type {Node[]} */ ([]);
   let at = 0;
   if (deep < 4) {
     for (const match of text.matchAll(INLINE)) {
-      if (match.index > at) found.push({ kind: "text", text: text.slice(at, match.index) });
-      found.push(part(/** @type {Record<string, string>} */ (match.groups), match[0], deep + 1));
+      if (match.index > at) nodes.push({ kind: "text", text: text.slice(at, match.index) });
+      nodes.push(part(/** @type {Record<string, string>} */ (match.groups), match[0], deep + 1));
       at = match.index + match[0].length;
     }
   }
-  if (at < text.length) found.push({ kind: "text", text: text.slice(at) });
-  return found;
+  if (at < text.length) nodes.push({ kind: "text", text: text.slice(at) });
+  return nodes;
 }
 
 /** @param {Record<string, string>} groups @param {string} whole @param {number} deep @returns {Node} */

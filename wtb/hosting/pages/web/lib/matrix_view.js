@@ -50,7 +50,7 @@ export function viewOf(query, matrix, metric) {
 /** The level of a factor that an address names; of a file its path may do without what stands after the #. @param {any} matrix @param {string} factor @param {string} level */
 function levelNamed(matrix, factor, level) {
   const levels = levelsOf(matrix, everyRow(matrix), factor);
-  const near = levels.filter((one) => one !== null && withoutHash(one) === level);
+  const near = levels.filter((candidate) => candidate !== null && withoutHash(candidate) === level);
   return levels.includes(level) ? level : near.length === 1 ? near[0] : null;
 }
 
@@ -77,8 +77,8 @@ function everyRow(matrix) {
 
 /** A sort without its direction, and the direction. @param {string} sort @returns {[string, "asc" | "desc" | null]} */
 export function sortParts(sort) {
-  const found = /^(.+):(asc|desc)$/s.exec(sort);
-  return found ? [found[1], /** @type {"asc"} */ (found[2])] : [sort, null];
+  const match = /^(.+):(asc|desc)$/s.exec(sort);
+  return match ? [match[1], /** @type {"asc"} */ (match[2])] : [sort, null];
 }
 
 /** @param {string} sort @param {any} matrix @param {string[]} factors */
@@ -94,17 +94,17 @@ export function usualDirection(matrix, name) {
 
 /** A row's mean of a metric with its interval; or its cost or latency, if no metric has that name. @param {any} row @param {string} metric @returns {[number | null, number[] | null]} */
 function figureOf(row, metric) {
-  const found = row.metrics[metric];
-  if (found) return [found.mean, found.ci];
+  const estimate = row.metrics[metric];
+  if (estimate) return [estimate.mean, estimate.ci];
   return [metric === "cost" ? row.cost_usd : metric === "latency" ? row.latency_s.p50 : null, null];
 }
 
 /** Levels of a factor: by number if all are numbers, else as declared; null last, of rows without it. @param {any} matrix @param {number[]} rows @param {string} factor @returns {(string | null)[]} */
 export function levelsOf(matrix, rows, factor) {
-  const found = new Set([...rows].sort((a, b) => a - b).map((number) => /** @type {string | null} */ (labelsOf(matrix.rows[number].combination)[factor] ?? null)));
-  const levels = /** @type {string[]} */ ([...found].filter((level) => level !== null));
+  const distinct = new Set([...rows].sort((a, b) => a - b).map((number) => /** @type {string | null} */ (labelsOf(matrix.rows[number].combination)[factor] ?? null)));
+  const levels = /** @type {string[]} */ ([...distinct].filter((level) => level !== null));
   if (levels.every((level) => NUMBER.test(level))) levels.sort((a, b) => Number(a) - Number(b));
-  return found.has(null) ? [...levels, null] : levels;
+  return distinct.has(null) ? [...levels, null] : levels;
 }
 
 /** The numbers of the rows that a view shows, from top to bottom. @param {any} matrix @param {string | null} metric @param {View} view @returns {number[]} */
@@ -122,9 +122,9 @@ export function rowsOf(matrix, metric, { sort, good, where, together, group }) {
 
 /** All rows in order; what has no figure comes last, whatever the direction. @param {any} matrix @param {string | null} metric @param {string} sort @returns {number[]} */
 function sorted(matrix, metric, sort) {
-  const [name, chosen] = sortParts(sort);
+  const [name, direction] = sortParts(sort);
   if (name === "evidence") return rowsByEvidence(matrix, metric);
-  const sign = (chosen ?? usualDirection(matrix, name)) === "desc" ? -1 : 1;
+  const sign = (direction ?? usualDirection(matrix, name)) === "desc" ? -1 : 1;
   const rows = everyRow(matrix);
   const places = new Map(levelsOf(matrix, rows, name).map((level, place) => [level, place]));
   const isFigure = name in matrix.metrics || FIGURES.includes(name);
@@ -135,8 +135,8 @@ function sorted(matrix, metric, sort) {
     return level === undefined ? null : (places.get(level) ?? null);
   };
   const values = rows.map(of);
-  const known = rows.filter((number) => values[number] !== null).sort((a, b) => sign * (Number(values[a]) - Number(values[b])) || a - b);
-  return [...known, ...rows.filter((number) => values[number] === null)];
+  const measured = rows.filter((number) => values[number] !== null).sort((a, b) => sign * (Number(values[a]) - Number(values[b])) || a - b);
+  return [...measured, ...rows.filter((number) => values[number] === null)];
 }
 
 /** Those that could be best first, then by their means. @param {any} matrix @param {string | null} metric @returns {number[]} */
@@ -153,8 +153,8 @@ export function rowsByEvidence(matrix, metric) {
     return [stands === "best" || stands === "leads" ? 0 : stands === "couldBeBest" ? 1 : 2, Number.isFinite(mean) ? sign * mean : Infinity];
   };
   return numbers.sort((a, b) => {
-    const [one, other] = [rank(a), rank(b)];
-    return one[0] - other[0] || one[1] - other[1] || a - b;
+    const [first, other] = [rank(a), rank(b)];
+    return first[0] - other[0] || first[1] - other[1] || a - b;
   });
 }
 
@@ -162,7 +162,7 @@ export function rowsByEvidence(matrix, metric) {
 export function standing(row, best) {
   if (row.exploratory) return "exploratory";
   if (row.stopped) return "stopped";
-  const same = (/** @type {any} */ one) => one && JSON.stringify(one) === JSON.stringify(row.combination);
+  const same = (/** @type {any} */ candidate) => candidate && JSON.stringify(candidate) === JSON.stringify(row.combination);
   if (best && same(best.combination)) {
     if (best.clear) return "best";
     if (best.rival === null) return null; // it has no rival to lead
@@ -186,13 +186,13 @@ export function pivotOf(matrix, rows, factors, metric) {
   const labels = new Map(every.map((number) => [number, labelsOf(matrix.rows[number].combination)]));
   const lines = levelsOf(matrix, every, factors[0]);
   const columns = factors.length > 1 ? levelsOf(matrix, every, factors[1]) : [null];
-  const others = [...new Set(matrix.rows.flatMap((/** @type {any} */ row) => Object.keys(labelsOf(row.combination))))].filter((key) => !factors.includes(key)).sort();
+  const otherFactors = [...new Set(matrix.rows.flatMap((/** @type {any} */ row) => Object.keys(labelsOf(row.combination))))].filter((key) => !factors.includes(key)).sort();
   const averaged = new Set();
   const cells = lines.map((line) =>
     columns.map((column) => {
       const share = every.filter((number) => [line, column].slice(0, factors.length).every((level, place) => (labels.get(number)?.[factors[place]] ?? null) === level));
       const cell = cellOf(matrix, share, metric);
-      if (cell.rows.length) averaged.add(JSON.stringify([...new Set(cell.rows.map((number) => JSON.stringify(others.map((key) => labels.get(number)?.[key] ?? null))))].sort()));
+      if (cell.rows.length) averaged.add(JSON.stringify([...new Set(cell.rows.map((number) => JSON.stringify(otherFactors.map((key) => labels.get(number)?.[key] ?? null))))].sort()));
       return cell;
     }),
   );
@@ -202,12 +202,12 @@ export function pivotOf(matrix, rows, factors, metric) {
 /** @param {any} matrix @param {number[]} share @param {string} metric @returns {PivotCell} */
 function cellOf(matrix, share, metric) {
   const figures = share.map((number) => figureOf(matrix.rows[number], metric));
-  const kept = share.map((number, place) => ({ number, mean: figures[place][0], ci: figures[place][1] })).filter(({ number, mean }) => mean !== null && !matrix.rows[number].exploratory && !matrix.rows[number].stopped);
-  const rows = kept.map(({ number }) => number);
-  const mean = (/** @type {(number | null)[]} */ values) => values.reduce((/** @type {number} */ sum, value) => sum + Number(value), 0) / values.length;
+  const averagedRows = share.map((number, place) => ({ number, mean: figures[place][0], ci: figures[place][1] })).filter(({ number, mean }) => mean !== null && !matrix.rows[number].exploratory && !matrix.rows[number].stopped);
+  const rows = averagedRows.map(({ number }) => number);
+  const mean = (/** @type {(number | null)[]} */ values) => values.reduce((/** @type {number} */ sum, number) => sum + Number(number), 0) / values.length;
   return {
-    mean: kept.length ? mean(kept.map((one) => one.mean)) : null,
-    ci: kept.length && kept.every((one) => one.ci) ? [0, 1].map((end) => mean(kept.map((one) => /** @type {number[]} */ (one.ci)[end]))) : null,
+    mean: averagedRows.length ? mean(averagedRows.map((row) => row.mean)) : null,
+    ci: averagedRows.length && averagedRows.every((row) => row.ci) ? [0, 1].map((end) => mean(averagedRows.map((row) => /** @type {number[]} */ (row.ci)[end]))) : null,
     rows,
     left_out: share.filter((number) => !rows.includes(number)),
   };

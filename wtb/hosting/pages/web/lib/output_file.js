@@ -3,33 +3,33 @@ import { asText } from "./format.js";
 
 /** @param {{outputs: any, failureScores: Record<string, number | null>}} data @returns {import("./output_pages.js").Source} */
 export function fromFile({ outputs, failureScores }) {
-  const columnOf = new Map(outputs.rows.map((/** @type {any} */ one, /** @type {number} */ place) => [one.row, place]));
+  const columnOf = new Map(outputs.rows.map((/** @type {any} */ row, /** @type {number} */ place) => [row.row, place]));
   return {
     load: async (query) => {
       const { rows, columns, failed, differ, worst, tag, text, wrong, metric, cases, offset, limit } = /** @type {any} */ (query);
-      const cellOf = (/** @type {any} */ one, /** @type {number} */ row) => one.cells[/** @type {number} */ (columnOf.get(row))] ?? null;
+      const cellOf = (/** @type {any} */ caseRow, /** @type {number} */ row) => caseRow.cells[/** @type {number} */ (columnOf.get(row))] ?? null;
       const needle = text?.toLowerCase();
-      const found = outputs.cases.filter((/** @type {any} */ one) => {
-        const cells = rows.map((/** @type {number} */ row) => cellOf(one, row)).filter(Boolean);
+      const matching = outputs.cases.filter((/** @type {any} */ caseRow) => {
+        const cells = rows.map((/** @type {number} */ row) => cellOf(caseRow, row)).filter(Boolean);
         return (
           (!failed || cells.some(isFailed)) &&
-          (!differ.length || unlike(cellOf(one, differ[0]), cellOf(one, differ[1]))) &&
-          (!wrong || isWrongIn(one.cells, wrong, metric, outputs.metrics[metric])) &&
-          (!tag || one.tags.includes(tag)) &&
-          (!cases.length || cases.includes(one.case)) &&
-          (!needle || textsOf(one, cells).some((part) => part.toLowerCase().includes(needle)))
+          (!differ.length || unlike(cellOf(caseRow, differ[0]), cellOf(caseRow, differ[1]))) &&
+          (!wrong || isWrongIn(caseRow.cells, wrong, metric, outputs.metrics[metric])) &&
+          (!tag || caseRow.tags.includes(tag)) &&
+          (!cases.length || cases.includes(caseRow.case)) &&
+          (!needle || textsOf(caseRow, cells).some((part) => part.toLowerCase().includes(needle)))
         );
       });
       if (worst) {
         const sign = outputs.metrics[worst]?.better === "lower" ? -1 : 1;
-        const means = new Map(found.map((/** @type {any} */ one) => [one, meanOf(rows.map((/** @type {number} */ row) => cellOf(one, row)), worst, failureScores[worst] ?? null)]));
-        found.sort((/** @type {any} */ a, /** @type {any} */ b) => {
-          const [one, other] = [means.get(a), means.get(b)];
-          return one === null || other === null ? Number(one === null) - Number(other === null) : sign * (one - other);
+        const means = new Map(matching.map((/** @type {any} */ caseRow) => [caseRow, meanOf(rows.map((/** @type {number} */ row) => cellOf(caseRow, row)), worst, failureScores[worst] ?? null)]));
+        matching.sort((/** @type {any} */ a, /** @type {any} */ b) => {
+          const [first, other] = [means.get(a), means.get(b)];
+          return first === null || other === null ? Number(first === null) - Number(other === null) : sign * (first - other);
         });
       }
-      const page = found.slice(offset, offset + limit).map((/** @type {any} */ one) => ({ ...one, cells: columns.map((/** @type {number} */ row) => cellOf(one, row)) }));
-      return { ...outputs, total: found.length, offset, cases: page };
+      const page = matching.slice(offset, offset + limit).map((/** @type {any} */ caseRow) => ({ ...caseRow, cells: columns.map((/** @type {number} */ row) => cellOf(caseRow, row)) }));
+      return { ...outputs, total: matching.length, offset, cases: page };
     },
   };
 }
@@ -47,15 +47,15 @@ function isFailed(cell) {
   return cell.status === "failed" || cell.status === "set_aside";
 }
 
-/** Whether two cells ended in different ways, or with different outputs. @param {any} one @param {any} other */
-function unlike(one, other) {
-  return Boolean(one && other) && (one.status !== other.status || JSON.stringify(one.outputs) !== JSON.stringify(other.outputs));
+/** Whether two cells ended in different ways, or with different outputs. @param {any} cell @param {any} other */
+function unlike(cell, other) {
+  return Boolean(cell && other) && (cell.status !== other.status || JSON.stringify(cell.outputs) !== JSON.stringify(other.outputs));
 }
 
-/** @param {any} found @param {any[]} cells @returns {string[]} */
-function textsOf(found, cells) {
-  const values = [...Object.values(found.input), found.expected, ...cells.flatMap((cell) => Object.values(cell.outputs))];
-  return [found.case, ...cells.map((cell) => cell.error ?? ""), ...values.filter(Boolean).map((/** @type {any} */ one) => asText(one.value))];
+/** @param {any} caseRow @param {any[]} cells @returns {string[]} */
+function textsOf(caseRow, cells) {
+  const values = [...Object.values(caseRow.input), caseRow.expected, ...cells.flatMap((cell) => Object.values(cell.outputs))];
+  return [caseRow.case, ...cells.map((cell) => cell.error ?? ""), ...values.filter(Boolean).map((/** @type {any} */ output) => asText(output.value))];
 }
 
 /** @param {any[]} cells @param {string} metric @param {number | null} failure @returns {number | null} */

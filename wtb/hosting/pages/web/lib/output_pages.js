@@ -30,30 +30,30 @@ export class OutputPages {
   /** A case with the cell in a column, if its page is there. @param {number} index @param {number} column */
   at(index, column) {
     const page = this.pages.get(`${Math.floor(index / CASES)}.${Math.floor(column / COLUMNS)}`);
-    const found = page?.cases[index % CASES];
-    return found ? { found, cell: found.cells[column % COLUMNS] } : null;
+    const outputs = page?.cases[index % CASES];
+    return outputs ? { caseRow: outputs, cell: outputs.cells[column % COLUMNS] } : null;
   }
 
   /** Replace the comments on a cell, after somebody wrote or deleted one. @param {number} index @param {number} column @param {any[]} comments */
   setComments(index, column, comments) {
     const page = this.pages.get(`${Math.floor(index / CASES)}.${Math.floor(column / COLUMNS)}`);
-    const found = page?.cases[index % CASES];
-    if (!found) return;
-    found.cells[column % COLUMNS] = { ...found.cells[column % COLUMNS], comments };
+    const outputs = page?.cases[index % CASES];
+    if (!outputs) return;
+    outputs.cells[column % COLUMNS] = { ...outputs.cells[column % COLUMNS], comments };
     this.onChange();
   }
 
   /** Have what is seen loaded, and stop loading what is not. @param {[number, number]} cases first and last @param {[number, number]} columns @param {number} [also] a column besides */
   see(cases, columns, also = -1) {
-    const wanted = /** @type {string[]} */ ([]);
-    const most = this.total === null ? 0 : Math.max(0, this.total - 1);
-    for (let one = Math.floor(cases[0] / CASES); one <= Math.floor(Math.min(cases[1], most) / CASES); one++) {
-      for (let other = Math.floor(columns[0] / COLUMNS); other <= Math.floor(Math.min(columns[1], this.rows.length - 1) / COLUMNS); other++) wanted.push(`${one}.${other}`);
-      const besides = `${one}.${Math.floor(also / COLUMNS)}`;
-      if (also >= 0 && !wanted.includes(besides)) wanted.push(besides);
+    const keys = /** @type {string[]} */ ([]);
+    const last = this.total === null ? 0 : Math.max(0, this.total - 1);
+    for (let casesPage = Math.floor(cases[0] / CASES); casesPage <= Math.floor(Math.min(cases[1], last) / CASES); casesPage++) {
+      for (let other = Math.floor(columns[0] / COLUMNS); other <= Math.floor(Math.min(columns[1], this.rows.length - 1) / COLUMNS); other++) keys.push(`${casesPage}.${other}`);
+      const besides = `${casesPage}.${Math.floor(also / COLUMNS)}`;
+      if (also >= 0 && !keys.includes(besides)) keys.push(besides);
     }
-    for (const [key, ending] of this.loading) if (!wanted.includes(key)) [ending.abort(), this.loading.delete(key)];
-    this.wanted = wanted;
+    for (const [key, ending] of this.loading) if (!keys.includes(key)) [ending.abort(), this.loading.delete(key)];
+    this.wanted = keys;
     this.fill();
   }
 

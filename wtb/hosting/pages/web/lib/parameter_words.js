@@ -2,7 +2,7 @@
 import { many } from "./words.js";
 
 export const parameterWords = {
-  title: "What varies",
+  title: "Factors",
   legend: "Choose variants of nodes, and levels of their parameters: every combination of them runs.",
   variants: "Variants",
   none: "takes no parameters",

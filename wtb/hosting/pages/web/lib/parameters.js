@@ -8,18 +8,18 @@ const TALKATIVE = /prompt|template|instruction|system|message|persona|text/i;
 const LONG = 60;
 
 /**
- * The parameters of a variant of a node. made: what a sweep has made of a registered variant.
+ * The parameters of a variant of a node. current: what a sweep has made of a registered variant.
  * @param {any} description of the workflow
  * @param {string} node
  * @param {string} variant a registered one
- * @param {Record<string, unknown>} [made]
+ * @param {Record<string, unknown>} [current]
  * @returns {Parameter[]}
  */
-export function parametersOf(description, node, variant, made = {}) {
+export function parametersOf(description, node, variant, current = {}) {
   const described = description.nodes[node]?.variants[variant]?.function.parameters ?? {};
-  const registered = description.graph.nodes.find((/** @type {any} */ one) => one.name === node)?.variants.find((/** @type {any} */ one) => one.name === variant)?.params ?? {};
-  const values = { ...registered, ...made };
-  return Object.entries(described).map(([name, one]) => ({ name, schema: one.type.schema ?? {}, shown: choicesOf(one.type.schema ?? {})?.map(typedOf).join(", ") ?? one.type.shown, required: one.required, current: name in values ? values[name] : one.default }));
+  const registered = description.graph.nodes.find((/** @type {any} */ declared) => declared.name === node)?.variants.find((/** @type {any} */ declared) => declared.name === variant)?.params ?? {};
+  const values = { ...registered, ...current };
+  return Object.entries(described).map(([name, parameter]) => ({ name, schema: parameter.type.schema ?? {}, shown: choicesOf(parameter.type.schema ?? {})?.map(typedOf).join(", ") ?? parameter.type.shown, required: parameter.required, current: name in values ? values[name] : parameter.default }));
 }
 
 /** How values of a parameter are entered: texts one after the other in boxes, choices, or lines. @param {Parameter} parameter @returns {"texts" | "choices" | "lines"} */
@@ -37,25 +37,25 @@ export function choicesOf(schema) {
 
 /** @param {any} schema @param {string} type */
 function takes(schema, type) {
-  return (schema.anyOf ?? [schema]).some((/** @type {any} */ one) => one.type === type);
+  return (schema.anyOf ?? [schema]).some((/** @type {any} */ alternative) => alternative.type === type);
 }
 
-/** A value as it is typed. @param {unknown} value */
-export function typedOf(value) {
-  if (value instanceof Written) return value.text;
-  return typeof value === "string" ? value : JSON.stringify(value) ?? "";
+/** A value as it is typed. @param {unknown} content */
+export function typedOf(content) {
+  if (content instanceof Written) return content.text;
+  return typeof content === "string" ? content : JSON.stringify(content) ?? "";
 }
 
 /**
  * A value as the type of a parameter: a text as it is, all else as JSON, with numbers as they were typed.
  * @param {Parameter} parameter @param {string} text
  */
-export function valueOf({ name, schema, shown }, text) {
+export function valueOf({ name, schema, shown: description }, text) {
   if (schema.type === "string") return text;
   try {
     return written(text);
   } catch (error) {
     if (takes(schema, "string") || !(schema.type || schema.anyOf)) return text;
-    throw new Error(parameterWords.wrong(name, text, shown));
+    throw new Error(parameterWords.wrong(name, text, description));
   }
 }

@@ -40,10 +40,10 @@ export function ProblemBox({ error, retry }) {
 function Instead({ what }) {
   const { path } = address.value;
   const list = LISTS[what ?? ""] ?? "/";
-  const asked = /^\/sweeps\/([^/]+)/.exec(path);
+  const sweep = /^\/sweeps\/([^/]+)/.exec(path);
   const lists = /** @type {Record<string, string>} */ (words.problem.lists);
   return html`<div class="bar"><${Link} class="button" to=${list}>${lists[list]}<//>
-    ${what === "sweep" && asked ? html`<${Link} class="button" to=${`/?text=${asked[1]}`}>${words.problem.search(decodeURIComponent(asked[1]))}<//>` : null}</div>`;
+    ${what === "sweep" && sweep ? html`<${Link} class="button" to=${`/?text=${sweep[1]}`}>${words.problem.search(decodeURIComponent(sweep[1]))}<//>` : null}</div>`;
 }
 
 /** Why something was not done, beside the button that was to do it. @param {{problem: unknown}} props a text, or what was thrown */

@@ -17,19 +17,19 @@ const TRY_AGAIN_MS = 2_000; // a server that did not answer
  *     until there is more; `change` makes something of it without asking
  */
 export function useResource(ask, keys, everyMs = null) {
-  const [found, setFound] = useState(/** @type {{data?: T, error?: unknown}} */ ({}));
-  const [asked, setAsked] = useState(0);
+  const [answer, setAnswer] = useState(/** @type {{data?: T, error?: unknown}} */ ({}));
+  const [round, setRound] = useState(0);
   const latest = useRef(ask);
   latest.current = ask;
   const current = useRef(/** @type {Asking} */ ({ isAnswered: true, isAskedAgain: false }));
   /** Ask again: once what is asked already was answered, so that a slow answer is waited for however often this is called. */
   function reload() {
-    if (current.current.isAnswered) setAsked((count) => count + 1);
+    if (current.current.isAnswered) setRound((count) => count + 1);
     else current.current.isAskedAgain = true;
   }
   /** @param {(data: T) => T} make */
-  const change = (make) => setFound((before) => (before.data === undefined ? before : { ...before, data: make(before.data) }));
-  useEffect(() => setFound({}), keys);
+  const change = (make) => setAnswer((before) => (before.data === undefined ? before : { ...before, data: make(before.data) }));
+  useEffect(() => setAnswer({}), keys);
   useEffect(() => {
     const ending = new AbortController();
     const asking = /** @type {Asking} */ ({ isAnswered: false, isAskedAgain: false });
@@ -38,26 +38,26 @@ export function useResource(ask, keys, everyMs = null) {
     function answer(change) {
       if (ending.signal.aborted) return;
       asking.isAnswered = true;
-      setFound(change);
-      if (asking.isAskedAgain) setAsked((count) => count + 1);
+      setAnswer(change);
+      if (asking.isAskedAgain) setRound((count) => count + 1);
     }
     latest.current(ending.signal).then(
       (data) => answer(() => ({ data })),
       (error) => answer((before) => ({ ...before, error })),
     );
     return () => ending.abort();
-  }, [...keys, asked]);
+  }, [...keys, round]);
   useEffect(() => {
-    if (!found.error || !isAway(found.error)) return; // a server that answered would answer the same again
-    const timer = setTimeout(() => setAsked((count) => count + 1), TRY_AGAIN_MS);
+    if (!answer.error || !isAway(answer.error)) return; // a server that answered would answer the same again
+    const timer = setTimeout(() => setRound((count) => count + 1), TRY_AGAIN_MS);
     return () => clearTimeout(timer);
-  }, [found]);
+  }, [answer]);
   useEffect(() => {
     if (everyMs === null) return;
     const timer = setInterval(() => document.hidden || reload(), everyMs);
     return () => clearInterval(timer);
   }, [everyMs]);
-  return { data: found.data, error: found.error, reload, change };
+  return { data: answer.data, error: answer.error, reload, change };
 }
 
 /** What stands in place of something that is not known yet, or never will be. @param {any} props */

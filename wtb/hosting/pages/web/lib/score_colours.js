@@ -23,14 +23,14 @@ export function rampOf(paper) {
   return Array.from({ length: 65 }, (_, step) => {
     const place = (step / 64) * (stops.length - 1);
     const from = Math.min(Math.floor(place), stops.length - 2);
-    return packed(stops[from].map((value, index) => Math.round(value + (stops[from + 1][index] - value) * (place - from))));
+    return packed(stops[from].map((channel, index) => Math.round(channel + (stops[from + 1][index] - channel) * (place - from))));
   });
 }
 
 /** @param {string} text as in a style sheet, `#rrggbb` */
 export function rgb(text) {
-  const value = parseInt(text.slice(1), 16);
-  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
+  const code = parseInt(text.slice(1), 16);
+  return [(code >> 16) & 255, (code >> 8) & 255, code & 255];
 }
 
 /** @param {number[]} parts */

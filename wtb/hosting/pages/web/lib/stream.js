@@ -13,7 +13,7 @@ const PAUSES_MS = [500, 1000, 2000, 5000];
  * @type {Map<string, Subscription>}
  */
 const subscriptions = new Map();
-let made = 0;
+let count = 0;
 let isRunning = false;
 let changed = new AbortController(); // what a connection carries is no longer what is wanted
 
@@ -25,7 +25,7 @@ let changed = new AbortController(); // what a connection carries is no longer w
  * @returns {() => void} ends it
  */
 export function follow(sweep, query, onMessage, onState) {
-  const name = String(made++);
+  const name = String(count++);
   subscriptions.set(name, { query: { ...query, name, sweep }, onMessage, onState, isConnected: null });
   change();
   return () => {
@@ -48,12 +48,12 @@ async function run() {
     untilHidden(true, ended.signal).then(() => hidden.abort());
     const isOver = AbortSignal.any([changed.signal, hidden.signal]);
     try {
-      const subscribe = [...subscriptions.values()].map((one) => JSON.stringify(one.query));
+      const subscribe = [...subscriptions.values()].map((subscription) => JSON.stringify(subscription.query));
       const answer = await request("GET", "/stream", { query: { subscribe }, signal: isOver });
-      for await (const one of messages(/** @type {ReadableStream<Uint8Array>} */ (answer.body))) {
+      for await (const incoming of messages(/** @type {ReadableStream<Uint8Array>} */ (answer.body))) {
         failed = -1;
         if (isOver.aborted) break;
-        take(one.subscription, one.message);
+        take(incoming.subscription, incoming.message);
       }
     } catch (error) {
       const status = /** @type {any} */ (error)?.status;
@@ -65,7 +65,7 @@ async function run() {
       failed = -1;
       continue;
     }
-    for (const one of subscriptions.values()) tell(one, false);
+    for (const subscription of subscriptions.values()) tell(subscription, false);
     await pause(PAUSES_MS[Math.min(failed < 0 ? 0 : failed, PAUSES_MS.length - 1)]);
   }
   isRunning = false;
@@ -107,14 +107,14 @@ function pause(milliseconds) {
  */
 function untilHidden(isHidden, signal) {
   return new Promise((resolve) => {
-    const heard = new AbortController();
+    const change = new AbortController();
     function look() {
       if (document.hidden !== isHidden && !signal.aborted) return;
-      heard.abort();
+      change.abort();
       resolve();
     }
-    document.addEventListener("visibilitychange", look, { signal: heard.signal });
-    signal.addEventListener("abort", look, { signal: heard.signal });
+    document.addEventListener("visibilitychange", look, { signal: change.signal });
+    signal.addEventListener("abort", look, { signal: change.signal });
     look();
   });
 }
@@ -122,16 +122,16 @@ function untilHidden(isHidden, signal) {
 /** @param {ReadableStream<Uint8Array>} body @returns {AsyncGenerator<{subscription: string, message: Message}>} */
 async function* messages(body) {
   const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
-  let kept = "";
+  let buffer = "";
   while (true) {
-    const { done, value } = await reader.read();
+    const { done, value: chunk } = await reader.read();
     if (done) return;
-    kept += value;
-    const parts = kept.split("\n\n");
-    kept = parts.pop() ?? "";
+    buffer += chunk;
+    const parts = buffer.split("\n\n");
+    buffer = parts.pop() ?? "";
     for (const part of parts) {
-      const data = part.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
-      if (data.length) yield JSON.parse(data.join("\n"));
+      const payload = part.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
+      if (payload.length) yield JSON.parse(payload.join("\n"));
     }
   }
 }

@@ -6,16 +6,16 @@ const LONGEST = 20_000; // letters of a line that is compared by words
 
 /** What differs: from and to in one, from and to in the other. @typedef {[number, number, number, number]} Hunk */
 
-/** Of two texts each line, and the hunks that differ. @param {string} one @param {string} other */
-export function compareLines(one, other) {
-  const [a, b] = [one.split("\n"), other.split("\n")];
+/** Of two texts each line, and the hunks that differ. @param {string} text @param {string} other */
+export function compareLines(text, other) {
+  const [a, b] = [text.split("\n"), other.split("\n")];
   return { a, b, hunks: compare(a, b, MOST_EDITS) };
 }
 
-/** Of two lines each word, and the hunks that differ. @param {string} one @param {string} other */
-export function compareWords(one, other) {
-  if (one.length + other.length > 2 * LONGEST) return { a: [one], b: [other], hunks: /** @type {Hunk[]} */ ([[0, 1, 0, 1]]) };
-  const [a, b] = [wordsOf(one), wordsOf(other)];
+/** Of two lines each word, and the hunks that differ. @param {string} line @param {string} other */
+export function compareWords(line, other) {
+  if (line.length + other.length > 2 * LONGEST) return { a: [line], b: [other], hunks: /** @type {Hunk[]} */ ([[0, 1, 0, 1]]) };
+  const [a, b] = [wordsOf(line), wordsOf(other)];
   return { a, b, hunks: inBlocks(compare(a, b, MOST_WORDS), a) };
 }
 
@@ -26,26 +26,26 @@ export function wordsOf(line) {
 
 /**
  * The hunks in which two lists of texts differ, with as few edits as there can be.
- * @param {string[]} a @param {string[]} b @param {number} most edits
+ * @param {string[]} a @param {string[]} b @param {number} mostEdits edits
  * @returns {Hunk[]}
  */
-export function compare(a, b, most) {
+export function compare(a, b, mostEdits) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let [endA, endB] = [a.length, b.length];
   while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) [endA, endB] = [endA - 1, endB - 1];
   if (start === endA && start === endB) return [];
-  const found = shortest(...numbered(a.slice(start, endA), b.slice(start, endB)), most);
-  if (!found) return [[start, endA, start, endB]];
-  return joined(found).map(([fromA, toA, fromB, toB]) => [fromA + start, toA + start, fromB + start, toB + start]);
+  const hunks = shortest(...numbered(a.slice(start, endA), b.slice(start, endB)), mostEdits);
+  if (!hunks) return [[start, endA, start, endB]];
+  return joined(hunks).map(([fromA, toA, fromB, toB]) => [fromA + start, toA + start, fromB + start, toB + start]);
 }
 
 /** Two lists of texts as numbers, the same for the same text: they are compared often. @param {string[]} a @param {string[]} b @returns {[Int32Array, Int32Array]} */
 function numbered(a, b) {
   const numbers = /** @type {Map<string, number>} */ (new Map());
   const number = (/** @type {string} */ text) => {
-    const known = numbers.get(text);
-    if (known !== undefined) return known;
+    const number = numbers.get(text);
+    if (number !== undefined) return number;
     numbers.set(text, numbers.size);
     return numbers.size - 1;
   };
@@ -54,14 +54,14 @@ function numbered(a, b) {
 
 /**
  * The shortest list of edits (E. Myers: An O(ND) difference algorithm and its variations, 1986).
- * @param {Int32Array} a @param {Int32Array} b @param {number} most
- * @returns {Hunk[] | null} each the deletion or insertion of one; null if it takes more than `most`
+ * @param {Int32Array} a @param {Int32Array} b @param {number} mostEdits
+ * @returns {Hunk[] | null} each the deletion or insertion of one; null if it takes more than `mostEdits`
  */
-function shortest(a, b, most) {
-  const furthest = new Int32Array(2 * most + 3); // by diagonal, from -most - 1 to most + 1
-  const middle = most + 1;
+function shortest(a, b, mostEdits) {
+  const furthest = new Int32Array(2 * mostEdits + 3); // by diagonal, from -mostEdits - 1 to mostEdits + 1
+  const middle = mostEdits + 1;
   const before = /** @type {Int32Array[]} */ ([]);
-  for (let edits = 0; edits <= most; edits++) {
+  for (let edits = 0; edits <= mostEdits; edits++) {
     before.push(furthest.slice(middle - edits - 1, middle + edits + 2));
     for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
       let x = isDown(furthest, middle + diagonal, diagonal, edits) ? furthest[middle + diagonal + 1] : furthest[middle + diagonal - 1] + 1;
@@ -121,9 +121,9 @@ function inBlocks(hunks, a) {
 
 /**
  * Two texts word by word, as pieces in order: lines that are the same are found first, then words within those that are not.
- * @param {string} one @param {string} other @returns {Piece[]}
+ * @param {string} text @param {string} other @returns {Piece[]}
  */
-export function compareTexts(one, other) {
+export function compareTexts(text, other) {
   const pieces = /** @type {Piece[]} */ ([]);
   const add = (/** @type {Piece["kind"]} */ kind, /** @type {string} */ text) => {
     const last = pieces.at(-1);
@@ -132,7 +132,7 @@ export function compareTexts(one, other) {
     else pieces.push({ kind, text });
   };
   const lines = (/** @type {string} */ text) => text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
-  const [a, b] = [lines(one), lines(other)];
+  const [a, b] = [lines(text), lines(other)];
   let at = 0;
   for (const [fromA, toA, fromB, toB] of compare(a, b, MOST_EDITS)) {
     add("same", a.slice(at, fromA).join(""));
@@ -143,11 +143,11 @@ export function compareTexts(one, other) {
   return pieces;
 }
 
-/** @param {string} one @param {string} other @param {(kind: Piece["kind"], text: string) => void} add */
-function addWords(one, other, add) {
-  const [a, b] = [wordsOf(one), wordsOf(other)];
+/** @param {string} text @param {string} other @param {(kind: Piece["kind"], text: string) => void} add */
+function addWords(text, other, add) {
+  const [a, b] = [wordsOf(text), wordsOf(other)];
   let at = 0;
-  for (const [fromA, toA, fromB, toB] of one && other ? inBlocks(compare(a, b, MOST_EDITS), a) : [[0, a.length, 0, b.length]]) {
+  for (const [fromA, toA, fromB, toB] of text && other ? inBlocks(compare(a, b, MOST_EDITS), a) : [[0, a.length, 0, b.length]]) {
     add("same", a.slice(at, fromA).join(""));
     add("removed", a.slice(fromA, toA).join(""));
     add("added", b.slice(fromB, toB).join(""));

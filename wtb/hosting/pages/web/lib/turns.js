@@ -14,11 +14,11 @@ export class Turns {
   }
 
   /** Note where a view was scrolled to. @param {number} top @param {number} left */
-  move(top, left) {
+  move(top, across) {
     const at = performance.now();
     const { place } = this;
-    const isFast = Math.abs(top - place.top) + Math.abs(left - place.left) > (FAST * (at - place.at)) / 1000;
-    this.place = { top, left, at };
+    const isFast = Math.abs(top - place.top) + Math.abs(across - place.left) > (FAST * (at - place.at)) / 1000;
+    this.place = { top, left: across, at };
     if (!isFast && !this.settling) return;
     clearTimeout(this.settling);
     this.settling = setTimeout(() => {

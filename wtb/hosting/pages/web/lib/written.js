@@ -17,18 +17,18 @@ export class Written {
 
 /** A value as it is sent. @param {string} text JSON @returns {unknown} a Written if JavaScript would write its numbers in another way */
 export function written(text) {
-  const value = JSON.parse(text);
-  return JSON.stringify(value) === text.trim() || typeof value === "string" ? value : new Written(text.trim());
+  const content = JSON.parse(text);
+  return JSON.stringify(content) === text.trim() || typeof content === "string" ? content : new Written(text.trim());
 }
 
 /** A document of the server in which numbers that JavaScript would write in another way are Written, if the browser tells how they stood. @param {string} text @returns {any} */
 export function parseWritten(text) {
-  const revive = /** @type {any} */ ((/** @type {string} */ _, /** @type {unknown} */ value, /** @type {{source?: string} | undefined} */ context) =>
-    typeof value === "number" && context?.source && JSON.stringify(value) !== context.source ? new Written(context.source) : value);
+  const revive = /** @type {any} */ ((/** @type {string} */ _, /** @type {unknown} */ content, /** @type {{source?: string} | undefined} */ context) =>
+    typeof content === "number" && context?.source && JSON.stringify(content) !== context.source ? new Written(context.source) : content);
   return JSON.parse(text, revive);
 }
 
-/** JSON in which what was typed stands as it was typed. @param {unknown} value */
-export function jsonOf(value) {
-  return JSON.stringify(value).replace(MARKED, (text) => JSON.parse(text).slice(MARK.length));
+/** JSON in which what was typed stands as it was typed. @param {unknown} content */
+export function jsonOf(content) {
+  return JSON.stringify(content).replace(MARKED, (text) => JSON.parse(text).slice(MARK.length));
 }

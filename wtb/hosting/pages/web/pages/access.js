@@ -35,16 +35,16 @@ function NewToken({ onDone, onClose }) {
   const [name, setName] = useState("");
   const [scopes, setScopes] = useState(["read"]);
   const [days, setDays] = useState("90");
-  const [made, setMade] = useState(/** @type {any} */ (null));
+  const [token, setToken] = useState(/** @type {any} */ (null));
   const { perform, problem, isBusy } = useAction(onDone);
   /** @param {Event} event */
   function submit(event) {
     event.preventDefault();
-    perform(async () => setMade(await post("/tokens", { name, scopes, ...(days ? { expires_s: Number(days) * 86_400 } : {}) })));
+    perform(async () => setToken(await post("/tokens", { name, scopes, ...(days ? { expires_s: Number(days) * 86_400 } : {}) })));
   }
-  if (made) return html`<div class="notice" role="status"><p>${words.access.tokenOnce(name)}</p><pre tabindex="0">${made.token}</pre><button onClick=${onClose}>${words.keys.close}</button></div>`;
+  if (token) return html`<div class="notice" role="status"><p>${words.access.tokenOnce(name)}</p><pre tabindex="0">${token.token}</pre><button onClick=${onClose}>${words.keys.close}</button></div>`;
   /** @param {string} scope */
-  const toggle = (scope) => setScopes(scopes.includes(scope) ? scopes.filter((one) => one !== scope) : [...scopes, scope]);
+  const toggle = (scope) => setScopes(scopes.includes(scope) ? scopes.filter((other) => other !== scope) : [...scopes, scope]);
   return html`<section class="notice" aria-label=${words.access.createToken}><h3>${words.access.createToken}</h3>
     <form class="fields" onSubmit=${submit}>
       <label>${words.access.tokenName}<input required autofocus value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
@@ -59,7 +59,7 @@ function NewToken({ onDone, onClose }) {
 function Roles({ rows }) {
   if (!rows.length) return html`<${Empty} text=${words.access.noRoles} help="access" command=${words.access.firstRole} />`;
   return html`<${Table} columns=${words.access.roleColumns}>${rows.map(
-    (one) => html`<tr><td class="name">${one.user ?? words.access.team(one.team)}</td><td>${one.role}</td><td class="name">${one.project ?? words.access.allProjects}</td><td class="name">${one.created_by}</td><td title=${date(one.created_at)}>${ago(one.created_at)}</td></tr>`,
+    (assignment) => html`<tr><td class="name">${assignment.user ?? words.access.team(assignment.team)}</td><td>${assignment.role}</td><td class="name">${assignment.project ?? words.access.allProjects}</td><td class="name">${assignment.created_by}</td><td title=${date(assignment.created_at)}>${ago(assignment.created_at)}</td></tr>`,
   )}<//>`;
 }
 
@@ -67,7 +67,7 @@ function Roles({ rows }) {
 function Tokens({ rows, children }) {
   if (!rows.length) return html`<${Empty} text=${words.access.empty} help="access">${children}<//>`;
   return html`<${Table} columns=${words.access.columns}>${rows.map(
-    (one) => html`<tr><td class="name">${one.name}</td><td>${one.scopes.join(", ")}</td><td title=${date(one.expires_at)}>${ago(one.expires_at)}</td><td>${ago(one.used_at)}</td><td>${one.state}</td></tr>`,
+    (token) => html`<tr><td class="name">${token.name}</td><td>${token.scopes.join(", ")}</td><td title=${date(token.expires_at)}>${ago(token.expires_at)}</td><td>${ago(token.used_at)}</td><td>${token.state}</td></tr>`,
   )}<//>`;
 }
 
@@ -88,7 +88,7 @@ function Calls() {
     ${calls && !calls.length ? html`<${Empty} text=${words.access.noCalls} help="access" />` : null}
     ${calls?.length
       ? html`<${Table} columns=${words.access.callColumns}>${calls.map(
-          (/** @type {any} */ one) => html`<tr key=${one.number}><td title=${date(one.at)}>${ago(one.at)}</td><td class="name">${one.by}</td><td class="mono">${one.operation}</td><td class=${one.outcome === "failed" ? "bad" : ""}>${one.outcome}</td><td class="name">${one.error ?? ""}</td></tr>`,
+          (/** @type {any} */ call) => html`<tr key=${call.number}><td title=${date(call.at)}>${ago(call.at)}</td><td class="name">${call.by}</td><td class="mono">${call.operation}</td><td class=${call.outcome === "failed" ? "bad" : ""}>${call.outcome}</td><td class="name">${call.error ?? ""}</td></tr>`,
         )}<//>`
       : null}`;
 }

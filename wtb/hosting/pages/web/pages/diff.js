@@ -14,39 +14,39 @@ import { Difference } from "../views/state_difference.js";
 /** @param {{parts: string[]}} props */
 export function DiffPage({ parts: [a, b] }) {
   const resource = useResource((signal) => get(`/executions/${segment(a)}/diff/${segment(b)}`, {}, signal), [a, b]);
-  const found = resource.data;
-  if (!found) return html`<h1>${words.diff.title}</h1><${Waiting} resource=${resource} />`;
-  const { divergence } = found;
-  const names = namesOf([found.a, found.b]);
+  const difference = resource.data;
+  if (!difference) return html`<h1>${words.diff.title}</h1><${Waiting} resource=${resource} />`;
+  const { divergence } = difference;
+  const names = namesOf([difference.a, difference.b]);
   const links = [a, b].map((id, place) => html`<${Link} to=${`/executions/${segment(id)}`}>${names[place]}<//>`);
-  return html`<div class="head"><h1>${found.a.case && found.a.case === found.b.case ? `${found.a.case}: ` : ""}${links[0]} ${words.diff.versus} ${links[1]}</h1></div>
-    <${Cases} sides=${[found.a, found.b]} names=${names} />
+  return html`<div class="head"><h1>${difference.a.case && difference.a.case === difference.b.case ? `${difference.a.case}: ` : ""}${links[0]} ${words.diff.versus} ${links[1]}</h1></div>
+    <${Cases} sides=${[difference.a, difference.b]} names=${names} />
     <p class="answer">${divergence ? words.diff.parts(divergence.step, words.diff.why[/** @type {"path"} */ (divergence.why)] ?? divergence.why) : words.diff.same}</p>
-    <p class="quiet">${words.diff.shared(found.shared_steps)}</p>
+    <p class="quiet">${words.diff.shared(difference.shared_steps)}</p>
     <h2>${words.execution.state}</h2>
-    <${Difference} found=${found} names=${links} />`;
+    <${Difference} difference=${difference} names=${links} />`;
 }
 
 /** What two executions are called: by the variants in which they differ, else by repeat, sweep or id. @param {any[]} sides */
 function namesOf(sides) {
-  const combinations = sides.map((one) => one.combinations?.[0] ?? null);
+  const combinations = sides.map((side) => side.combinations?.[0] ?? null);
   if (combinations.every(Boolean)) {
     const nodes = differing(combinations);
-    if (nodes.length) return combinations.map((one) => combination(one, nodes));
-    if (sides[0].sweep.id !== sides[1].sweep.id && sides[0].sweep.name !== sides[1].sweep.name) return sides.map((one) => one.sweep.name);
-    if (sides[0].case !== sides[1].case) return sides.map((one) => one.case);
-    if (sides[0].repeat !== sides[1].repeat) return sides.map((one) => words.execution.repeat(one.repeat));
+    if (nodes.length) return combinations.map((variants) => combination(variants, nodes));
+    if (sides[0].sweep.id !== sides[1].sweep.id && sides[0].sweep.name !== sides[1].sweep.name) return sides.map((side) => side.sweep.name);
+    if (sides[0].case !== sides[1].case) return sides.map((side) => side.case);
+    if (sides[0].repeat !== sides[1].repeat) return sides.map((side) => words.execution.repeat(side.repeat));
   }
-  return sides.map((one) => one.id);
+  return sides.map((side) => side.id);
 }
 
 /** Of both the case with what is expected of it, what came, and the scores. @param {{sides: any[], names: string[]}} props */
 function Cases({ sides, names }) {
   const seen = [useCase(sides[0]).data, useCase(sides[1]).data];
   const [first, second] = seen;
-  if (!first?.found && !second?.found) return null;
+  if (!first?.caseRow && !second?.caseRow) return null;
   const isSame = sides[0].case === sides[1].case && sides[0].sweep.id === sides[1].sweep.id;
   const cases = isSame ? [first ?? second] : [first, second];
-  return html`<div class="two">${cases.map((one, place) => (one?.found ? html`<section><h2>${isSame ? outputWords.input : `${outputWords.input}: ${names[place]}`}</h2><${CaseCell} found=${one.found} repeats=${one.about.repeats} isWhole /></section>` : null))}</div>
-    <div class="two">${seen.map((one, place) => (one?.cell ? html`<section><h2 class="name">${names[place]}</h2><${OutputCell} cell=${one.cell} keys=${one.about.keys} metrics=${one.about.metrics} metric=${null} isWhole /></section>` : null))}</div>`;
+  return html`<div class="two">${cases.map((side, place) => (side?.caseRow ? html`<section><h2>${isSame ? outputWords.input : `${outputWords.input}: ${names[place]}`}</h2><${CaseCell} caseRow=${side.caseRow} repeats=${side.about.repeats} isWhole /></section>` : null))}</div>
+    <div class="two">${seen.map((side, place) => (side?.cell ? html`<section><h2 class="name">${names[place]}</h2><${OutputCell} cell=${side.cell} keys=${side.about.keys} metrics=${side.about.metrics} metric=${null} isWhole /></section>` : null))}</div>`;
 }

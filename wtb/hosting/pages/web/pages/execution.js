@@ -47,21 +47,21 @@ export function ExecutionPage({ parts: [ref] }) {
     standing.reload();
     resource.reload();
   };
-  const found = resource.data;
-  const { execution, cells, state } = found;
-  return html`<${Heading} found=${found} standing=${standing.data} path=${path} reload=${reload} />
+  const document = resource.data;
+  const { execution, cells, state } = document;
+  return html`<${Heading} document=${document} standing=${standing.data} path=${path} reload=${reload} />
     ${standing.error ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${execution.error ? html`<div class="problem"><p>${execution.error}</p><pre tabindex="0">${execution.trace}</pre></div>` : null}
     <${CaseOfExecution} execution=${execution} version=${status} />
-    <${ModelCalls} path=${found.path} />
-    <${Questions} asked=${standing.data.questions.length} path=${ref} reload=${reload} />
+    <${ModelCalls} path=${document.path} />
+    <${Questions} count=${standing.data.questions.length} path=${ref} reload=${reload} />
     <${Cells} cells=${cells} />
     <${OtherCells} execution=${execution} />
     <${Lineage} id=${execution.id} />
-    ${found.graph ? html`<${Graph} graph=${found.graph} statuses=${statusesOf(found, standing.data)} />` : null}
+    ${document.graph ? html`<${Graph} graph=${document.graph} statuses=${statusesOf(document, standing.data)} />` : null}
     <${Printed} nodes=${standing.data.nodes} />
     <${Messages} sweep=${execution.sweep.id} execution=${execution.id} isLive=${isLive} />
-    <div class="halves"><div><${Steps} found=${found} reload=${reload} /></div><div>
+    <div class="halves"><div><${Steps} document=${document} reload=${reload} /></div><div>
     <h2>${words.execution.state}</h2>
     ${status === "paused" && may("steer") ? html`<${Edited} path=${path} state=${state} reload=${reload} />` : html`<${Values} values=${state} />`}
     ${execution.head ? html`<${Files} checkpoint=${execution.head} />` : null}</div></div>`;
@@ -70,21 +70,21 @@ export function ExecutionPage({ parts: [ref] }) {
 /** An execution by its case and combination; a single one by its workflow's run. @param {any} execution its heading */
 function titleOf({ sweep, case: id, repeat, combinations }) {
   if (sweep.kind === "single") return `${words.execution.title}: ${sweep.name}`;
-  const [first, ...others] = combinations;
+  const [first, ...further] = combinations;
   const which = first ? combination(first) : "";
-  return `${id}${repeat ? `, ${words.execution.repeat(repeat)}` : ""}${which ? ` · ${which}` : ""}${others.length ? ` ${words.execution.more(others.length)}` : ""}`;
+  return `${id}${repeat ? `, ${words.execution.repeat(repeat)}` : ""}${which ? ` · ${which}` : ""}${further.length ? ` ${words.execution.more(further.length)}` : ""}`;
 }
 
 /** The end of what runs just now has printed. @param {{nodes: any[]}} props */
 function Printed({ nodes }) {
-  return html`${nodes.filter((one) => one.printed).map((one) => html`<section key=${one.node + one.task} aria-label=${words.execution.prints(one.node)}>
-    <h3>${words.execution.prints(one.node)}</h3><pre tabindex="0">${visible(one.printed)}</pre></section>`)}`;
+  return html`${nodes.filter((node) => node.printed).map((node) => html`<section key=${node.node + node.task} aria-label=${words.execution.prints(node.node)}>
+    <h3>${words.execution.prints(node.node)}</h3><pre tabindex="0">${visible(node.printed)}</pre></section>`)}`;
 }
 
-/** How each node of the graph stands. @param {any} found @param {any} standing @returns {Record<string, string>} */
+/** How each node of the graph stands. @param {any} document @param {any} standing @returns {Record<string, string>} */
 function statusesOf({ path }, { next, nodes, questions }) {
-  /** @param {any[]} all @param {(one: any) => string} status */
-  const by = (all, status) => Object.fromEntries(all.map((one) => [one.node ?? one, status(one)]));
+  /** @param {any[]} all @param {(part: any) => string} status */
+  const by = (all, status) => Object.fromEntries(all.map((part) => [part.node ?? part, status(part)]));
   return { ...by(path, (step) => step.status), ...by(next, () => "next"), ...by(nodes, () => "running"), ...by(questions, () => "waiting") };
 }
 
@@ -92,13 +92,13 @@ function statusesOf({ path }, { next, nodes, questions }) {
 function place(standing) {
   if (!standing) return "";
   const { execution, checkpoint, nodes, questions } = standing;
-  return JSON.stringify([execution.status, checkpoint, nodes.map((/** @type {any} */ one) => [one.node, one.task, one.attempt]), questions]);
+  return JSON.stringify([execution.status, checkpoint, nodes.map((/** @type {any} */ node) => [node.node, node.task, node.attempt]), questions]);
 }
 
 /** @param {any} props */
-function Heading({ found: { execution, path: steps, next, totals, cells }, standing, path, reload }) {
+function Heading({ document: { execution, path: steps, next, totals, cells }, standing, path, reload }) {
   const { status, reason } = standing.execution;
-  const failed = cells.filter((/** @type {any} */ one) => ["failed", "cancelled", "set_aside"].includes(one.status)).length;
+  const failed = cells.filter((/** @type {any} */ cell) => ["failed", "cancelled", "set_aside"].includes(cell.status)).length;
   const metadata = Object.entries(execution.metadata ?? {});
   const nodes = [...new Set([...next, ...steps.map((/** @type {any} */ step) => step.node)])];
   return html`<div class="head">
@@ -114,34 +114,34 @@ function Heading({ found: { execution, path: steps, next, totals, cells }, stand
       ${asking(standing.approval) ? html`<dt>${words.execution.approval}</dt><dd>${asking(standing.approval)}</dd>` : null}
       ${standing.spent?.usd || standing.spent?.tokens_in ? html`<dt>${words.execution.spent}</dt><dd aria-live="polite">${words.execution.spentText(usd(standing.spent.usd), count(standing.spent.tokens_in), count(standing.spent.tokens_out))}</dd>` : null}
       ${totals?.node_runs ? html`<dt>${words.execution.took}</dt><dd>${duration(totals.elapsed_s)}, ${words.sweep.nodeRuns(totals.node_runs, 0)}${totals.usd ? `, ${usd(totals.usd)}` : ""}</dd>` : null}
-      ${metadata.length ? html`<dt>${words.execution.metadata}</dt><dd>${metadata.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")}</dd>` : null}
+      ${metadata.length ? html`<dt>${words.execution.metadata}</dt><dd>${metadata.map(([name, content]) => `${name}: ${typeof content === "string" ? content : JSON.stringify(content)}`).join(", ")}</dd>` : null}
     </dl>
     ${ENDED.includes(status) ? null : html`<${Breakpoints} path=${path} breakpoints=${standing.breakpoints} nodes=${nodes} reload=${reload} />`}`;
 }
 
-/** What an execution waits for, answered here. @param {{asked: number, path: string, reload: () => void}} props */
-function Questions({ asked, path, reload }) {
-  const found = useResource((signal) => (asked ? get("/approvals", { ref: path }, signal) : Promise.resolve({ groups: [] })), [path, asked]);
-  return html`${(found.data?.groups ?? []).map((/** @type {any} */ one) => html`<${Question} key=${one.id} group=${one} onAnswered=${reload} />`)}`;
+/** What an execution waits for, answered here. @param {{count: number, path: string, reload: () => void}} props */
+function Questions({ count, path, reload }) {
+  const questions = useResource((signal) => (count ? get("/approvals", { ref: path }, signal) : Promise.resolve({ groups: [] })), [path, count]);
+  return html`${(questions.data?.groups ?? []).map((/** @type {any} */ group) => html`<${Question} key=${group.id} group=${group} onAnswered=${reload} />`)}`;
 }
 
 /** @param {any} props */
-function Steps({ found: { execution, path, state, left: lines }, reload }) {
-  const [shown, setShown] = useState(SHOWN);
+function Steps({ document: { execution, path, state, left: lines }, reload }) {
+  const [limit, setLimit] = useState(SHOWN);
   const { perform, problem, isBusy } = useAction(reload);
   const withWaiting = address.value.query.waiting === "1";
   const { axis, waited } = useMemo(() => axisOf(path, withWaiting), [path, withWaiting]);
-  const parts = [0, ...Array.from({ length: Math.ceil((shown - SHOWN) / NEXT) }, (_, number) => SHOWN + number * NEXT)];
+  const parts = [0, ...Array.from({ length: Math.ceil((limit - SHOWN) / NEXT) }, (_, number) => SHOWN + number * NEXT)];
   const origin = { id: execution.id, sweep: execution.sweep, path, state, reload };
-  const left = lines.find((/** @type {any} */ one) => !one.redone_at); // by the last rollback that can be undone
+  const rollback = lines.find((/** @type {any} */ line) => !line.redone_at); // by the last rollback that can be undone
   const undo = () => perform(() => post(`/executions/${segment(execution.id)}/undo-rollback`));
   return html`<h2>${words.execution.steps}</h2>
     ${path.length ? null : html`<p class="quiet">${words.execution.noSteps}</p>`}
-    ${left ? html`<p class="notice">${words.execution.left(left.nodes.join(", "), left.by)} ${may("steer") ? html`<button disabled=${isBusy} onClick=${undo}>${words.steering.undoRollback}</button>` : null}</p>` : null}
+    ${rollback ? html`<p class="notice">${words.execution.left(rollback.nodes.join(", "), rollback.by)} ${may("steer") ? html`<button disabled=${isBusy} onClick=${undo}>${words.steering.undoRollback}</button>` : null}</p>` : null}
     <${Refused} problem=${problem} />
     ${waited >= SHORTEST_WAIT_S ? html`<div class="bar"><label><input type="checkbox" checked=${withWaiting} onChange=${(/** @type {any} */ event) => look({ waiting: event.target.checked ? "1" : null })} />${words.execution.showWaiting(duration(waited))}</label></div>` : null}
     <ol class="steps">${parts.map((from) => html`<${Part} key=${from} path=${path} from=${from} to=${from ? from + NEXT : SHOWN} axis=${axis} origin=${origin} />`)}</ol>
-    ${path.length > shown ? html`<button onClick=${() => setShown(shown + NEXT)}>${words.execution.next(Math.min(NEXT, path.length - shown), path.length - shown)}</button>` : null}`;
+    ${path.length > limit ? html`<button onClick=${() => setLimit(limit + NEXT)}>${words.execution.next(Math.min(NEXT, path.length - limit), path.length - limit)}</button>` : null}`;
 }
 
 /** Some of the steps, which are drawn again only where there is more to know. @param {any} props */
@@ -169,12 +169,12 @@ function Edited({ path, state, reload }) {
 function Cells({ cells }) {
   if (!cells.length) return null;
   return html`<h2>${words.execution.cells}</h2><div class="scroll" tabindex="0"><table><tbody>${cells.map(
-    (one) => html`<tr><td><${Status} status=${one.status} /></td><td class="mono">${combination(one.combination)}</td>
-      <td>${Object.entries(one.scores).map(([name, value]) => `${name} ${figure(/** @type {number} */ (value))}`).join(", ")}</td><td class="bad">${visible(one.error ?? "")}</td></tr>`,
+    (cell) => html`<tr><td><${Status} status=${cell.status} /></td><td class="mono">${combination(cell.combination)}</td>
+      <td>${Object.entries(cell.scores).map(([name, score]) => `${name} ${figure(/** @type {number} */ (score))}`).join(", ")}</td><td class="bad">${visible(cell.error ?? "")}</td></tr>`,
   )}</tbody></table></div>`;
 }
 
 /** @param {{values: Record<string, unknown>}} props */
 function Values({ values }) {
-  return html`<dl>${Object.entries(values).map(([name, value]) => html`<dt class="mono">${visible(name)}</dt><dd><${Value} value=${value} /></dd>`)}</dl>`;
+  return html`<dl>${Object.entries(values).map(([name, content]) => html`<dt class="mono">${visible(name)}</dt><dd><${Value} value=${content} /></dd>`)}</dl>`;
 }

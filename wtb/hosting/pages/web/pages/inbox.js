@@ -20,7 +20,7 @@ export function InboxPage() {
     ${answered ? html`<p class="notice" role="status">${words.inbox.answered(answered.question)} <${Link} to=${`/sweeps/${segment(answered.sweep.id)}`}>${words.inbox.outcome(answered.sweep.name)}<//></p>` : null}
     ${resource.data && !groups.length ? html`<${Empty} text=${words.inbox.empty} help="people"><${Link} class="button" to="/">${words.error.toSweeps}<//><//>` : null}
     ${groups.length ? html`<p class="quiet">${words.inbox.keys}</p>` : null}
-    <div ref=${list}>${groups.map((/** @type {any} */ one) => html`<${Question} key=${one.id} group=${one} onAnswered=${() => (setAnswered(one), resource.reload())} />`)}</div>
+    <div ref=${list}>${groups.map((/** @type {any} */ group) => html`<${Question} key=${group.id} group=${group} onAnswered=${() => (setAnswered(group), resource.reload())} />`)}</div>
     ${resource.data?.more_groups ? html`<p class="quiet">${words.inbox.more}</p>` : null}`;
 }
 
@@ -36,7 +36,7 @@ function useKeys(list) {
       const target = /** @type {HTMLElement} */ (event.target);
       if (event.metaKey || event.ctrlKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
       const questions = /** @type {HTMLElement[]} */ ([...(list.current?.children ?? [])]);
-      const at = questions.findIndex((one) => one.contains(document.activeElement));
+      const at = questions.findIndex((question) => question.contains(document.activeElement));
       if (event.key === "j") questions[Math.min(at + 1, questions.length - 1)]?.focus();
       else if (event.key === "k") questions[Math.max(at - 1, 0)]?.focus();
       else if (/^[1-9]$/.test(event.key)) /** @type {HTMLElement | undefined} */ (questions[Math.max(at, 0)]?.querySelectorAll("[data-answer]")[Number(event.key) - 1])?.focus();

@@ -11,21 +11,21 @@ import { Empty } from "../views/empty.js";
 
 const STEPS = 20; // of a slider
 /** Labels of a metric that passes or fails, each with its keys. */
-const VERDICTS = /** @type {const} */ ([{ value: 1, look: "pass", key: "p", other: "1" }, { value: 0, look: "fail", key: "f", other: "0" }]);
+const VERDICTS = /** @type {const} */ ([{ score: 1, look: "pass", key: "p", other: "1" }, { score: 0, look: "fail", key: "f", other: "0" }]);
 
 /** Whether answers pass or fail. @param {any} queue */
 const isBinary = (queue) => queue.is_binary && !Object.keys(queue.rubric).length;
 
 /** @param {{parts: string[]}} props */
 export function LabelPage({ parts: [ref] }) {
-  const { metric, field, cases, again } = address.value.query;
-  const drawn = { metric, field, cases, again: again ? "true" : undefined };
+  const { metric, field, cases, again: isRepeated } = address.value.query;
+  const drawn = { metric, field, cases, again: isRepeated ? "true" : undefined };
   const path = `/sweeps/${segment(ref)}`;
-  const resource = useResource((signal) => get(`${path}/labelling`, drawn, signal), [ref, metric, field, cases, again]);
+  const resource = useResource((signal) => get(`${path}/labelling`, drawn, signal), [ref, metric, field, cases, isRepeated]);
   const queue = resource.data;
   useTitle(`${words.label.title} ${ref}`);
   return html`<div class="head"><h1>${words.label.title} <${Link} to=${path}>${ref}<//></h1></div>
-    <div class="bar"><label><input type="checkbox" checked=${Boolean(again)} onChange=${(/** @type {any} */ event) => look({ again: event.target.checked ? "1" : null })} />${words.label.again}</label></div>
+    <div class="bar"><label><input type="checkbox" checked=${Boolean(isRepeated)} onChange=${(/** @type {any} */ event) => look({ again: event.target.checked ? "1" : null })} />${words.label.again}</label></div>
     <${Waiting} resource=${resource} />
     ${queue && !may("answer") ? html`<p class="quiet">${words.label.notAllowed}</p>` : null}
     ${queue && may("answer") ? html`<${Labelling} key=${JSON.stringify([drawn, queue.rater])} path=${path} queue=${queue} drawn=${drawn} />` : null}`;
@@ -34,23 +34,23 @@ export function LabelPage({ parts: [ref] }) {
 /** @param {{path: string, queue: any, drawn: Record<string, string | undefined>}} props */
 function Labelling({ path, queue, drawn }) {
   const [place, setPlace] = useState(0);
-  const [given, setGiven] = useState(/** @type {number[]} */ ([])); // places of what was labelled
+  const [labelled, setLabelled] = useState(/** @type {number[]} */ ([])); // places of what was labelled
   const { perform, problem, isBusy } = useAction();
   const item = queue.items[place];
   const levels = Object.keys(queue.rubric);
-  const asked = { metric: queue.metric, field: drawn.field, again: Boolean(drawn.again), ...(drawn.cases ? { cases: Number(drawn.cases) } : {}) };
+  const drawing = { metric: queue.metric, field: drawn.field, again: Boolean(drawn.again), ...(drawn.cases ? { cases: Number(drawn.cases) } : {}) };
   /** @param {any} of @param {number | null} label */
-  const send = (of, label) => perform(() => post(`${path}/labelling`, { ...asked, case: of.case, answer: of.id, label }));
-  /** @param {number} value */
-  async function label(value) {
-    if (isBusy || !(await send(item, value))) return;
-    setGiven((before) => [...before, place]);
+  const send = (of, label) => perform(() => post(`${path}/labelling`, { ...drawing, case: of.case, answer: of.id, label }));
+  /** @param {number} score */
+  async function label(score) {
+    if (isBusy || !(await send(item, score))) return;
+    setLabelled((before) => [...before, place]);
     setPlace(place + 1);
   }
   async function takeBack() {
-    const last = given[given.length - 1];
+    const last = labelled[labelled.length - 1];
     if (isBusy || last === undefined || !(await send(queue.items[last], null))) return;
-    setGiven((before) => before.slice(0, -1));
+    setLabelled((before) => before.slice(0, -1));
     setPlace(last);
   }
   const skip = () => isBusy || setPlace((before) => Math.min(before + 1, queue.items.length));
@@ -58,15 +58,15 @@ function Labelling({ path, queue, drawn }) {
     if (key === "b") takeBack();
     else if (key === "s") skip();
     else if (item && isBinary(queue)) {
-      const verdict = VERDICTS.find((one) => one.key === key || one.other === key);
-      if (verdict) label(verdict.value);
+      const verdict = VERDICTS.find((candidate) => candidate.key === key || candidate.other === key);
+      if (verdict) label(verdict.score);
     } else if (item && levelOf(levels, key) !== undefined) label(Number(levelOf(levels, key)));
   });
-  const done = queue.done + given.length;
-  return html`<p class="quiet" role="status">${words.label.progress(done, queue.items.length - given.length, queue.rater)}</p>
+  const done = queue.done + labelled.length;
+  return html`<p class="quiet" role="status">${words.label.progress(done, queue.items.length - labelled.length, queue.rater)}</p>
     ${queue.criteria ? html`<p>${queue.criteria}</p>` : null}
     ${item ? html`<${Item} item=${item} /><${Ways} levels=${levels} queue=${queue} isBusy=${isBusy} onLabel=${label} place=${place} />` : html`<${Empty} text=${words.label.nothingLeft} help="judges"><${Link} class="button" to=${path}>${words.label.toSweep}<//><//>`}
-    <div class="bar"><button disabled=${isBusy || !given.length} onClick=${takeBack}>${words.label.back} <kbd aria-hidden="true">b</kbd></button>
+    <div class="bar"><button disabled=${isBusy || !labelled.length} onClick=${takeBack}>${words.label.back} <kbd aria-hidden="true">b</kbd></button>
       ${item ? html`<button disabled=${isBusy} onClick=${skip}>${words.label.skip} <kbd aria-hidden="true">s</kbd></button>` : null}</div>
     <${Refused} problem=${problem} />
     ${item ? null : html`<${Agreement} path=${path} metric=${queue.metric} />`}`;
@@ -79,11 +79,11 @@ function Item({ item }) {
     <h2>${words.label.answer}</h2><pre tabindex="0">${visible(item.answer)}</pre></section>`;
 }
 
-/** Pass and fail for scores of 0 and 1; a button for each level of a rubric; else a number. @param {{levels: string[], queue: any, isBusy: boolean, onLabel: (value: number) => void, place: number}} props */
+/** Pass and fail for scores of 0 and 1; a button for each level of a rubric; else a number. @param {{levels: string[], queue: any, isBusy: boolean, onLabel: (score: number) => void, place: number}} props */
 function Ways({ levels, queue, isBusy, onLabel, place }) {
   if (isBinary(queue)) {
     return html`<div class="judge" role="group" aria-label=${words.label.give}>
-      ${VERDICTS.map(({ value, look, key }) => html`<button key=${key} class=${look} aria-disabled=${isBusy} onClick=${() => onLabel(value)}>${words.label[look]} <kbd aria-hidden="true">${key}</kbd></button>`)}
+      ${VERDICTS.map(({ score, look, key }) => html`<button key=${key} class=${look} aria-disabled=${isBusy} onClick=${() => onLabel(score)}>${words.label[look]} <kbd aria-hidden="true">${key}</kbd></button>`)}
     </div>`;
   }
   if (levels.length) {
@@ -92,7 +92,7 @@ function Ways({ levels, queue, isBusy, onLabel, place }) {
   return html`<${NumberOf} key=${place} ends=${queue.ends} isBusy=${isBusy} onLabel=${onLabel} />`;
 }
 
-/** A number, typed or, on a scale, moved to. @param {{ends: [number, number] | null, isBusy: boolean, onLabel: (value: number) => void}} props */
+/** A number, typed or, on a scale, moved to. @param {{ends: [number, number] | null, isBusy: boolean, onLabel: (score: number) => void}} props */
 function NumberOf({ ends, isBusy, onLabel }) {
   const [typed, setTyped] = useState("");
   const field = useRef(/** @type {HTMLElement | null} */ (null));
@@ -114,19 +114,19 @@ function NumberOf({ ends, isBusy, onLabel }) {
 
 /** What the labels say of the judge so far, of no row by its name. @param {{path: string, metric: string}} props */
 function Agreement({ path, metric }) {
-  const { data } = useResource((signal) => get(`${path}/judge`, { metric }, signal), [path, metric]);
-  if (!data) return null;
-  return html`<dl><dt>${words.label.kappa}</dt><dd>${shown(data.kappa)}</dd><dt>${words.label.alpha}</dt><dd>${shown(data.alpha)}</dd></dl>`;
+  const { data: agreement } = useResource((signal) => get(`${path}/judge`, { metric }, signal), [path, metric]);
+  if (!agreement) return null;
+  return html`<dl><dt>${words.label.kappa}</dt><dd>${estimateText(agreement.kappa)}</dd><dt>${words.label.alpha}</dt><dd>${estimateText(agreement.alpha)}</dd></dl>`;
 }
 
-/** @param {{value: number | null, interval: [number, number] | null, because?: string | null}} one */
-function shown(one) {
-  return one.interval ? `${figure(one.value)} (${words.interval(figure(one.interval[0]), figure(one.interval[1]))})` : one.because ? `${figure(one.value)} (${one.because})` : figure(one.value);
+/** @param {{value: number | null, interval: [number, number] | null, because?: string | null}} estimate */
+function estimateText(estimate) {
+  return estimate.interval ? `${figure(estimate.value)} (${words.interval(figure(estimate.interval[0]), figure(estimate.interval[1]))})` : estimate.because ? `${figure(estimate.value)} (${estimate.because})` : figure(estimate.value);
 }
 
 /** The key of a level: its own digit, else its place where some level has no digit of its own. @param {string[]} levels @param {string} level */
 function keyOf(levels, level) {
-  return levels.every((one) => /^\d$/.test(one)) ? level : String(levels.indexOf(level) + 1);
+  return levels.every((level) => /^\d$/.test(level)) ? level : String(levels.indexOf(level) + 1);
 }
 
 /** @param {string[]} levels @param {string} key */

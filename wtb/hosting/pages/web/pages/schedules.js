@@ -21,19 +21,19 @@ export function SchedulesPage() {
   const { columns } = words.schedules;
   return html`<div class="head"><h1>${words.schedules.title}</h1></div>
     <${Waiting} resource=${resource} />
-    ${resource.data && !rows.length ? html`<${Empty} text=${words.schedules.empty} help="schedules" command=${words.schedules.first} />` : null}
+    ${resource.data && !rows.length ? html`<${Empty} text=${words.schedules.empty} help="regressions#run-a-sweep-every-night" command=${words.schedules.first} />` : null}
     ${rows.length
       ? html`<div class="scroll" tabindex="0"><table>
           <thead><tr>${Object.values(columns).map((name) => html`<th>${name}</th>`)}</tr></thead>
           <tbody>${rows.map(
-            (/** @type {any} */ one) => html`<tr key=${one.name}><td class="name"><b>${one.name}</b></td><td class="mono">${one.cron} ${one.tz}</td><td><${Status} status=${one.status} /></td>
-            <td title=${date(one.next_at)}>${ago(one.next_at)}</td>
-            <td>${one.last ? html`<${Ended} fire=${one.last} />` : null}</td>
-            <td><${Strip} name=${one.name} last=${one.last?.fire_at} /></td></tr>`,
+            (/** @type {any} */ schedule) => html`<tr key=${schedule.name}><td class="name"><b>${schedule.name}</b></td><td class="mono">${schedule.cron} ${schedule.tz}</td><td><${Status} status=${schedule.status} /></td>
+            <td title=${date(schedule.next_at)}>${ago(schedule.next_at)}</td>
+            <td>${schedule.last ? html`<${Ended} fire=${schedule.last} />` : null}</td>
+            <td><${Strip} name=${schedule.name} last=${schedule.last?.fire_at} /></td></tr>`,
           )}</tbody></table></div>
         <p class="quiet">${words.schedules.legend}</p>
-        ${rows.map((/** @type {any} */ one) => html`<${Why} key=${one.name} schedule=${one} />`)}
-        ${rows.map((/** @type {any} */ one) => html`<${Drift} key=${one.name} name=${one.name} last=${one.last?.fire_at} />`)}`
+        ${rows.map((/** @type {any} */ schedule) => html`<${Why} key=${schedule.name} schedule=${schedule} />`)}
+        ${rows.map((/** @type {any} */ schedule) => html`<${Drift} key=${schedule.name} name=${schedule.name} last=${schedule.last?.fire_at} />`)}`
       : null}`;
 }
 
@@ -60,17 +60,17 @@ function Why({ schedule: { name, last } }) {
 
 /** What its nights came to, and how far they drifted from the fixed reference. @param {{name: string, last: string | undefined}} props last: when the last fire was */
 function Drift({ name, last }) {
-  const { data } = useResource((signal) => get(`/schedules/${segment(name)}/history`, { limit: SHOWN }, signal), [name, last]);
-  return data ? html`<${DriftChart} history=${data} bad=${BAD} />` : null;
+  const { data: drift } = useResource((signal) => get(`/schedules/${segment(name)}/history`, { limit: SHOWN }, signal), [name, last]);
+  return drift ? html`<${DriftChart} history=${drift} bad=${BAD} />` : null;
 }
 
 /** Its last fires, the oldest first. @param {{name: string, last: string | undefined}} props last: when the last one was */
 function Strip({ name, last }) {
-  const { data } = useResource((signal) => get(`/schedules/${segment(name)}/history`, { limit: SHOWN }, signal), [name, last]);
-  if (!data?.fires.length) return null;
-  return html`<ol class="strip" aria-label=${words.schedules.verdicts}>${data.fires.map((/** @type {any} */ fire) => {
+  const { data: drift } = useResource((signal) => get(`/schedules/${segment(name)}/history`, { limit: SHOWN }, signal), [name, last]);
+  if (!drift?.fires.length) return null;
+  return html`<ol class="strip" aria-label=${words.schedules.verdicts}>${drift.fires.map((/** @type {any} */ fire) => {
     const verdict = endOf(fire);
-    const figures = fire.mean === null ? "" : `, ${data.metric} ${figure(fire.mean)}`;
+    const figures = fire.mean === null ? "" : `, ${drift.metric} ${figure(fire.mean)}`;
     const changed = fire.code_changed.length ? `, ${words.schedules.codeChanged(fire.code_changed.join(", "))}` : "";
     const text = `${date(fire.fire_at)}: ${verdict}${figures}${changed}`;
     const mark = html`<span aria-hidden="true">${SIGNS[fire.verdict] ?? "·"}</span><span class="seen-only-by-readers">${text}</span>`;

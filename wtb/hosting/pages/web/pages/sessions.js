@@ -18,7 +18,7 @@ export function SessionsPage() {
   const rows = resource.data?.sessions ?? [];
   const mayChange = may("administer");
   const { form } = address.value.query;
-  const open = rows.find((/** @type {any} */ one) => `=${one.name}` === form); // no name begins so
+  const open = rows.find((/** @type {any} */ session) => `=${session.name}` === form); // no name begins so
   const close = () => look({ form: null });
   const done = () => {
     resource.reload();
@@ -30,7 +30,7 @@ export function SessionsPage() {
     <${Waiting} resource=${resource} />
     ${mayChange && form === "new" ? html`<${Form} key="new" session=${null} onDone=${done} onClose=${close} />` : null}
     ${mayChange && open ? html`<${Form} key=${open.name} session=${open} onDone=${done} onClose=${close} />` : null}
-    ${resource.data && !rows.length ? html`<${Empty} text=${words.sessions.empty} help="sessions">${mayChange ? html`<button onClick=${() => look({ form: "new" })}>${words.sessions.create}</button>` : null}<//>` : null}
+    ${resource.data && !rows.length ? html`<${Empty} text=${words.sessions.empty} help="data#quotas">${mayChange ? html`<button onClick=${() => look({ form: "new" })}>${words.sessions.create}</button>` : null}<//>` : null}
     ${rows.length ? html`<${Table} rows=${rows} mayChange=${mayChange} />` : null}`;
 }
 
@@ -38,25 +38,25 @@ export function SessionsPage() {
 function Table({ rows, mayChange }) {
   const { columns, limits } = words.sessions;
   return html`<div class="scroll" tabindex="0" role="group" aria-label=${words.sessions.title}><table>
-    <thead><tr><th>${columns.name}</th><th class="num">${columns.sweeps}</th>${LIMITS.map((one) => html`<th>${limits[one]}</th>`)}<th>${columns.active}</th>${mayChange ? html`<th><span class="seen-only-by-readers">${words.sessions.change}</span></th>` : null}</tr></thead>
-    <tbody>${rows.map((one) => html`<tr key=${one.name}><td class="name"><b>${one.name}</b>${one.owner ? html` <small class="quiet">${one.owner}</small>` : null}</td>
-      <td class="num"><${Link} to=${`/?text=${segment(one.name)}`}>${count(one.sweeps)}<//></td>
-      ${LIMITS.map((limit) => html`<td><${Used} limit=${limit} used=${one.usage[limit]} most=${one.quota[limit]} /></td>`)}
-      <td title=${date(one.active_at)}>${ago(one.active_at)}</td>
-      ${mayChange ? html`<td><button class="plain" onClick=${() => look({ form: `=${one.name}` })}>${words.sessions.change}<span class="seen-only-by-readers"> ${one.name}</span></button></td>` : null}</tr>`)}</tbody></table></div>`;
+    <thead><tr><th>${columns.name}</th><th class="num">${columns.sweeps}</th>${LIMITS.map((limit) => html`<th>${limits[limit]}</th>`)}<th>${columns.active}</th>${mayChange ? html`<th><span class="seen-only-by-readers">${words.sessions.change}</span></th>` : null}</tr></thead>
+    <tbody>${rows.map((session) => html`<tr key=${session.name}><td class="name"><b>${session.name}</b>${session.owner ? html` <small class="quiet">${session.owner}</small>` : null}</td>
+      <td class="num"><${Link} to=${`/?text=${segment(session.name)}`}>${count(session.sweeps)}<//></td>
+      ${LIMITS.map((limit) => html`<td><${Used} limit=${limit} used=${session.usage[limit]} limitAmount=${session.quota[limit]} /></td>`)}
+      <td title=${date(session.active_at)}>${ago(session.active_at)}</td>
+      ${mayChange ? html`<td><button class="plain" onClick=${() => look({ form: `=${session.name}` })}>${words.sessions.change}<span class="seen-only-by-readers"> ${session.name}</span></button></td>` : null}</tr>`)}</tbody></table></div>`;
 }
 
 /** @param {string} limit @param {number | null | undefined} amount */
-function shown(limit, amount) {
+function amountText(limit, amount) {
   if (amount === null || amount === undefined) return words.unknown;
   return SIZES.includes(limit) ? sizeText(amount) : limit === "usd" ? usd(amount) : count(amount);
 }
 
-/** What is used of a limit. @param {{limit: string, used: number | null, most: number | null}} props */
-function Used({ limit, used, most }) {
-  if (most === null || most === undefined) return html`${used ? shown(limit, used) : ""} <small class="quiet">${words.sessions.noLimit}</small>`;
-  const share = Math.min(1, (used ?? 0) / most);
-  return html`${shown(limit, used)} / ${shown(limit, most)}
+/** What is used of a limit. @param {{limit: string, used: number | null, limitAmount: number | null}} props */
+function Used({ limit, used, limitAmount }) {
+  if (limitAmount === null || limitAmount === undefined) return html`${used ? amountText(limit, used) : ""} <small class="quiet">${words.sessions.noLimit}</small>`;
+  const share = Math.min(1, (used ?? 0) / limitAmount);
+  return html`${amountText(limit, used)} / ${amountText(limit, limitAmount)}
     <div class="progress" role="img" aria-label=${`${Math.round(100 * share)}%`}><i class=${share >= 1 ? "failed" : "succeeded"} style=${{ width: `${100 * share}%` }}></i></div>`;
 }
 
@@ -89,7 +89,7 @@ function Form({ session, onDone, onClose }) {
 function valueOf(limit, text) {
   if (!text.trim()) return null;
   if (SIZES.includes(limit)) return bytesOf(text);
-  const value = Number(text.replaceAll(",", ""));
-  if (!Number.isFinite(value)) throw new Error(words.sessions.wrongNumber(text));
-  return value;
+  const number = Number(text.replaceAll(",", ""));
+  if (!Number.isFinite(number)) throw new Error(words.sessions.wrongNumber(text));
+  return number;
 }

@@ -8,11 +8,11 @@ const REFUSED = /^#sign-in=(failed|not-allowed)$/;
 
 /** Take the one-time code out of the address, so that neither the history nor who looks on has it. */
 export function takeCode() {
-  const found = CODE.exec(location.hash);
+  const code = CODE.exec(location.hash);
   const refused = REFUSED.exec(location.hash);
-  if (found || refused) history.replaceState(null, "", location.pathname + location.search);
+  if (code || refused) history.replaceState(null, "", location.pathname + location.search);
   if (refused) problem.value = refused[1] === "failed" ? words.signIn.failed : words.signIn.notAllowed;
-  return found?.[1] ?? null;
+  return code?.[1] ?? null;
 }
 
 /** Why the last try to sign in failed; empty if it did not. */

@@ -21,7 +21,7 @@ const PAUSE_MS = 500; // after which what is filled in is planned
 
 export function SubmitPage() {
   const published = useResource((signal) => get("/workflows", {}, signal), []);
-  const names = (published.data?.workflows ?? []).filter((/** @type {any} */ one) => !one.error).map((/** @type {any} */ one) => one.name);
+  const names = (published.data?.workflows ?? []).filter((/** @type {any} */ workflowRow) => !workflowRow.error).map((/** @type {any} */ workflowRow) => workflowRow.name);
   const workflow = address.value.query.workflow ?? names[0];
   if (!may("submit")) return html`<h1>${words.submit.title}</h1><p class="quiet">${words.submit.notAllowed}</p>`;
   return html`<div class="head"><h1>${words.submit.title}</h1></div>
@@ -30,15 +30,15 @@ export function SubmitPage() {
     ${names.length
       ? html`<div class="bar"><label>${words.submit.workflow}
             <select value=${workflow} onChange=${(/** @type {any} */ event) => look({ workflow: event.target.value })}>${names.map((/** @type {string} */ name) => html`<option>${name}</option>`)}</select></label></div>
-          <${OfWorkflow} key=${workflow} name=${workflow} own=${published.data.evaluators.filter((/** @type {any} */ one) => one.options)} builtIn=${published.data.built_in ?? []} />`
+          <${OfWorkflow} key=${workflow} name=${workflow} own=${published.data.evaluators.filter((/** @type {any} */ evaluator) => evaluator.options)} builtIn=${published.data.built_in ?? []} />`
       : null}`;
 }
 
 /** @param {{name: string, own: Listed[], builtIn: Listed[]}} props */
 function OfWorkflow({ name, own, builtIn }) {
-  const found = useResource((signal) => getWritten(`/workflows/${segment(name)}`, signal), [name]);
-  const description = found.data?.description;
-  if (!description) return html`<${Waiting} resource=${found} />`;
+  const resource = useResource((signal) => getWritten(`/workflows/${segment(name)}`, signal), [name]);
+  const description = resource.data?.description;
+  if (!description) return html`<${Waiting} resource=${resource} />`;
   return html`<${Fields} workflow=${name} description=${description} own=${own} builtIn=${builtIn} />`;
 }
 
@@ -81,11 +81,11 @@ function usePlan(keys, form) {
     setState({ plan: null, problem: "", isPlanning: false });
     const timer = setTimeout(async () => {
       try {
-        const given = keys();
-        if (!given) return;
+        const definition = keys();
+        if (!definition) return;
         setState({ plan: null, problem: "", isPlanning: true });
-        const plan = await post("/plans", { keys: given }, stop.signal);
-        if (!stop.signal.aborted) setState({ plan: { ...plan, keys: given }, problem: "", isPlanning: false });
+        const plan = await post("/plans", { keys: definition }, stop.signal);
+        if (!stop.signal.aborted) setState({ plan: { ...plan, keys: definition }, problem: "", isPlanning: false });
       } catch (error) {
         const problem = error instanceof TypeError ? words.offline : /** @type {Error} */ (error).message;
         if (!stop.signal.aborted) setState({ plan: null, problem, isPlanning: false });

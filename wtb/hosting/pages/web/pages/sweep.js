@@ -50,22 +50,22 @@ export function SweepPage({ parts: [ref] }) {
   }, [baseline]);
   const matrix = figures.data?.matrix;
   const isWrong = matrix && metric && !(metric in matrix.metrics); // an address of before a metric was renamed
-  const shown = (isWrong ? null : metric) ?? matrix?.primary ?? null;
-  const told = useRef(/** @type {any[]} */ ([])); // since cells were asked for, which may not have it yet
+  const currentMetric = (isWrong ? null : metric) ?? matrix?.primary ?? null;
+  const events = useRef(/** @type {any[]} */ ([])); // since cells were asked for, which may not have it yet
   const isMetricKnown = Boolean(matrix ?? figures.error);
   const columns = useResource(async (signal) => {
     if (!isMetricKnown) return new Promise(() => {}); // they would be asked for twice
     const meanwhile = /** @type {any[]} */ ([]);
-    told.current = meanwhile;
-    return withOutcomes(await getColumns(ref, shown, signal), meanwhile).columns;
+    events.current = meanwhile;
+    return withOutcomes(await getColumns(ref, currentMetric, signal), meanwhile).columns;
   }, [ref, isMetricKnown]);
   useEffect(() => {
-    if (columns.data && columns.data.metric !== shown) columns.reload(); // cells stay, and with them the focus, until there are others
-  }, [columns.data, shown]);
+    if (columns.data && columns.data.metric !== currentMetric) columns.reload(); // cells stay, and with them the focus, until there are others
+  }, [columns.data, currentMetric]);
   const sweep = status.data?.sweep;
   const isAgain = sweep?.status === "completed" && status.data.cells.pending + status.data.cells.running > 0; // a retry that begins in a moment
   const isLive = sweep !== undefined && (!ENDED.includes(sweep.status) || isAgain);
-  const isConnected = useLive(ref, isLive, { status, figures, columns, told });
+  const isConnected = useLive(ref, isLive, { status, figures, columns, events });
 
   useEffect(() => {
     if (sweep) document.title = `${sweep.name} · WTB`;
@@ -84,9 +84,9 @@ export function SweepPage({ parts: [ref] }) {
     ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
     ${matrix ? html`<${Notes} matrix=${matrix} answers=${figures.data.answers} />` : null}
     <nav class="tabs" aria-label=${sweep.name}>
-      ${TABS.map((one) => html`<${Link} to=${addressWith({ tab: one })} aria-current=${tab === one ? "page" : undefined}>${words.sweep.tabs[one]}<//>`)}
+      ${TABS.map((name) => html`<${Link} to=${addressWith({ tab: name })} aria-current=${tab === name ? "page" : undefined}>${words.sweep.tabs[name]}<//>`)}
     </nav>
-    <${Tab} tab=${tab} sweep=${ref} figures=${figures} columns=${columns} metric=${shown} status=${status.data} />`;
+    <${Tab} tab=${tab} sweep=${ref} figures=${figures} columns=${columns} metric=${currentMetric} status=${status.data} />`;
 }
 
 /** @param {any} props */
@@ -101,8 +101,8 @@ function Tab({ tab, sweep, figures, columns, metric, status }) {
     if (tab === "tree") return html`<${SharingTree} tree=${report.data.tree} matrix=${report.data.matrix} />`;
     if (!metric) return html`<${NoScores} />`;
     return html`<div class="bar"><${MetricChoice} matrix=${report.data.matrix} metric=${metric} /></div>
-      <${Effects} found=${report.data.attribution[metric]} />
-      <${Pairs} found=${report.data.pairs[metric]} matrix=${report.data.matrix} better=${report.data.matrix.metrics[metric].better} />`;
+      <${Effects} attribution=${report.data.attribution[metric]} />
+      <${Pairs} comparisons=${report.data.pairs[metric]} matrix=${report.data.matrix} better=${report.data.matrix.metrics[metric].better} />`;
   }
   if (!figures.data) return html`<${Waiting} resource=${figures} />`;
   if (tab === "outputs") return html`<${Outputs} sweep=${sweep} matrix=${figures.data.matrix} metric=${metric} order=${rowsByEvidence(figures.data.matrix, metric)} />`;
@@ -141,12 +141,12 @@ function Figures({ sweep, matrix, columns, metric }) {
     () => html`<${People} matrix=${matrix} metric=${metric} order=${order} /><${PriceChart} matrix=${matrix} metric=${metric} />${matrix.slices?.metric === metric ? html`<${Slices} matrix=${matrix} order=${order} nodes=${nodes} />` : null}`,
     [matrix, metric, order],
   );
-  const seen = useMemo(() => known(order, columns.data), [order, columns.data?.combinations.length]);
-  const shown = useMemo(() => (columns.data && differ ? onlyDiffering(columns.data) : columns.data), [columns.data, differ]);
+  const seen = useMemo(() => measuredRows(order, columns.data), [order, columns.data?.combinations.length]);
+  const drawnColumns = useMemo(() => (columns.data && differ ? onlyDiffering(columns.data) : columns.data), [columns.data, differ]);
   const measure = matrix.metrics[columns.data?.metric ?? metric];
-  const mark = shown ? markIn(shown) : null;
-  const markCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, compareWith(sweep, shown, mark, number, column));
-  const openCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, open(sweep, shown, number, column));
+  const mark = drawnColumns ? markIn(drawnColumns) : null;
+  const markCell = (/** @type {number} */ number, /** @type {number} */ column) => showOutcome(setProblem, compareWith(sweep, drawnColumns, mark, number, column));
+  const openCell = (/** @type {number} */ number, /** @type {number} */ column) => showOutcome(setProblem, open(sweep, drawnColumns, number, column));
   return html`${metric ? null : html`<${NoScores} />`}
     <div class="bar">
       ${metric ? html`<${MetricChoice} matrix=${matrix} metric=${metric} />` : null}
@@ -159,9 +159,9 @@ function Figures({ sweep, matrix, columns, metric }) {
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
       ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
-          ${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
+          ${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${drawnColumns.cases[mark.column]} · ${combination(drawnColumns.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
           <${Refused} problem=${problem} />
-          <${HeatMap} columns=${shown} order=${seen} group=${group} scale=${scoreEnds(measure, columns.data)} mark=${mark} onMark=${markCell}
+          <${HeatMap} columns=${drawnColumns} order=${seen} group=${group} scale=${scoreEnds(measure, columns.data)} mark=${mark} onMark=${markCell}
           onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : openCell(row, column))} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
       : html`<${Waiting} resource=${columns} />`}</div>${metric ? html`<div>
@@ -182,7 +182,7 @@ function useLive(ref, isLive, resources) {
   useEffect(() => {
     if (!isLive) return;
     let looked = 0;
-    let asked = 0;
+    let requested = 0;
     let drawn = 0;
     let isWhole = true;
     const waiting = /** @type {any[]} */ ([]); // events, until the next frame draws what they tell
@@ -195,7 +195,7 @@ function useLive(ref, isLive, resources) {
     /** @param {import("../lib/stream.js").Message} [message] */
     function onMessage(message) {
       if (message?.events) {
-        latest.current.told.current.push(...message.events);
+        latest.current.events.current.push(...message.events);
         waiting.push(...message.events);
         drawn ||= requestAnimationFrame(draw);
       } else isWhole = false;
@@ -205,8 +205,8 @@ function useLive(ref, isLive, resources) {
         if (!isWhole) latest.current.columns.reload();
         isWhole = true;
       }, STATUS_MS);
-      asked ||= setTimeout(() => {
-        asked = 0;
+      requested ||= setTimeout(() => {
+        requested = 0;
         latest.current.figures.reload();
         latest.current.columns.reload();
       }, FIGURES_MS);
@@ -226,7 +226,7 @@ function useLive(ref, isLive, resources) {
       end();
       cancelAnimationFrame(drawn);
       clearTimeout(looked);
-      clearTimeout(asked);
+      clearTimeout(requested);
       latest.current.figures.reload(); // what it came to
       latest.current.columns.reload();
     };
@@ -269,12 +269,12 @@ function Standing({ status, combinations, reload }) {
 
 /** The combinations of which cells failed, as an address has them; all if there is no cause yet. @param {any} failures */
 function failedRows({ causes }) {
-  const rows = [...new Set(causes.flatMap((/** @type {any} */ one) => one.combinations))].sort((a, b) => a - b);
+  const rows = [...new Set(causes.flatMap((/** @type {any} */ cause) => cause.combinations))].sort((a, b) => a - b);
   return rows.slice(0, 64).join("-") || "all";
 }
 
 /** Show why something cannot be done, or nothing. @param {(problem: unknown) => void} show @param {Promise<string>} doing */
-async function told(show, doing) {
+async function showOutcome(show, doing) {
   show(await doing.catch((error) => error));
 }
 
@@ -311,7 +311,7 @@ async function compareWith(sweep, columns, mark, row, column) {
   if (!mark) look({ mark: String(row), markCase: columns.cases[column] });
   else if (mark.row === row && mark.column === column) look(UNMARKED);
   else {
-    const cells = await Promise.all([mark, { row, column }].map((one) => repeatsOf(sweep, columns.combinations[one.row], columns.cases[one.column])));
+    const cells = await Promise.all([mark, { row, column }].map((cell) => repeatsOf(sweep, columns.combinations[cell.row], columns.cases[cell.column])));
     const [first, second] = cells.map(([cell]) => cell?.execution);
     if (!first || !second) return words.matrix.nothingRan;
     navigate(`/executions/${segment(first)}/diff/${segment(second)}`);
@@ -320,28 +320,28 @@ async function compareWith(sweep, columns, mark, row, column) {
 }
 
 /** Rows that cells are known of: one that was added a moment ago may not be there yet. @param {number[]} order @param {any} columns */
-function known(order, columns) {
+function measuredRows(order, columns) {
   return order.filter((number) => number < (columns?.combinations.length ?? 0));
 }
 
 /** Cases in which combinations differ. @param {any} columns */
 function onlyDiffering(columns) {
   const { combinations, cases, repeats } = columns;
-  const kept = cases.map((/** @type {string} */ _, /** @type {number} */ index) => index).filter((/** @type {number} */ column) => {
+  const differing = cases.map((/** @type {string} */ _, /** @type {number} */ index) => index).filter((/** @type {number} */ column) => {
     const first = columns.score.subarray(column * repeats, (column + 1) * repeats);
     return combinations.some((/** @type {any} */ _, /** @type {number} */ row) => {
       const start = (row * cases.length + column) * repeats;
-      return first.some((/** @type {number} */ value, /** @type {number} */ index) => !Object.is(value, columns.score[start + index]));
+      return first.some((/** @type {number} */ score, /** @type {number} */ index) => !Object.is(score, columns.score[start + index]));
     });
   });
-  const size = combinations.length * kept.length * repeats;
+  const size = combinations.length * differing.length * repeats;
   const [status, score] = [new Uint8Array(size), new Float32Array(size)];
   combinations.forEach((/** @type {any} */ _, /** @type {number} */ row) =>
-    kept.forEach((/** @type {number} */ column, /** @type {number} */ place) => {
-      const [from, to] = [(row * cases.length + column) * repeats, (row * kept.length + place) * repeats];
+    differing.forEach((/** @type {number} */ column, /** @type {number} */ place) => {
+      const [from, to] = [(row * cases.length + column) * repeats, (row * differing.length + place) * repeats];
       status.set(columns.status.subarray(from, from + repeats), to);
       score.set(columns.score.subarray(from, from + repeats), to);
     }),
   );
-  return { ...columns, cases: kept.map((/** @type {number} */ column) => cases[column]), status, score };
+  return { ...columns, cases: differing.map((/** @type {number} */ column) => cases[column]), status, score };
 }

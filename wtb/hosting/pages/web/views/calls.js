@@ -13,8 +13,8 @@ export function Calls({ step: { calls, invocations } }) {
   return html`<h3>${words.execution.calls}</h3>
     ${calls.map((/** @type {any} */ call) => html`<${ModelCall} call=${call} />`)}
     ${invocations.map(
-      (/** @type {any} */ one) => html`<details><summary>${one.tool} · ${words.status[/** @type {"running"} */ (one.status)] ?? one.status} · ${duration(one.duration_s)}${one.undone_at ? ` · ${words.execution.undone(date(one.undone_at))}` : ""}</summary>
-        <h4>${words.execution.arguments}</h4><pre tabindex="0">${readable(one.arguments)}</pre><h4>${words.execution.result}</h4><pre tabindex="0">${readable(one.error ?? one.result)}</pre></details>`,
+      (/** @type {any} */ invocation) => html`<details><summary>${invocation.tool} · ${words.status[/** @type {"running"} */ (invocation.status)] ?? invocation.status} · ${duration(invocation.duration_s)}${invocation.undone_at ? ` · ${words.execution.undone(date(invocation.undone_at))}` : ""}</summary>
+        <h4>${words.execution.arguments}</h4><pre tabindex="0">${readable(invocation.arguments)}</pre><h4>${words.execution.result}</h4><pre tabindex="0">${readable(invocation.error ?? invocation.result)}</pre></details>`,
     )}`;
 }
 

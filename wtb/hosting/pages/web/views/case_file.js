@@ -40,11 +40,11 @@ export function CaseFileField({ workflow, sweep, title = caseWords.title, exampl
     onChange(null);
     try {
       const cases = await send();
-      const found = /** @type {Read} */ (await post("/case-files", { cases, ...(sweep ? { sweep } : { workflow }), ...(columns ? { columns } : {}) }, mine.signal));
+      const answer = /** @type {Read} */ (await post("/case-files", { cases, ...(sweep ? { sweep } : { workflow }), ...(columns ? { columns } : {}) }, mine.signal));
       if (mine !== latest.current) return;
       setSent(cases);
-      setRead(found);
-      if (!found.problems.length) onChange({ cases, ...(found.columns && Object.keys(found.mapping).length ? { columns: found.mapping } : {}), count: found.cases, first: found.preview[0] });
+      setRead(answer);
+      if (!answer.problems.length) onChange({ cases, ...(answer.columns && Object.keys(answer.mapping).length ? { columns: answer.mapping } : {}), count: answer.cases, first: answer.preview[0] });
     } catch (error) {
       if (mine === latest.current) setProblem(error instanceof TypeError ? words.offline : /** @type {Error} */ (error).message);
     }
@@ -94,7 +94,7 @@ export function CaseFileField({ workflow, sweep, title = caseWords.title, exampl
     ${example && !text && !isFile ? html`<button type="button" class="plain" onClick=${() => type(example, 0)}>${caseWords.example}</button>` : null}
     <div role="status" class="wide">${isBusy ? caseWords.reading : read ? html`<b class="name">${read.name}</b>: ${caseWords.read(read.cases, read.blank_rows)}` : null}</div>
     ${problem ? html`<p class="bad refused wide" role="alert">${problem}</p>` : null}
-    ${read?.problems.length ? html`<ul class="bad refused wide" role="alert">${read.problems.map((one) => html`<li key=${one}>${one}</li>`)}</ul>` : null}
+    ${read?.problems.length ? html`<ul class="bad refused wide" role="alert">${read.problems.map((problem) => html`<li key=${problem}>${problem}</li>`)}</ul>` : null}
     ${read?.columns && sent ? html`<${Columns} read=${read} onChange=${(/** @type {Record<string, string | string[]>} */ columns) => take(async () => sent, columns)} />` : null}
     ${read?.preview.length ? html`<${Preview} read=${read} />` : null}
   </fieldset>`;
@@ -130,19 +130,19 @@ function Columns({ read, onChange }) {
 
 /** @param {Read} read @param {Column} column */
 function choicesOf(read, column) {
-  const others = read.takes_any ? [column.heading] : [];
-  return [...new Set([...read.keys, .../** @type {string[]} */ ([column.key]), ...others, "ignore"])];
+  const ownHeading = read.takes_any ? [column.heading] : [];
+  return [...new Set([...read.keys, .../** @type {string[]} */ ([column.key]), ...ownHeading, "ignore"])];
 }
 
 /** @param {{read: Read}} props */
 function Preview({ read }) {
   return html`<details class="wide" open><summary>${caseWords.first}</summary><div class="scroll" tabindex="0"><table><thead><tr><th>id</th><th>${caseWords.input}</th><th>${caseWords.expected}</th></tr></thead>
-    <tbody>${read.preview.map((one) => html`<tr key=${one.id}><td class="name mono">${one.id}</td><td class="name">${Object.entries(one.input).map(([key, value]) => html`<div key=${key}><code>${key}</code> ${shown(value)}</div>`)}</td>
-      <td class="name">${one.expected === null ? "" : shown(one.expected)}</td></tr>`)}</tbody></table></div></details>`;
+    <tbody>${read.preview.map((caseRow) => html`<tr key=${caseRow.id}><td class="name mono">${caseRow.id}</td><td class="name">${Object.entries(caseRow.input).map(([key, content]) => html`<div key=${key}><code>${key}</code> ${preview(content)}</div>`)}</td>
+      <td class="name">${caseRow.expected === null ? "" : preview(caseRow.expected)}</td></tr>`)}</tbody></table></div></details>`;
 }
 
-/** @param {unknown} value */
-function shown(value) {
-  const text = readable(value);
+/** @param {unknown} content */
+function preview(content) {
+  const text = readable(content);
   return text.length > 200 ? `${text.slice(0, 200)}…` : text;
 }

@@ -13,9 +13,9 @@ export function useCase(execution, version = "") {
   return useResource(async (signal) => {
     if (!isExecution) return null;
     const about = await get(`/executions/${segment(execution.id)}/outputs`, { limit: 1000 }, signal);
-    const found = about.cases.find((/** @type {any} */ one) => one.repeat === execution.repeat) ?? null;
-    const cell = found?.cells.find((/** @type {any} */ one) => one?.execution === execution.id) ?? null;
-    return { about, found, cell };
+    const caseRow = about.cases.find((/** @type {any} */ candidate) => candidate.repeat === execution.repeat) ?? null;
+    const cell = caseRow?.cells.find((/** @type {any} */ candidate) => candidate?.execution === execution.id) ?? null;
+    return { about, caseRow, cell };
   }, [execution?.id, version]);
 }
 
@@ -24,9 +24,9 @@ export function CaseOfExecution({ execution, version }) {
   const resource = useCase(execution, version);
   const seen = resource.data;
   if (seen === undefined) return html`<${Waiting} resource=${resource} />`;
-  if (!seen?.found) return null;
+  if (!seen?.caseRow) return null;
   const isSweep = execution.sweep.kind !== "single";
-  return html`<div class="details-parts"><section aria-label=${words.input}><h2>${words.input}</h2><${CaseCell} found=${seen.found} repeats=${seen.about.repeats} isWhole />
+  return html`<div class="details-parts"><section aria-label=${words.input}><h2>${words.input}</h2><${CaseCell} caseRow=${seen.caseRow} repeats=${seen.about.repeats} isWhole />
       ${isSweep ? html`<p><${Link} to=${addressOfOutputs(execution.sweep.id, { only: execution.case })}>${words.beside}<//></p>` : null}</section>
     ${seen.cell ? html`<section aria-label=${words.output}><h2>${words.output}</h2><${OutputCell} cell=${{ ...seen.cell, error: null }} keys=${seen.about.keys} metrics=${seen.about.metrics} metric=${null} isWhole /></section>` : null}</div>`;
 }

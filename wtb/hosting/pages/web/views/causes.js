@@ -22,10 +22,10 @@ export function Causes({ sweep, failures }) {
   if (!status.data) return html`<${Waiting} resource=${status} />`;
   const { causes, more } = status.data.failures;
   return html`<div>
-    ${causes.map((/** @type {any} */ one) => html`<section key=${`${one.node} ${one.type} ${one.message}`}>
-        <h2>${count(one.cells)} × ${one.node ?? ""} ${one.type ?? ""}</h2>
-        <pre tabindex="0">${visible(one.message ?? "")}</pre>
-        <${Cases} cause=${one} />
+    ${causes.map((/** @type {any} */ cause) => html`<section key=${`${cause.node} ${cause.type} ${cause.message}`}>
+        <h2>${count(cause.cells)} × ${cause.node ?? ""} ${cause.type ?? ""}</h2>
+        <pre tabindex="0">${visible(cause.message ?? "")}</pre>
+        <${Cases} cause=${cause} />
       </section>`)}
     ${more ? html`<p class="quiet">${words.execution.more(more)}</p>` : null}
   </div>`;
@@ -38,10 +38,10 @@ function withoutCases({ causes, more }) {
 
 /** The cases of a cause, each linked to an execution in which it failed, and the cells behind the others. @param {{cause: any}} props */
 function Cases({ cause }) {
-  const left = cause.cells - cause.cases.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.cells, 0);
+  const remaining = cause.cells - cause.cases.reduce((/** @type {number} */ sum, /** @type {any} */ caseRow) => sum + caseRow.cells, 0);
   const all = outputsHere({ failed: "1", rows: cause.combinations.slice(0, 64).join("-"), text: cause.text ?? null });
   return html`<ul class="failed-cases" aria-label=${words.sweep.failedCases}>
-      ${cause.cases.map((/** @type {any} */ one) => html`<li key=${one.case}>${one.execution ? html`<${Link} to=${`/executions/${segment(one.execution)}`}>${visible(one.case)}<//>` : visible(one.case)}${one.cells > 1 ? html` <span class="quiet">× ${count(one.cells)}</span>` : null}</li>`)}
-      ${left ? html`<li><${Link} to=${all}>${words.sweep.moreCells(left)}<//></li>` : null}</ul>
+      ${cause.cases.map((/** @type {any} */ caseRow) => html`<li key=${caseRow.case}>${caseRow.execution ? html`<${Link} to=${`/executions/${segment(caseRow.execution)}`}>${visible(caseRow.case)}<//>` : visible(caseRow.case)}${caseRow.cells > 1 ? html` <span class="quiet">× ${count(caseRow.cells)}</span>` : null}</li>`)}
+      ${remaining ? html`<li><${Link} to=${all}>${words.sweep.moreCells(remaining)}<//></li>` : null}</ul>
     <p><${Link} to=${all}>${outputWords.failures(cause.cells)}<//></p>`;
 }

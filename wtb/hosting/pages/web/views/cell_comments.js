@@ -11,22 +11,22 @@ const MOST = 4096; // characters of a comment
 /** @param {{comments: any[], onDelete?: (number: number) => void}} props */
 export function CommentList({ comments, onDelete }) {
   if (!comments.length) return null;
-  const isMine = (/** @type {any} */ one) => identity.value && (identity.value.name === null || identity.value.name === one.by);
-  return html`<ul class="comments" aria-label=${words.comments}>${comments.map((one) => html`<li key=${one.number}><span class="quiet">${words.writtenBy(visible(one.by), date(one.at))}</span>
-    ${onDelete && may("answer") && isMine(one) ? html`<button class="plain" aria-label=${words.removeComment(visible(one.by))} onClick=${() => onDelete(one.number)}>${words.remove}</button>` : null}
-    <p dir="auto">${visible(one.text)}</p></li>`)}</ul>`;
+  const isMine = (/** @type {any} */ comment) => identity.value && (identity.value.name === null || identity.value.name === comment.by);
+  return html`<ul class="comments" aria-label=${words.comments}>${comments.map((comment) => html`<li key=${comment.number}><span class="quiet">${words.writtenBy(visible(comment.by), date(comment.at))}</span>
+    ${onDelete && may("answer") && isMine(comment) ? html`<button class="plain" aria-label=${words.removeComment(visible(comment.by))} onClick=${() => onDelete(comment.number)}>${words.remove}</button>` : null}
+    <p dir="auto">${visible(comment.text)}</p></li>`)}</ul>`;
 }
 
 /**
  * @param {object} props
  * @param {string} props.sweep
- * @param {any} props.found the case
+ * @param {any} props.caseRow the case
  * @param {any} props.cell
  * @param {boolean} props.isWriting whether the form is open
  * @param {(isWriting: boolean) => void} props.onWriting
  * @param {(comments: any[]) => void} props.onChange
  */
-export function CellComments({ sweep, found, cell, isWriting, onWriting, onChange }) {
+export function CellComments({ sweep, caseRow, cell, isWriting, onWriting, onChange }) {
   const [text, setText] = useState("");
   const { perform, problem, isBusy } = useAction();
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
@@ -40,15 +40,15 @@ export function CellComments({ sweep, found, cell, isWriting, onWriting, onChang
   async function save(event) {
     event.preventDefault();
     if (isBusy || !text.trim()) return;
-    let made = /** @type {any} */ (null);
-    if (!(await perform(async () => (made = await post(path, { case: found.case, text, row: cell.row, repeat: found.repeat }))))) return;
+    let comment = /** @type {any} */ (null);
+    if (!(await perform(async () => (comment = await post(path, { case: caseRow.case, text, row: cell.row, repeat: caseRow.repeat }))))) return;
     setText("");
     onWriting(false);
-    onChange([...comments, made]);
+    onChange([...comments, comment]);
   }
   /** @param {number} number */
   async function remove(number) {
-    if (!isBusy && (await perform(() => post(`${path}/${number}/delete`, {})))) onChange(comments.filter((/** @type {any} */ one) => one.number !== number));
+    if (!isBusy && (await perform(() => post(`${path}/${number}/delete`, {})))) onChange(comments.filter((/** @type {any} */ comment) => comment.number !== number));
   }
   /** @param {KeyboardEvent} event */
   function key(event) {

@@ -13,8 +13,8 @@ import { Status } from "./status.js";
  */
 export async function repeatsOf(sweep, combination, id, signal) {
   const { cells } = await get(`/sweeps/${segment(sweep)}/cells`, { case: id }, signal);
-  const wanted = JSON.stringify(combination);
-  return cells.filter((/** @type {any} */ one) => JSON.stringify(one.combination) === wanted);
+  const key = JSON.stringify(combination);
+  return cells.filter((/** @type {any} */ cell) => JSON.stringify(cell.combination) === key);
 }
 
 /** @param {{sweep: string, combination: Record<string, string> | undefined, id: string}} props */
@@ -28,9 +28,9 @@ export function CellRepeats({ sweep, combination = {}, id }) {
     <${Waiting} resource=${repeats} />
     ${repeats.data
       ? html`<div class="scroll" tabindex="0"><table><tbody>${repeats.data.map(
-          (one) => html`<tr><td>${one.execution ? html`<${Link} to=${`/executions/${segment(one.execution)}`}>${words.execution.repeat(one.repeat)}<//>` : words.execution.repeat(one.repeat)}</td>
-            <td><${Status} status=${one.status} /></td>
-            <td>${Object.entries(one.scores).map(([name, value]) => `${name} ${figure(/** @type {number} */ (value))}`).join(", ")}</td></tr>`,
+          (cell) => html`<tr><td>${cell.execution ? html`<${Link} to=${`/executions/${segment(cell.execution)}`}>${words.execution.repeat(cell.repeat)}<//>` : words.execution.repeat(cell.repeat)}</td>
+            <td><${Status} status=${cell.status} /></td>
+            <td>${Object.entries(cell.scores).map(([name, score]) => `${name} ${figure(/** @type {number} */ (score))}`).join(", ")}</td></tr>`,
         )}</tbody></table></div>`
       : null}
   </section>`;

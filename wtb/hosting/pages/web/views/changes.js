@@ -16,9 +16,9 @@ export function changesOf(typed, state) {
   return { set: Object.fromEntries(changed.map(([key, text]) => [key, read(key, text, state[key])])), written: Object.fromEntries(changed) };
 }
 
-/** A value as it is edited: text as it is, all else as JSON. @param {unknown} value */
-function asTyped(value) {
-  return typeof value === "string" ? value : asText(value);
+/** A value as it is edited: text as it is, all else as JSON. @param {unknown} content */
+function asTyped(content) {
+  return typeof content === "string" ? content : asText(content);
 }
 
 /** @param {string} key @param {string} text @param {unknown} before */
@@ -33,17 +33,17 @@ function read(key, text, before) {
 
 /** @param {{state: Record<string, unknown>, typed: Typed, onChange: (typed: Typed) => void}} props */
 export function StateFields({ state, typed, onChange }) {
-  return html`${Object.entries(state).map(([key, value]) => {
-    const text = typed[key] ?? asTyped(value);
+  return html`${Object.entries(state).map(([key, content]) => {
+    const text = typed[key] ?? asTyped(content);
     return html`<label key=${key}><code>${key}</code><textarea class="mono" spellcheck=${false} rows=${Math.min(12, text.split("\n").length)} value=${text}
       onInput=${(/** @type {any} */ event) => onChange({ ...typed, [key]: event.target.value })}></textarea></label>`;
   })}`;
 }
 
-/** @param {{vary: Record<string, string[]>, chosen: Record<string, string>, onChange: (chosen: Record<string, string>) => void}} props */
-export function VariantFields({ vary, chosen, onChange }) {
+/** @param {{vary: Record<string, string[]>, picked: Record<string, string>, onChange: (picked: Record<string, string>) => void}} props */
+export function VariantFields({ vary, picked, onChange }) {
   return html`${Object.entries(vary).map(
-    ([node, variants]) => html`<label key=${node}>${words.changes.variantOf(node)}<select value=${chosen[node] ?? ""} onChange=${(/** @type {any} */ event) => onChange({ ...chosen, [node]: event.target.value })}>
+    ([node, variants]) => html`<label key=${node}>${words.changes.variantOf(node)}<select value=${picked[node] ?? ""} onChange=${(/** @type {any} */ event) => onChange({ ...picked, [node]: event.target.value })}>
       <option value="">${words.changes.asItWas}</option>${variants.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>`,
   )}`;
 }
@@ -54,19 +54,19 @@ const SHORT = 40; // characters of a text in the name of a variant
 
 /**
  * Variants to choose by node, and levels by `node.parameter`: of a node for which another variant was chosen, what a sweep file has for one with these parameters.
- * @param {Record<string, string>} chosen @param {Record<string, Record<string, string>>} typed @param {Record<string, Parameter[]>} parameters of each node under the variant that is chosen
+ * @param {Record<string, string>} picked @param {Record<string, Record<string, string>>} typed @param {Record<string, Parameter[]>} parameters of each node under the variant that is chosen
  * @returns {Record<string, unknown>}
  */
-export function variantsOf(chosen, typed, parameters) {
-  const found = /** @type {Record<string, unknown>} */ (Object.fromEntries(Object.entries(chosen).filter(([, name]) => name)));
+export function variantsOf(picked, typed, parameters) {
+  const variants = /** @type {Record<string, unknown>} */ (Object.fromEntries(Object.entries(picked).filter(([, name]) => name)));
   for (const [node, of_node] of Object.entries(typed)) {
-    const known = (parameters[node] ?? []).filter(({ name, current }) => of_node[name] !== undefined && of_node[name] !== textOf(current));
-    const values = known.map((parameter) => /** @type {[string, unknown]} */ ([parameter.name, valueFrom(parameter, of_node[parameter.name])]));
+    const changed = (parameters[node] ?? []).filter(({ name, current }) => of_node[name] !== undefined && of_node[name] !== textOf(current));
+    const values = changed.map((parameter) => /** @type {[string, unknown]} */ ([parameter.name, valueFrom(parameter, of_node[parameter.name])]));
     if (!values.length) continue;
-    if (chosen[node]) found[node] = { ...Object.fromEntries(values), name: [chosen[node], ...values.map(([name, value]) => `${name}=${shortened(typedOf(value))}`)].join(" "), of: chosen[node] };
-    else for (const [name, value] of values) found[`${node}.${name}`] = typedOf(value); // the server reads it as the type of the parameter
+    if (picked[node]) variants[node] = { ...Object.fromEntries(values), name: [picked[node], ...values.map(([name, setting]) => `${name}=${shortened(typedOf(setting))}`)].join(" "), of: picked[node] };
+    else for (const [name, setting] of values) variants[`${node}.${name}`] = typedOf(setting); // the server reads it as the type of the parameter
   }
-  return found;
+  return variants;
 }
 
 /** @param {unknown} current */
@@ -95,14 +95,14 @@ export function ParameterFields({ parameters, typed, onChange }) {
 
 /** @param {{parameter: Parameter, text: string | undefined, onInput: (text: string) => void}} props */
 function ParameterField({ parameter, text, onInput }) {
-  const { name, schema, shown, current } = parameter;
+  const { name, schema, shown: description, current } = parameter;
   const on = (/** @type {any} */ event) => onInput(event.target.value);
   const choices = choicesOf(schema);
   if (choices) {
-    const value = text ?? (current === undefined ? "" : jsonOf(current));
-    return html`<label class="wide"><code>${name}</code><select value=${value} onChange=${on}>${current === undefined ? html`<option value=""></option>` : null}${choices.map((one) => html`<option value=${jsonOf(one)}>${typedOf(one)}</option>`)}</select></label>`;
+    const choiceText = text ?? (current === undefined ? "" : jsonOf(current));
+    return html`<label class="wide"><code>${name}</code><select value=${choiceText} onChange=${on}>${current === undefined ? html`<option value=""></option>` : null}${choices.map((choice) => html`<option value=${jsonOf(choice)}>${typedOf(choice)}</option>`)}</select></label>`;
   }
-  const value = text ?? textOf(current);
-  if (kindOf(parameter) === "texts") return html`<label class="wide"><code>${name}</code><textarea rows=${Math.min(16, Math.max(4, value.split("\n").length + 1))} value=${value} onInput=${on}></textarea></label>`;
-  return html`<label class="wide"><code>${name}</code><input value=${value} placeholder=${current === undefined ? words.changes.asItWas : shown} onInput=${on} /></label>`;
+  const typedText = text ?? textOf(current);
+  if (kindOf(parameter) === "texts") return html`<label class="wide"><code>${name}</code><textarea rows=${Math.min(16, Math.max(4, typedText.split("\n").length + 1))} value=${typedText} onInput=${on}></textarea></label>`;
+  return html`<label class="wide"><code>${name}</code><input value=${typedText} placeholder=${current === undefined ? words.changes.asItWas : description} onInput=${on} /></label>`;
 }

@@ -5,9 +5,9 @@ import { outputWords as words } from "../lib/output_words.js";
 import { JsonTree } from "./json_tree.js";
 import { Markdown } from "./markdown.js";
 
-/** Whether a value is a list of messages, as providers and LangChain write them. @param {unknown} value */
-export function isConversation(value) {
-  return Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "object" && one !== null && typeof roleOf(one) === "string" && "content" in one);
+/** Whether a value is a list of messages, as providers and LangChain write them. @param {unknown} content */
+export function isConversation(content) {
+  return Array.isArray(content) && content.length > 0 && content.every((message) => typeof message === "object" && message !== null && typeof roleOf(message) === "string" && "content" in message);
 }
 
 /** @param {any} message */

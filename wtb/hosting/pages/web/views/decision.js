@@ -15,7 +15,7 @@ export function Decision({ decision }) {
   return html`<section class=${`decision is-${tone}`} aria-label=${words.decision.label}>
     ${verdict ? html`<p class=${`verdict ${judged}`}><span aria-hidden="true">${MARKS[judged]} </span>${verdict}</p>` : null}
     <h2>${title}</h2>
-    ${facts.length ? html`<dl>${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>` : null}
+    ${facts.length ? html`<dl>${facts.map(([name, fact]) => html`<div><dt>${name}</dt><dd>${fact}</dd></div>`)}</dl>` : null}
     ${lines.map((line) => html`<p><${Told} text=${line} /></p>`)}
     ${gates.length ? html`<ul class="gates">${gates.map(([mark, text]) => html`<li class=${mark}><span aria-hidden="true">${MARKS[mark]} </span>${text}</li>`)}</ul>` : null}
     ${compared ? html`<p><${Link} to=${`/compare/${segment(compared[0])}/${segment(compared[1])}`}>${words.decision.compare}<//></p>` : null}

@@ -16,14 +16,14 @@ export function DriftChart({ history, bad }) {
   const { reference, metric, better, schedule } = history;
   const [low, high] = scaleOf([...nights, ...(reference ? [reference] : [])]);
   const x = (/** @type {number} */ place) => LEFT + ((place + 0.5) / nights.length) * (WIDTH - LEFT - RIGHT);
-  const y = (/** @type {number} */ value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const y = (/** @type {number} */ score) => HEIGHT - BOTTOM - ((score - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const half = (x(1) - x(0)) / 2;
   const last = nights.at(-1);
   const label = words.drift.label(schedule, metric, nights.length, reference?.mean === undefined ? null : figure(reference.mean), figure(last.mean));
   return html`<section><h2>${schedule}: ${metric} ${better === "lower" ? "↓" : "↑"}</h2>
     <div class="scroll" tabindex="0" role="group" aria-label=${label}><svg class="chart drift" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${label}>
       <path class="axis" d=${`M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}`} />
-      ${ticks(low, high).map((value) => html`<line class="grid" x1=${LEFT} x2=${WIDTH - RIGHT} y1=${y(value)} y2=${y(value)} /><text class="tick" x=${LEFT - 6} y=${y(value) + 4} text-anchor="end">${figure(value)}</text>`)}
+      ${ticks(low, high).map((tick) => html`<line class="grid" x1=${LEFT} x2=${WIDTH - RIGHT} y1=${y(tick)} y2=${y(tick)} /><text class="tick" x=${LEFT - 6} y=${y(tick) + 4} text-anchor="end">${figure(tick)}</text>`)}
       <text class="tick" x=${LEFT} y=${HEIGHT - 12}>${date(nights[0].fire_at)}</text><text class="tick" x=${WIDTH - RIGHT} y=${HEIGHT - 12} text-anchor="end">${date(last.fire_at)}</text>
       ${Number.isFinite(reference?.mean) ? html`<line class="fixed" x1=${LEFT} x2=${WIDTH - RIGHT} y1=${y(reference.mean)} y2=${y(reference.mean)}><title>${words.drift.reference(figure(reference.mean), date(reference.at))}</title></line>` : null}
       ${nights.map((/** @type {any} */ fire, /** @type {number} */ place) => {

@@ -1,4 +1,4 @@
-/** What makes the difference: each factor by itself, factors that act together, and any two of the best rows. */
+/** Effects: each factor by itself, factors that act together, and any two of the best rows. */
 import { combination, difference, probability } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { words } from "../lib/words.js";
@@ -7,38 +7,38 @@ import { Difference, Interval, scaleOf } from "./intervals.js";
 
 const ROUNDED = 1e-9; // of the largest effect: what adding numbers leaves where there is none
 
-/** @param {{found: any}} props an attribution document */
-export function Effects({ found }) {
-  if (!found) return html`<p class="quiet">${words.effects.unknown}</p>`;
-  const simple = found.simple ?? [];
-  const levels = found.nodes.flatMap((/** @type {any} */ node) => node.variants);
-  const strongest = found.interactions.map((/** @type {any} */ pair) => pair.strongest);
-  const estimates = new Map([...levels, ...strongest, ...simple].map((/** @type {any} */ one) => [one, { mean: one.effect, ci: one.ci }]));
+/** @param {{attribution: any}} props an attribution document */
+export function Effects({ attribution }) {
+  if (!attribution) return html`<p class="quiet">${words.effects.unknown}</p>`;
+  const simple = attribution.simple ?? [];
+  const levels = attribution.nodes.flatMap((/** @type {any} */ node) => node.variants);
+  const strongest = attribution.interactions.map((/** @type {any} */ pair) => pair.strongest);
+  const estimates = new Map([...levels, ...strongest, ...simple].map((/** @type {any} */ effect) => [effect, { mean: effect.effect, ci: effect.ci }]));
   const scale = scaleOf([...estimates.values(), { mean: 0 }]);
   const least = ROUNDED * Math.max(...scale.map(Math.abs));
-  const shown = (/** @type {number} */ effect) => difference(Math.abs(effect) < least ? 0 : effect);
+  const effectText = (/** @type {number} */ effect) => difference(Math.abs(effect) < least ? 0 : effect);
   return html`<section><h2>${words.effects.factors}</h2>
-    ${found.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
-    ${found.nodes.length
+    ${attribution.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
+    ${attribution.nodes.length
       ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factor}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.level}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th></tr></thead>
-          <tbody>${found.nodes.map((/** @type {any} */ node) =>
+          <tbody>${attribution.nodes.map((/** @type {any} */ node) =>
             node.variants.map(
-              (/** @type {any} */ one, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : html`<${Factor} effect=${node} />`}</td><td class="num">${place ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
-                <td class="name">${one.variant}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td></tr>`,
+              (/** @type {any} */ variant, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : html`<${Factor} effect=${node} />`}</td><td class="num">${place ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
+                <td class="name">${variant.variant}</td><td class="num">${effectText(variant.effect)}</td><td><${Interval} estimate=${estimates.get(variant)} scale=${scale} baseline=${0} /></td></tr>`,
             ),
           )}</tbody></table></div>
           <p class="quiet">${words.effects.legend}</p>`
       : null}
-    ${found.interactions.length
+    ${attribution.interactions.length
       ? html`<h2>${words.effects.together}</h2><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factorsOf}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.strongest}</th><th>${words.sweep.columns.ci}</th></tr></thead>
-          <tbody>${found.interactions.map(
-            (/** @type {any} */ one) => html`<tr><td class="name">${(one.factors ?? one.nodes).join(" × ")}</td><td class="num">${share(one)}</td><td class="num">${probability(one.p_adjusted)}</td><td class="name">${one.strongest.variants.join(" + ")} ${shown(one.strongest.effect)}</td><td><${Interval} estimate=${estimates.get(one.strongest)} scale=${scale} baseline=${0} /></td></tr>`,
+          <tbody>${attribution.interactions.map(
+            (/** @type {any} */ pair) => html`<tr><td class="name">${(pair.factors ?? pair.nodes).join(" × ")}</td><td class="num">${share(pair)}</td><td class="num">${probability(pair.p_adjusted)}</td><td class="name">${pair.strongest.variants.join(" + ")} ${effectText(pair.strongest.effect)}</td><td><${Interval} estimate=${estimates.get(pair.strongest)} scale=${scale} baseline=${0} /></td></tr>`,
           )}</tbody></table></div>`
       : null}
     ${simple.length
       ? html`<h2>${words.effects.simple}</h2><p class="quiet">${words.effects.simpleLegend}</p><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factor}</th><th>${words.effects.change}</th><th>${words.effects.beside}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th><th class="num">${words.sweep.columns.p}</th></tr></thead>
           <tbody>${simple.map(
-            (/** @type {any} */ one) => html`<tr><td class="name">${one.factor ?? one.node}</td><td class="name">${one.over} → ${one.variant}</td><td class="name">${Object.entries(one.beside).map((level) => level.join("=")).join(" ")}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td><td class="num">${one.p_adjusted === null ? words.unknown : probability(one.p_adjusted)}</td></tr>`,
+            (/** @type {any} */ effect) => html`<tr><td class="name">${effect.factor ?? effect.node}</td><td class="name">${effect.over} → ${effect.variant}</td><td class="name">${Object.entries(effect.beside).map((level) => level.join("=")).join(" ")}</td><td class="num">${effectText(effect.effect)}</td><td><${Interval} estimate=${estimates.get(effect)} scale=${scale} baseline=${0} /></td><td class="num">${effect.p_adjusted === null ? words.unknown : probability(effect.p_adjusted)}</td></tr>`,
           )}</tbody></table></div>`
       : null}
   </section>`;
@@ -56,17 +56,17 @@ function share(effect) {
   return percent > 0 && percent < 0.5 ? "<1%" : `${Math.round(percent)}%`;
 }
 
-/** Row less column, for any two of the best. @param {{found: any, matrix: any, better: string}} props */
-export function Pairs({ found, matrix, better }) {
-  if (!found || found.rows.length < 2) return null;
+/** Row less column, for any two of the best. @param {{comparisons: any, matrix: any, better: string}} props */
+export function Pairs({ comparisons, matrix, better }) {
+  if (!comparisons || comparisons.rows.length < 2) return null;
   const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
-  const known = new Map(found.pairs.map((/** @type {any} */ pair) => [`${pair.a} ${pair.b}`, pair]));
+  const pairs = new Map(comparisons.pairs.map((/** @type {any} */ pair) => [`${pair.a} ${pair.b}`, pair]));
   return html`<section><h2>${words.effects.pairs}</h2><p class="quiet">${words.effects.pairsLegend}</p>
     <div class="scroll" tabindex="0" role="group" aria-label=${words.effects.pairs}><table>
-      <thead><tr><th></th><th></th>${found.rows.slice(1).map((/** @type {number} */ _, /** @type {number} */ place) => html`<th class="num">${place + 2}</th>`)}</tr></thead>
-      <tbody>${found.rows.map(
+      <thead><tr><th></th><th></th>${comparisons.rows.slice(1).map((/** @type {number} */ _, /** @type {number} */ place) => html`<th class="num">${place + 2}</th>`)}</tr></thead>
+      <tbody>${comparisons.rows.map(
         (/** @type {number} */ a, /** @type {number} */ place) => html`<tr><th scope="row">${place + 1}</th><td class="name mono">${combination(matrix.rows[a].combination, nodes)}</td>
-          ${found.rows.slice(1).map((/** @type {number} */ b, /** @type {number} */ other) => html`<td class="num">${other + 1 > place ? html`<${Pair} pair=${known.get(`${a} ${b}`)} better=${better} />` : null}</td>`)}</tr>`,
+          ${comparisons.rows.slice(1).map((/** @type {number} */ b, /** @type {number} */ other) => html`<td class="num">${other + 1 > place ? html`<${Pair} pair=${pairs.get(`${a} ${b}`)} better=${better} />` : null}</td>`)}</tr>`,
       )}</tbody></table></div></section>`;
 }
 

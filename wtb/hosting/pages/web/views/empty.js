@@ -6,7 +6,7 @@ import { words } from "../lib/words.js";
 /**
  * @param {object} props
  * @param {string} props.text one sentence
- * @param {string} props.help the page of the documentation, such as `schedules` or `judges#gates`
+ * @param {string} props.help the page of the documentation, such as `results` or `judges#gates`
  * @param {string} [props.command] what a terminal makes it with, where no page can
  * @param {unknown} [props.children] the button or the link that makes it
  */

@@ -29,35 +29,35 @@ function jsonOf(text) {
 }
 
 /** @param {Form} form @returns {{vary?: Record<string, unknown[]>, typed?: Record<string, string[]>}} */
-function varyOf({ levels, others }) {
-  const found = /** @type {Record<string, Record<string, any[]>>} */ ({});
+function varyOf({ levels, others: typedLevels }) {
+  const levelsByKind = /** @type {Record<string, Record<string, any[]>>} */ ({});
   const add = (/** @type {string} */ key, /** @type {string} */ text) => {
     const json = jsonOf(text);
-    const part = (found[json === undefined ? "typed" : "vary"] ??= {});
+    const part = (levelsByKind[json === undefined ? "typed" : "vary"] ??= {});
     (part[key] ??= []).push(json === undefined ? text : json);
   };
   for (const [key, text] of Object.entries(levels)) for (const line of linesOf(text)) add(key, line);
-  for (const line of linesOf(others)) {
+  for (const line of linesOf(typedLevels)) {
     const [key, ...rest] = line.split("=");
     const variant = rest.join("=").trim();
     if (!variant) throw new Error(words.extension.wrongVariant(line));
     add(key.trim(), variant);
   }
-  return found;
+  return levelsByKind;
 }
 
 /** What a request asks for; nothing while the form is empty. @param {Form} form */
 function askedFor(form) {
   const { cases, columns } = form.cases ?? {};
-  const asked = { ...(cases ? { cases } : {}), ...(columns ? { columns } : {}), ...(form.repeats ? { repeats: Number(form.repeats) } : {}), ...varyOf(form) };
-  return Object.keys(asked).length ? { ...asked, ...(form.newName.trim() ? { new_name: form.newName.trim() } : {}) } : null;
+  const change = { ...(cases ? { cases } : {}), ...(columns ? { columns } : {}), ...(form.repeats ? { repeats: Number(form.repeats) } : {}), ...varyOf(form) };
+  return Object.keys(change).length ? { ...change, ...(form.newName.trim() ? { new_name: form.newName.trim() } : {}) } : null;
 }
 
 /** Nodes and factors, each with its variants or levels so far. @param {Record<string, string>[]} combinations */
 function levelsOf(combinations) {
-  const found = /** @type {Record<string, Set<string>>} */ ({});
-  for (const labels of combinations.map(labelsOf)) for (const [key, label] of Object.entries(labels)) (found[key] ??= new Set()).add(label);
-  return Object.entries(found).map(([key, labels]) => /** @type {[string, string[]]} */ ([key, [...labels]]));
+  const byFactor = /** @type {Record<string, Set<string>>} */ ({});
+  for (const labels of combinations.map(labelsOf)) for (const [key, label] of Object.entries(labels)) (byFactor[key] ??= new Set()).add(label);
+  return Object.entries(byFactor).map(([key, labels]) => /** @type {[string, string[]]} */ ([key, [...labels]]));
 }
 
 /**
@@ -79,9 +79,9 @@ export function Extension({ sweep, combinations, isQueued, reload }) {
     const mine = (latest.current += 1);
     setPlanned(null);
     const timer = setTimeout(() => perform(async () => {
-      const asked = askedFor(form);
-      const found = asked && (await post(`${path}/plan`, asked));
-      if (mine === latest.current) setPlanned(found);
+      const change = askedFor(form);
+      const plan = change && (await post(`${path}/plan`, change));
+      if (mine === latest.current) setPlanned(plan);
     }), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [form]);
@@ -119,7 +119,7 @@ function Planned({ planned }) {
   const { cells, cases, present, combinations, notes } = planned;
   return html`<p>${words.extension.planned(planned, planned.usd ? usd(planned.usd[1] ?? planned.usd[0]) : null)}</p>
     ${cases || present ? html`<p class="quiet">${words.extension.newCases(cases, present, planned.held_out)}</p>` : null}
-    ${cells && combinations.length ? html`<ul class="quiet name">${combinations.slice(0, MOST_SHOWN).map((/** @type {Record<string, string>} */ one) => html`<li key=${JSON.stringify(one)}>${combination(one)}</li>`)}
+    ${cells && combinations.length ? html`<ul class="quiet name">${combinations.slice(0, MOST_SHOWN).map((/** @type {Record<string, string>} */ variants) => html`<li key=${JSON.stringify(variants)}>${combination(variants)}</li>`)}
       ${combinations.length > MOST_SHOWN ? html`<li>${words.extension.moreCombinations(combinations.length - MOST_SHOWN)}</li>` : null}</ul>` : null}
     ${notes.map((/** @type {string} */ note) => html`<p key=${note} class="quiet">${note}</p>`)}`;
 }

@@ -8,9 +8,9 @@ import { reportWords as texts } from "../lib/report_words.js";
 export function Failures({ failures, matrix }) {
   const { cells = failures.causes, scores = [], left_out: leftOut = 0, more = 0 } = failures;
   const whom = (/** @type {number[] | undefined} */ numbers) => (numbers ? concerned(matrix.rows, numbers) : null);
-  return html`<ul class="causes">${cells.map((/** @type {any} */ one) => html`<li><b>${texts.cellsFailed(one.cells)}</b> <span dir="auto">${one.node ? `${visible(one.node)}: ` : ""}<b>${visible(one.type ?? texts.noError)}</b> ${visible(one.message ?? "")}</span>
-      <p class="quiet">${[whom(one.combinations), one.set_aside ? texts.setAside(one.set_aside) : null, one.example?.case ? texts.suchAs(visible(one.example.case)) : null].filter(Boolean).join(", ")} ${one.example?.execution ? html`<code>wtb show ${one.example.execution}</code>` : one.example?.command ? html`<code>${one.example.command}</code>` : null}</p></li>`)}
-    ${scores.map((/** @type {any} */ one) => html`<li><b>${texts.scoresFailed(one.scores)}</b> <span dir="auto">${texts.scoring(one.metric)} ${visible(one.message)}</span><p class="quiet">${whom(one.combinations)}</p></li>`)}</ul>
+  return html`<ul class="causes">${cells.map((/** @type {any} */ cause) => html`<li><b>${texts.cellsFailed(cause.cells)}</b> <span dir="auto">${cause.node ? `${visible(cause.node)}: ` : ""}<b>${visible(cause.type ?? texts.noError)}</b> ${visible(cause.message ?? "")}</span>
+      <p class="quiet">${[whom(cause.combinations), cause.set_aside ? texts.setAside(cause.set_aside) : null, cause.example?.case ? texts.suchAs(visible(cause.example.case)) : null].filter(Boolean).join(", ")} ${cause.example?.execution ? html`<code>wtb show ${cause.example.execution}</code>` : cause.example?.command ? html`<code>${cause.example.command}</code>` : null}</p></li>`)}
+    ${scores.map((/** @type {any} */ cause) => html`<li><b>${texts.scoresFailed(cause.scores)}</b> <span dir="auto">${texts.scoring(cause.metric)} ${visible(cause.message)}</span><p class="quiet">${whom(cause.combinations)}</p></li>`)}</ul>
     ${leftOut ? html`<p class="quiet">${texts.rarer(leftOut)}</p>` : more ? html`<p class="quiet">${texts.moreCauses(more)}</p>` : null}`;
 }
 
@@ -22,7 +22,7 @@ function concerned(rows, numbers) {
   for (const factor of factors) {
     const level = labels[numbers[0]]?.[factor];
     const isShared = level !== undefined && numbers.every((number) => labels[number][factor] === level);
-    if (isShared && labels.filter((one) => one[factor] === level).length === numbers.length) return texts.everyWith(factor, level);
+    if (isShared && labels.filter((levels) => levels[factor] === level).length === numbers.length) return texts.everyWith(factor, level);
   }
   const names = numbers.slice(0, 3).map((number) => combination(rows[number].combination, factors));
   return [...names, ...(numbers.length > 3 ? [texts.moreCombinations(numbers.length - 3)] : [])].join("; ");

@@ -22,14 +22,14 @@ const MOST = 200; // nodes that are drawn
 export function Graph({ graph, statuses = null }) {
   const { places, back, width, height } = useMemo(() => layOut(graph), [graph]);
   if (graph.nodes.length < 2 || graph.nodes.length > MOST) return null;
-  const told = (/** @type {string} */ node) => (statuses ? `${node}: ${words.graph.statuses[statuses[node]] ?? words.graph.statuses.pending}` : node);
-  const said = graph.nodes.map(told).join(", ");
-  return html`<h2>${words.graph.title}</h2><div class="scroll" tabindex="0"><svg class="graph" role="img" aria-label=${said} viewBox=${`0 0 ${width} ${height}`} style=${{ width: `${width}px` }}>
+  const description = (/** @type {string} */ node) => (statuses ? `${node}: ${words.graph.statuses[statuses[node]] ?? words.graph.statuses.pending}` : node);
+  const summary = graph.nodes.map(description).join(", ");
+  return html`<h2>${words.graph.title}</h2><div class="scroll" tabindex="0"><svg class="graph" role="img" aria-label=${summary} viewBox=${`0 0 ${width} ${height}`} style=${{ width: `${width}px` }}>
     <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" /></marker></defs>
     ${graph.edges.filter(({ from, to }) => places.has(from) && places.has(to)).map((edge) => html`<path class=${back.has(edge) ? "edge back" : "edge"} d=${way(edge, places, back.has(edge), height)} marker-end="url(#arrow)"><title>${`${edge.from} → ${edge.to}${edge.label ? `: ${edge.label}` : ""}`}</title></path>`)}
     ${graph.edges.filter(({ label }) => label).map((edge) => html`<${Condition} edge=${edge} places=${places} isBack=${back.has(edge)} height=${height} />`)}
     ${[...places].map(([node, { x, y }]) => (node === END ? html`<circle class="end" cx=${x + 8} cy=${y + HEIGHT / 2} r="7"><title>${words.graph.end}</title></circle>` : html`<g class=${`node ${statuses?.[node] ?? ""}`} transform=${`translate(${x} ${y})`}>
-      <title>${told(node)}</title>
+      <title>${description(node)}</title>
       <rect width=${WIDTH} height=${HEIGHT} rx="6" />${statuses ? html`<circle cx="14" cy=${HEIGHT / 2} r="5" />` : null}<text x=${statuses ? 26 : 12} y=${HEIGHT / 2 + 4}>${node.length > LETTERS ? `${node.slice(0, LETTERS - 1)}…` : node}</text></g>`))}
   </svg></div>`;
 }
@@ -69,11 +69,11 @@ export function layOut({ entries, nodes, edges }) {
     for (const edge of out.get(node) ?? []) if (!back.has(edge) && layer.has(edge.to)) layer.set(edge.to, Math.max(layer.get(edge.to) ?? 0, (layer.get(node) ?? 0) + 1));
   const layers = /** @type {string[][]} */ ([]);
   for (const node of [...nodes, END]) if (layer.has(node)) (layers[layer.get(node) ?? 0] ??= []).push(node);
-  const most = Math.max(1, ...layers.map((one) => one.length));
-  const height = most * (HEIGHT + DOWN) + (back.size ? 28 : DOWN);
+  const widest = Math.max(1, ...layers.map((nodesOfLayer) => nodesOfLayer.length));
+  const height = widest * (HEIGHT + DOWN) + (back.size ? 28 : DOWN);
   const places = new Map(/** @type {[string, Point][]} */ ([]));
-  layers.forEach((one, across) => one.forEach((node, down) => {
-    const first = ((most - one.length) * (HEIGHT + DOWN)) / 2 + DOWN / 2;
+  layers.forEach((nodesOfLayer, across) => nodesOfLayer.forEach((node, down) => {
+    const first = ((widest - nodesOfLayer.length) * (HEIGHT + DOWN)) / 2 + DOWN / 2;
     places.set(node, { x: across * (WIDTH + ACROSS) + 4, y: first + down * (HEIGHT + DOWN) });
   }));
   return { places, back, width: layers.length * (WIDTH + ACROSS), height };

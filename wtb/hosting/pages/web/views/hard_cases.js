@@ -1,4 +1,4 @@
-/** The cases that tell most: those in which combinations differ, and those that are hard for all. */
+/** The most informative cases: those in which combinations differ, and those that are hard for all. */
 import { combination, figure } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { factorsOf } from "../lib/matrix_view.js";
@@ -9,15 +9,15 @@ import { Interval, scaleOf } from "./intervals.js";
 export function HardCases({ cases, matrix, anchors }) {
   if (cases.because) return html`<p class="quiet">${texts.cannotTell(cases.because)}</p>`;
   const factors = factorsOf(matrix);
-  const drawn = new Map(cases.cases.map((/** @type {any} */ one) => [one, { mean: one.mean, ci: one.best ? [one.worst.score, one.best.score].sort((a, b) => a - b) : null }]));
+  const drawn = new Map(cases.cases.map((/** @type {any} */ hardCase) => [hardCase, { mean: hardCase.mean, ci: hardCase.best ? [hardCase.worst.score, hardCase.best.score].sort((a, b) => a - b) : null }]));
   const scale = scaleOf([...drawn.values()]);
-  const side = (/** @type {any} */ one) => (one ? html`<b>${figure(one.score)}</b> <span class="mono">${combination(matrix.rows[one.combination].combination, factors)}</span>` : null);
+  const side = (/** @type {any} */ extreme) => (extreme ? html`<b>${figure(extreme.score)}</b> <span class="mono">${combination(matrix.rows[extreme.combination].combination, factors)}</span>` : null);
   return html`<p class="quiet">${texts.casesLegend(cases.metric)}</p>
     ${Object.entries(texts.why).map(([kind, title]) => {
-      const chosen = cases.cases.filter((/** @type {any} */ one) => one.why === kind);
-      return chosen.length === 0 ? null : html`<h3>${title}</h3><div class="scroll" tabindex="0"><table class="drawn"><thead><tr><th>${texts.columns.case}</th><th>${texts.columns.scores}</th><th>${texts.columns.best}</th><th>${texts.columns.worst}</th><th>${texts.columns.parted}</th></tr></thead>
-        <tbody>${chosen.map((/** @type {any} */ one) => html`<tr><td class="name">${anchors.has(one.case) ? html`<a href=${`#${anchors.get(one.case)}`}>${one.case}</a>` : one.case}</td>
-          <td><${Interval} estimate=${drawn.get(one)} scale=${scale} /></td><td class="name">${one.best ? side(one.best) : texts.allScore(one.n, figure(one.mean))}</td><td class="name">${side(one.worst)}</td>
-          <td class="name">${one.parted === null ? html`<span class="quiet">${one.because}</span>` : html`${one.parted}<br /><code>wtb diff ${one.best.execution} ${one.worst.execution}</code>`}</td></tr>`)}</tbody></table></div>`;
+      const ofKind = cases.cases.filter((/** @type {any} */ hardCase) => hardCase.why === kind);
+      return ofKind.length === 0 ? null : html`<h3>${title}</h3><div class="scroll" tabindex="0"><table class="drawn"><thead><tr><th>${texts.columns.case}</th><th>${texts.columns.scores}</th><th>${texts.columns.best}</th><th>${texts.columns.worst}</th><th>${texts.columns.parted}</th></tr></thead>
+        <tbody>${ofKind.map((/** @type {any} */ hardCase) => html`<tr><td class="name">${anchors.has(hardCase.case) ? html`<a href=${`#${anchors.get(hardCase.case)}`}>${hardCase.case}</a>` : hardCase.case}</td>
+          <td><${Interval} estimate=${drawn.get(hardCase)} scale=${scale} /></td><td class="name">${hardCase.best ? side(hardCase.best) : texts.allScore(hardCase.n, figure(hardCase.mean))}</td><td class="name">${side(hardCase.worst)}</td>
+          <td class="name">${hardCase.parted === null ? html`<span class="quiet">${hardCase.because}</span>` : html`${hardCase.parted}<br /><code>wtb diff ${hardCase.best.execution} ${hardCase.worst.execution}</code>`}</td></tr>`)}</tbody></table></div>`;
     })}`;
 }

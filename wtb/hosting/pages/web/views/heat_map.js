@@ -49,11 +49,11 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   const height = Math.min(order.length * ROW, MOST_HEIGHT);
   const fit = Math.min(WIDEST, width / Math.max(1, cases));
   const cell = Math.min(WIDEST, fit * view.zoom);
-  const most = { left: Math.max(0, cases * cell - width), top: Math.max(0, order.length * ROW - height) };
-  const left = Math.min(view.left, most.left);
-  const top = Math.min(view.top, most.top);
+  const furthest = { left: Math.max(0, cases * cell - width), top: Math.max(0, order.length * ROW - height) };
+  const across = Math.min(view.left, furthest.left);
+  const top = Math.min(view.top, furthest.top);
   const at = { row: clamp(cursor?.row ?? 0, order.length), column: clamp(cursor?.column ?? 0, cases) };
-  const chosen = pointed && isCell(pointed) ? pointed : isFocused && order.length && cases ? at : null;
+  const chosenCell = pointed && isCell(pointed) ? pointed : isFocused && order.length && cases ? at : null;
 
   // Averages of as many cases as share a pixel where all are seen; single cases once they have one each.
   const bin = Math.max(1, Math.floor(1 / cell));
@@ -71,7 +71,7 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   useEffect(() => {
     const frame = requestAnimationFrame(() => {
       if (!canvas.current) return;
-      draw(canvas.current, picture, { columns, order, group, scale, cell, bin, left, top, width, height, chosen, mark });
+      draw(canvas.current, picture, { columns, order, group, scale, cell, bin, across, top, width, height, chosenCell, mark });
       if (marked.current !== picture) note(columns.score);
       marked.current = picture;
     });
@@ -81,8 +81,8 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   /** @param {number} factor @param {number} at pixel that stays where it is */
   function zoom(factor, at = width / 2) {
     const after = Math.max(1, Math.min(WIDEST / fit, view.zoom * factor));
-    const there = (left + at) / cell;
-    setView({ ...view, zoom: after, left: Math.max(0, there * Math.min(WIDEST, fit * after) - at) });
+    const place = (across + at) / cell;
+    setView({ ...view, zoom: after, left: Math.max(0, place * Math.min(WIDEST, fit * after) - at) });
   }
 
   /** @param {Place} place */
@@ -99,7 +99,7 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
     const y = next.row * ROW;
     setView({
       ...view,
-      left: x < left ? x : x + cell > left + width ? x + cell - width : left,
+      left: x < across ? x : x + cell > across + width ? x + cell - width : across,
       top: y < top ? y : y + ROW > top + height ? y + ROW - height : top,
     });
   }
@@ -120,13 +120,13 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   /** @param {MouseEvent} event */
   function cellAt(event) {
     const box = /** @type {HTMLElement} */ (canvas.current).getBoundingClientRect();
-    return { row: Math.floor((event.clientY - box.top + top) / ROW), column: Math.floor((event.clientX - box.left + left) / cell) };
+    return { row: Math.floor((event.clientY - box.top + top) / ROW), column: Math.floor((event.clientX - box.left + across) / cell) };
   }
 
   /** @param {PointerEvent} event */
   function onMove(event) {
     if (event.buttons === 1) {
-      setView({ ...view, left: Math.max(0, left - event.movementX), top: Math.max(0, top - event.movementY) });
+      setView({ ...view, left: Math.max(0, across - event.movementX), top: Math.max(0, top - event.movementY) });
       return;
     }
     setPointed(cellAt(event));
@@ -145,8 +145,8 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
     if (event.ctrlKey || event.metaKey) {
       event.preventDefault();
       zoom(Math.exp(-event.deltaY / 300), event.offsetX);
-    } else if (most.top && event.deltaY) {
-      const next = Math.max(0, Math.min(most.top, top + event.deltaY));
+    } else if (furthest.top && event.deltaY) {
+      const next = Math.max(0, Math.min(furthest.top, top + event.deltaY));
       if (next !== top) event.preventDefault();
       setView({ ...view, top: next });
     }
@@ -155,8 +155,8 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   const first = Math.floor(top / ROW);
   const rows = order.slice(first, first + Math.ceil(height / ROW) + 1);
   const named = useMemo(() => {
-    const [key, ...others] = differing(columns.combinations, group);
-    return others.length ? shortNames(columns.combinations, group) : columns.combinations.map((/** @type {Record<string, string>} */ one) => labelsOf(one)[key] ?? "");
+    const [key, ...further] = differing(columns.combinations, group);
+    return further.length ? shortNames(columns.combinations, group) : columns.combinations.map((/** @type {Record<string, string>} */ variants) => labelsOf(variants)[key] ?? "");
   }, [columns.combinations, group]);
   if (isPrinting.value) return html`<${PrintedHeatMap} columns=${columns} order=${order} names=${named} scale=${scale} />`;
   return html`<div class="heat" style=${{ display: "grid", gridTemplateColumns: `minmax(4.5rem, min(${LABELS}px, 30%)) minmax(0, 1fr)` }}>
@@ -171,10 +171,10 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
       onKeyDown=${onKey} onPointerMove=${onMove} onPointerLeave=${() => setPointed(null)} onClick=${onClick} onWheel=${onWheel}
       onFocus=${() => setFocused(true)} onBlur=${() => setFocused(false)}>
       <canvas ref=${canvas} style=${{ height: `${height}px` }} aria-hidden="true"></canvas>
-      ${chosen ? html`<${Told} columns=${columns} chosen=${chosen} order=${order} x=${chosen.column * cell - left} y=${chosen.row * ROW - top} width=${width} height=${height} bin=${bin} mark=${mark} />` : null}
+      ${chosenCell ? html`<${Told} columns=${columns} chosenCell=${chosenCell} order=${order} x=${chosenCell.column * cell - across} y=${chosenCell.row * ROW - top} width=${width} height=${height} bin=${bin} mark=${mark} />` : null}
     </div>
     <span></span>
-    <div class="axis quiet" aria-hidden="true" style=${{ maxWidth: `${Math.max(1, cases) * WIDEST + 2}px` }}>${labels(cases, cell, left, width).map(
+    <div class="axis quiet" aria-hidden="true" style=${{ maxWidth: `${Math.max(1, cases) * WIDEST + 2}px` }}>${labels(cases, cell, across, width).map(
       ({ column, x, room }) => html`<span key=${column} title=${columns.cases[column]} style=${{ left: `${x}px`, width: `${room}px` }}>${columns.cases[column]}</span>`,
     )}</div>
     <span></span>
@@ -184,14 +184,14 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   </div>`;
 }
 
-/** Which cases are named below the picture: as many as have room. @param {number} cases @param {number} cell @param {number} left @param {number} width */
-function labels(cases, cell, left, width) {
+/** Which cases are named below the picture: as many as have room. @param {number} cases @param {number} cell @param {number} across @param {number} width */
+function labels(cases, cell, across, width) {
   const step = Math.max(1, Math.ceil(LABEL / cell));
-  const found = [];
-  for (let column = Math.ceil(left / cell / step) * step; column < cases && column * cell - left < width; column += step) {
-    found.push({ column, x: column * cell - left, room: step * cell - 4 });
+  const names = [];
+  for (let column = Math.ceil(across / cell / step) * step; column < cases && column * cell - across < width; column += step) {
+    names.push({ column, x: column * cell - across, room: step * cell - 4 });
   }
-  return found;
+  return names;
 }
 
 /** What colours mean. @param {{columns: Columns, scale: [number, number]}} props */
@@ -217,23 +217,23 @@ function note(scores) {
 }
 
 /** The chosen cell, beside it and for readers. @param {any} props */
-function Told({ columns, chosen, order, x, y, width, height, bin, mark }) {
-  const number = order[chosen.row];
-  const { status, score } = resultOf(columns, number, chosen.column);
+function Told({ columns, chosenCell, order, x, y, width, height, bin, mark }) {
+  const number = order[chosenCell.row];
+  const { status, score } = resultOf(columns, number, chosenCell.column);
   const name = words.status[/** @type {"running"} */ (status)] ?? status;
-  const isMarked = mark?.row === number && mark.column === chosen.column;
-  const result = Number.isFinite(score) ? `${columns.metric ?? words.matrix.score} ${figure(score)}` : words.matrix.noScore;
+  const isMarked = mark?.row === number && mark.column === chosenCell.column;
+  const scoreText = Number.isFinite(score) ? `${columns.metric ?? words.matrix.score} ${figure(score)}` : words.matrix.noScore;
   const place = { left: x > width / 2 ? undefined : `${Math.max(0, x) + 14}px`, right: x > width / 2 ? `${width - x + 8}px` : undefined, top: y > height / 2 ? undefined : `${y + ROW}px`, bottom: y > height / 2 ? `${height - y + 2}px` : undefined, maxWidth: `min(26rem, ${Math.max(120, x > width / 2 ? x - 8 : width - x - 14)}px)` };
-  return html`<div role="row" aria-rowindex=${chosen.row + 1}>
-    <div class="tip" role="gridcell" aria-colindex=${chosen.column + 1} aria-live="polite" aria-selected=${isMarked} style=${place}>
-      <b>${columns.cases[chosen.column]}</b>${bin > 1 ? " …" : ""} · ${combination(columns.combinations[number])}<br />${name}, ${result}${isMarked ? html`<br />${words.matrix.marked}` : null}
+  return html`<div role="row" aria-rowindex=${chosenCell.row + 1}>
+    <div class="tip" role="gridcell" aria-colindex=${chosenCell.column + 1} aria-live="polite" aria-selected=${isMarked} style=${place}>
+      <b>${columns.cases[chosenCell.column]}</b>${bin > 1 ? " …" : ""} · ${combination(columns.combinations[number])}<br />${name}, ${scoreText}${isMarked ? html`<br />${words.matrix.marked}` : null}
     </div>
   </div>`;
 }
 
-/** @param {number} value @param {number} size */
-function clamp(value, size) {
-  return Math.max(0, Math.min(size - 1, value));
+/** @param {number} index @param {number} size */
+function clamp(index, size) {
+  return Math.max(0, Math.min(size - 1, index));
 }
 
 /** What a cell came to, its repeats together. @param {Columns} columns @param {number} row @param {number} column */
@@ -285,7 +285,7 @@ function paint(columns, order, scale, bin) {
 }
 
 /** @param {HTMLCanvasElement} canvas @param {OffscreenCanvas} picture @param {any} how */
-function draw(canvas, picture, { columns, order, group, scale, cell, bin, left, top, width, height, chosen, mark }) {
+function draw(canvas, picture, { columns, order, group, scale, cell, bin, across, top, width, height, chosenCell, mark }) {
   const ratio = devicePixelRatio;
   if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
   if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
@@ -293,13 +293,13 @@ function draw(canvas, picture, { columns, order, group, scale, cell, bin, left, 
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   context.imageSmoothingEnabled = false;
-  const seen = Math.min(width, columns.cases.length * cell - left);
-  context.drawImage(picture, left / cell / bin, top / ROW, seen / cell / bin, height / ROW, 0, 0, seen, height);
-  if (cell >= 6) lines(context, { cell, left, top, seen, height });
+  const seen = Math.min(width, columns.cases.length * cell - across);
+  context.drawImage(picture, across / cell / bin, top / ROW, seen / cell / bin, height / ROW, 0, 0, seen, height);
+  if (cell >= 6) lines(context, { cell, across, top, seen, height });
   if (group) between(context, { columns, order, group, top, seen });
-  if (cell >= NUMBERS_FROM) numbers(context, { columns, order, scale, cell, left, top, width, height });
-  if (mark) frame(context, "accent", mark.column * cell - left, order.indexOf(mark.row) * ROW - top, cell);
-  if (chosen) frame(context, "ink", chosen.column * cell - left, chosen.row * ROW - top, cell);
+  if (cell >= NUMBERS_FROM) numbers(context, { columns, order, scale, cell, across, top, width, height });
+  if (mark) frame(context, "accent", mark.column * cell - across, order.indexOf(mark.row) * ROW - top, cell);
+  if (chosenCell) frame(context, "ink", chosenCell.column * cell - across, chosenCell.row * ROW - top, cell);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} name of its colour @param {number} x @param {number} y @param {number} cell */
@@ -310,9 +310,9 @@ function frame(context, name, x, y, cell) {
 }
 
 /** @param {CanvasRenderingContext2D} context @param {any} how */
-function lines(context, { cell, left, top, seen, height }) {
+function lines(context, { cell, across, top, seen, height }) {
   context.fillStyle = colour("paper");
-  for (let x = -(left % cell); x <= seen; x += cell) context.fillRect(x - 0.5, 0, 1, height);
+  for (let x = -(across % cell); x <= seen; x += cell) context.fillRect(x - 0.5, 0, 1, height);
   for (let y = -(top % ROW); y <= height; y += ROW) context.fillRect(0, y - 0.5, seen, 1);
 }
 
@@ -327,12 +327,12 @@ function between(context, { columns, order, group, top, seen }) {
 const glyphs = /** @type {Map<string, OffscreenCanvas>} */ (new Map());
 
 /** Scores as pictures that are made once each: text is what a canvas draws slowest. @param {CanvasRenderingContext2D} context @param {any} how */
-function numbers(context, { columns, order, scale, cell, left, top, width, height }) {
+function numbers(context, { columns, order, scale, cell, across, top, width, height }) {
   const onDark = rampOf(colour("paper")).map(isDark);
   for (let row = Math.floor(top / ROW); row < order.length && row * ROW < top + height; row++) {
-    for (let column = Math.floor(left / cell); column < columns.cases.length && column * cell < left + width; column++) {
+    for (let column = Math.floor(across / cell); column < columns.cases.length && column * cell < across + width; column++) {
       const { score } = resultOf(columns, order[row], column);
-      if (Number.isFinite(score)) context.drawImage(glyph(score.toFixed(2), onDark[stepOf(score, scale, onDark.length)]), column * cell - left + cell / 2 - 16, row * ROW - top + 2, 32, 14);
+      if (Number.isFinite(score)) context.drawImage(glyph(score.toFixed(2), onDark[stepOf(score, scale, onDark.length)]), column * cell - across + cell / 2 - 16, row * ROW - top + 2, 32, 14);
     }
   }
 }
@@ -340,19 +340,19 @@ function numbers(context, { columns, order, scale, cell, left, top, width, heigh
 /** @param {string} text @param {boolean} onDark what it stands on */
 function glyph(text, onDark) {
   const key = `${text} ${onDark}`;
-  let found = glyphs.get(key);
-  if (!found) {
-    found = new OffscreenCanvas(64, 28);
-    const context = /** @type {OffscreenCanvasRenderingContext2D} */ (found.getContext("2d"));
+  let glyph = glyphs.get(key);
+  if (!glyph) {
+    glyph = new OffscreenCanvas(64, 28);
+    const context = /** @type {OffscreenCanvasRenderingContext2D} */ (glyph.getContext("2d"));
     context.font = "20px ui-monospace, monospace";
     context.textAlign = "center";
     context.textBaseline = "middle";
     context.fillStyle = onDark ? "#ffffff" : "#10161d";
     context.fillText(text, 32, 14);
     if (glyphs.size === MOST_GLYPHS) glyphs.clear();
-    glyphs.set(key, found);
+    glyphs.set(key, glyph);
   }
-  return found;
+  return glyph;
 }
 
 /** The scores at which colours end, the worse first. @param {any} measure @param {any} columns */

@@ -13,7 +13,7 @@ const SIGNIFICANT = 0.05; // as the commands have it
  * @returns {[number, number]}
  */
 export function scaleOf(estimates) {
-  const ends = estimates.flatMap((one) => [one?.mean, ...(one?.ci ?? [])]).filter(Number.isFinite);
+  const ends = estimates.flatMap((estimate) => [estimate?.mean, ...(estimate?.ci ?? [])]).filter(Number.isFinite);
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   if (!ends.length) return [0, 1];
   const room = (high - low || Math.abs(high) || 1) * 0.04;
@@ -23,7 +23,7 @@ export function scaleOf(estimates) {
 /** @param {{estimate: any, scale: [number, number], baseline?: number | null}} props */
 export function Interval({ estimate, scale, baseline }) {
   if (estimate?.mean === null || estimate === undefined) return null;
-  const x = (/** @type {number} */ value) => ((value - scale[0]) / (scale[1] - scale[0])) * WIDTH;
+  const x = (/** @type {number} */ score) => ((score - scale[0]) / (scale[1] - scale[0])) * WIDTH;
   const [low, high] = estimate.ci ?? [estimate.mean, estimate.mean];
   const text = estimate.ci ? `${figure(estimate.mean)}, ${words.interval(figure(low), figure(high))}` : figure(estimate.mean);
   return html`<svg class="interval" viewBox=${`0 0 ${WIDTH} 20`} preserveAspectRatio="none" role="img" aria-label=${text}>

@@ -18,7 +18,7 @@ export function IntervalsTable({ matrix, metric, order }) {
   const isBase = (/** @type {number} */ number) => matrix.baseline && JSON.stringify(matrix.rows[number].combination) === JSON.stringify(matrix.baseline);
   const base = scored.find(isBase);
   const deltas = new Map(scored.map((number) => [number, { mean: isBase(number) ? null : estimateOf(number).delta, ci: estimateOf(number).delta_ci }]));
-  const hasDeltas = [...deltas.values()].some((one) => Number.isFinite(one.mean));
+  const hasDeltas = [...deltas.values()].some((delta) => Number.isFinite(delta.mean));
   const [means, changes] = [scaleOf(scored.map(estimateOf)), scaleOf([...deltas.values(), { mean: 0 }])];
   const table = (/** @type {number[]} */ rows) => html`<div class="scroll" tabindex="0"><table class="drawn"><thead><tr><th>${words.price.combination}</th><th>${words.sweep.columns.mean}</th><th class="num">${words.sweep.columns.ci}</th>${hasDeltas ? html`<th>${texts.difference}</th><th class="num">${words.sweep.columns.ci}</th><th class="num">${words.sweep.columns.p}</th>` : null}</tr></thead>
     <tbody>${rows.map((number) => {
@@ -34,7 +34,7 @@ export function IntervalsTable({ matrix, metric, order }) {
     ${order.length > scored.length ? html`<p class="quiet">${texts.noScore(order.length - scored.length)}</p>` : null}`;
 }
 
-/** @param {number[] | null} ci @param {(value: number) => string} show */
+/** @param {number[] | null} ci @param {(amount: number) => string} show */
 function span(ci, show) {
   return ci ? words.people.interval(show(ci[0]), show(ci[1])) : "";
 }

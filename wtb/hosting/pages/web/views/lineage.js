@@ -14,13 +14,13 @@ export function Lineage({ id }) {
 
 /** @param {{id: string}} props */
 function Around({ id }) {
-  const found = useResource((signal) => get(`/executions/${segment(id)}/tree`, {}, signal), [id]);
-  if (!found.data) return html`<${Waiting} resource=${found} />`;
-  const { trees, executions, left_out: leftOut } = found.data;
+  const resource = useResource((signal) => get(`/executions/${segment(id)}/tree`, {}, signal), [id]);
+  if (!resource.data) return html`<${Waiting} resource=${resource} />`;
+  const { trees, executions, left_out: leftOut } = resource.data;
   return html`${trees.map((/** @type {any} */ tree) => {
-      const known = new Set(tree.segments.map((/** @type {any} */ one) => one.id));
-      const roots = tree.segments.filter((/** @type {any} */ one) => !known.has(one.parent));
-      return html`<ul class="lineage">${roots.map((/** @type {any} */ one) => html`<${Branch} part=${one} parts=${tree.segments} executions=${executions} id=${id} />`)}
+      const ids = new Set(tree.segments.map((/** @type {any} */ part) => part.id));
+      const roots = tree.segments.filter((/** @type {any} */ part) => !ids.has(part.parent));
+      return html`<ul class="lineage">${roots.map((/** @type {any} */ part) => html`<${Branch} part=${part} parts=${tree.segments} executions=${executions} id=${id} />`)}
         ${tree.not_begun.map((/** @type {string} */ head) => html`<li><${Head} head=${head} executions=${executions} id=${id} /></li>`)}</ul>`;
     })}
     ${leftOut ? html`<p class="quiet">${words.execution.more(leftOut)}</p>` : null}`;
@@ -28,12 +28,12 @@ function Around({ id }) {
 
 /** Nodes between two places where lines part, who stands at their end, and what follows. @param {{part: any, parts: any[], executions: Record<string, any>, id: string}} props */
 function Branch({ part, parts, executions, id }) {
-  const path = part.nodes.map((/** @type {any} */ one) => (one.varied ? `${one.node}=${one.variant}` : one.node)).join(" → ");
-  const below = parts.filter((one) => one.parent === part.id);
+  const path = part.nodes.map((/** @type {any} */ node) => (node.varied ? `${node.node}=${node.variant}` : node.node)).join(" → ");
+  const children = parts.filter((child) => child.parent === part.id);
   return html`<li class=${part.left ? "quiet" : ""}><span class="mono">${path || (part.input ? words.lineage.input : words.lineage.byHand)}</span>
     ${part.left ? ` · ${words.lineage.left(part.left_by ?? "")}` : null}
     ${part.heads.map((/** @type {string} */ head) => html` · <${Head} head=${head} executions=${executions} id=${id} />`)}
-    ${below.length ? html`<ul>${below.map((one) => html`<${Branch} part=${one} parts=${parts} executions=${executions} id=${id} />`)}</ul>` : null}</li>`;
+    ${children.length ? html`<ul>${children.map((child) => html`<${Branch} part=${child} parts=${parts} executions=${executions} id=${id} />`)}</ul>` : null}</li>`;
 }
 
 /** @param {{head: string, executions: Record<string, any>, id: string}} props */

@@ -17,20 +17,20 @@ export function Log({ sweep }) {
   useEffect(() => {
     setEvents([]);
     setConnected(null);
-    return follow(sweep, { severity }, (message) => setEvents((known) => [...(message.events ?? []).reverse(), ...known].slice(0, KEPT)), setConnected);
+    return follow(sweep, { severity }, (message) => setEvents((earlier) => [...(message.events ?? []).reverse(), ...earlier].slice(0, KEPT)), setConnected);
   }, [sweep, severity]);
   return html`<div class="bar">
       <label>${words.log.severity}<select value=${severity} onChange=${(/** @type {any} */ event) => setSeverity(event.target.value)}>
-        ${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}
+        ${["debug", "info", "warning", "error"].map((severity) => html`<option>${severity}</option>`)}
       </select></label>
       ${isConnected === false ? html`<span role="status" class="warn">${words.reconnecting}</span>` : null}
     </div>
     ${events.length || isConnected === false ? null : isConnected ? html`<${Empty} text=${words.log.nothing} help="results">${severity === "debug" ? null : html`<button onClick=${() => setSeverity("debug")}>${words.log.all}</button>`}<//>` : html`<p class="quiet" role="status">${words.loading}</p>`}
     <div class="log" tabindex="0" role="log" aria-label=${words.sweep.tabs.log}><table><tbody>${events.map(
-      (one) => html`<tr key=${one.id}>
-        <td class="mono num">${one.at.slice(11, 23)}</td><td class=${one.severity === "error" ? "bad" : one.severity === "warning" ? "warn" : "quiet"}>${one.severity}</td><td class="mono">${one.kind}</td>
-        <td>${one.execution ? html`<${Link} to=${`/executions/${segment(one.execution)}`} class="mono">${one.execution.slice(-6)}<//>` : null}</td>
-        <td class="mono name">${visible(JSON.stringify(one.data))}</td>
+      (event) => html`<tr key=${event.id}>
+        <td class="mono num">${event.at.slice(11, 23)}</td><td class=${event.severity === "error" ? "bad" : event.severity === "warning" ? "warn" : "quiet"}>${event.severity}</td><td class="mono">${event.kind}</td>
+        <td>${event.execution ? html`<${Link} to=${`/executions/${segment(event.execution)}`} class="mono">${event.execution.slice(-6)}<//>` : null}</td>
+        <td class="mono name">${visible(JSON.stringify(event.data))}</td>
       </tr>`,
     )}</tbody></table></div>`;
 }

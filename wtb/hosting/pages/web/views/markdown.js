@@ -47,7 +47,7 @@ function slugOf(node) {
  * @param {(node: import("../lib/markdown.js").Node) => any} [each] what is made of the parts
  * @returns {any}
  */
-function element(node, execution, each = (one) => element(one, execution)) {
+function element(node, execution, each = (child) => element(child, execution)) {
   const all = (/** @type {import("../lib/markdown.js").Node[]} */ nodes) => nodes.map(each);
   const inner = all(node.children ?? []);
   switch (node.kind) {
@@ -57,8 +57,8 @@ function element(node, execution, each = (one) => element(one, execution)) {
     case "quotation": return html`<blockquote>${inner}</blockquote>`;
     case "rule": return html`<hr />`;
     case "list": {
-      const items = (node.items ?? []).map((item) => html`<li>${all(item)}</li>`);
-      return node.ordered ? html`<ol start=${node.start}>${items}</ol>` : html`<ul>${items}</ul>`;
+      const points = (node.items ?? []).map((point) => html`<li>${all(point)}</li>`);
+      return node.ordered ? html`<ol start=${node.start}>${points}</ol>` : html`<ul>${points}</ul>`;
     }
     case "table": {
       const [head, ...rows] = node.rows ?? [];

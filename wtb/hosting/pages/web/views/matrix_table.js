@@ -12,19 +12,19 @@ import { Difference, Interval, scaleOf } from "./intervals.js";
 /** Whether a row is good enough: yes, no, or not shown yet; and how far it is behind. @param {{within: any}} props */
 export function GoodEnough({ within }) {
   if (!within) return null;
-  const { shown, behind } = within;
-  const [tone, text] = shown === null ? ["quiet", words.sweep.notShown] : shown ? ["good", words.sweep.yes] : ["bad", words.sweep.no];
-  const most = behind === null ? undefined : shown === false ? words.sweep.behindAtLeast(figure(behind[0])) : words.sweep.behindAtMost(figure(behind[1]));
-  return html`<span class=${`within ${tone}`}>${text}</span>${most ? html` <small class="quiet behind">${most}</small>` : null}`;
+  const { shown: isWithin, behind } = within;
+  const [tone, text] = isWithin === null ? ["quiet", words.sweep.notShown] : isWithin ? ["good", words.sweep.yes] : ["bad", words.sweep.no];
+  const behindText = behind === null ? undefined : isWithin === false ? words.sweep.behindAtLeast(figure(behind[0])) : words.sweep.behindAtMost(figure(behind[1]));
+  return html`<span class=${`within ${tone}`}>${text}</span>${behindText ? html` <small class="quiet behind">${behindText}</small>` : null}`;
 }
 
 const LONG = 18; // characters of a level that needs room
 
 /** A heading that sorts the rows; once more, the other way round. @param {any} props */
 function Heading({ matrix, name, sort, label = name, tip, isNumber = false }) {
-  const [by, chosen] = sortParts(sort);
+  const [by, chosenDirection] = sortParts(sort);
   const usual = usualDirection(matrix, name);
-  const direction = by === name ? (chosen ?? usual) : null;
+  const direction = by === name ? (chosenDirection ?? usual) : null;
   const next = direction === usual ? `${name}:${usual === "asc" ? "desc" : "asc"}` : name;
   return html`<th class=${isNumber ? "num" : ""} aria-sort=${direction ? (direction === "asc" ? "ascending" : "descending") : undefined}>
     ${isPrinting.value ? label : html`<button class="plain sorts" title=${tip ?? texts.sortBy(label)} onClick=${() => look({ sort: next })}>${label}<span aria-hidden="true">${direction ? (direction === "asc" ? " ▲" : " ▼") : ""}</span></button>`}</th>`;

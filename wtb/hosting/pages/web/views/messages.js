@@ -23,12 +23,12 @@ export function Messages({ sweep, execution, isLive }) {
       return () => ending.abort();
     }
     setEvents([]);
-    const mine = (/** @type {any[]} */ all) => all.filter((one) => one.execution === execution);
-    return follow(sweep, { severity: "debug", kinds: KINDS }, (message) => setEvents((known) => [...known, ...mine(message.events ?? [])].slice(-KEPT)), () => {});
+    const mine = (/** @type {any[]} */ all) => all.filter((message) => message.execution === execution);
+    return follow(sweep, { severity: "debug", kinds: KINDS }, (message) => setEvents((earlier) => [...earlier, ...mine(message.events ?? [])].slice(-KEPT)), () => {});
   }, [sweep, execution, isLive]);
   if (!events.length) return null;
   return html`<h2>${words.messages.title}</h2><div class="log messages" tabindex="0" role="log" aria-label=${words.messages.title}><table><tbody>${events.map(
-    (one) => html`<tr key=${one.id}><td class="mono quiet">${one.at.slice(11, 19)}</td><td class="mono">${one.data.node ?? ""}</td><td class="name">${visible(text(one))}</td></tr>`,
+    (event) => html`<tr key=${event.id}><td class="mono quiet">${event.at.slice(11, 19)}</td><td class="mono">${event.data.node ?? ""}</td><td class="name">${visible(text(event))}</td></tr>`,
   )}</tbody></table></div>`;
 }
 
@@ -39,11 +39,11 @@ async function read(execution, signal) {
 }
 
 /** @param {any} event */
-function text({ kind, data }) {
-  if (kind === "model.called") return words.messages.model(data.model ?? "", duration(data.duration_s), usd(data.usd), data.error ?? "");
-  if (kind === "tool.called") return words.messages.tool(data.tool, duration(data.duration_s), data.error ?? "");
-  if (kind === "tool.reversed") return words.messages.reversed(data.tool);
-  if (kind === "approval.asked") return words.messages.asked(data.question);
-  if (kind === "approval.answered") return words.messages.answered(data.action ?? "", data.by ?? "");
-  return asText(data.data);
+function text({ kind, data: details }) {
+  if (kind === "model.called") return words.messages.model(details.model ?? "", duration(details.duration_s), usd(details.usd), details.error ?? "");
+  if (kind === "tool.called") return words.messages.tool(details.tool, duration(details.duration_s), details.error ?? "");
+  if (kind === "tool.reversed") return words.messages.reversed(details.tool);
+  if (kind === "approval.asked") return words.messages.asked(details.question);
+  if (kind === "approval.answered") return words.messages.answered(details.action ?? "", details.by ?? "");
+  return asText(details.data);
 }

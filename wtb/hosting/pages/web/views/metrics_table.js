@@ -40,7 +40,7 @@ export function MetricsTable({ matrix, order }) {
 
 /** How good a mean is among others, from 0 to 100. @param {(number | null | undefined)[]} means @param {string} better @returns {(mean: number | null | undefined) => number} */
 function shading(means, better) {
-  const known = /** @type {number[]} */ (means.filter(Number.isFinite));
-  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const measured = /** @type {number[]} */ (means.filter(Number.isFinite));
+  const [low, high] = [Math.min(...measured), Math.max(...measured)];
   return (mean) => (!Number.isFinite(mean) || low === high ? 0 : Math.round((100 * (better === "lower" ? high - Number(mean) : Number(mean) - low)) / (high - low)));
 }

@@ -18,14 +18,14 @@ export function OtherCells({ execution }) {
 
 /** @param {{execution: any}} props */
 function List({ execution }) {
-  const found = useResource((signal) => get(`/sweeps/${segment(execution.sweep.id)}/cells`, { case: execution.case }, signal), [execution.sweep.id, execution.case]);
-  if (!found.data) return html`<${Waiting} resource=${found} />`;
-  const cells = found.data.cells.filter((/** @type {any} */ one) => one.execution && one.execution !== execution.id);
+  const resource = useResource((signal) => get(`/sweeps/${segment(execution.sweep.id)}/cells`, { case: execution.case }, signal), [execution.sweep.id, execution.case]);
+  if (!resource.data) return html`<${Waiting} resource=${resource} />`;
+  const cells = resource.data.cells.filter((/** @type {any} */ cell) => cell.execution && cell.execution !== execution.id);
   if (!cells.length) return html`<p class="quiet">${words.execution.noOthers}</p>`;
-  const nodes = differing(found.data.cells.map((/** @type {any} */ one) => one.combination));
+  const nodes = differing(resource.data.cells.map((/** @type {any} */ cell) => cell.combination));
   return html`<div class="scroll" tabindex="0"><table><tbody>${cells.map(
-    (/** @type {any} */ one) => html`<tr><td class="mono name"><${Link} to=${`/executions/${segment(one.execution)}`}>${combination(one.combination, nodes)}<//>${one.repeat ? `, ${words.execution.repeat(one.repeat)}` : ""}</td><td><${Status} status=${one.status} /></td>
-      <td>${Object.entries(one.scores).map(([name, value]) => `${name} ${figure(/** @type {number} */ (value))}`).join(", ")}</td>
-      <td><${Link} to=${`/executions/${segment(execution.id)}/diff/${segment(one.execution)}`}>${words.compare.look}<span class="seen-only-by-readers"> ${combination(one.combination, nodes)}</span><//></td></tr>`,
+    (/** @type {any} */ cell) => html`<tr><td class="mono name"><${Link} to=${`/executions/${segment(cell.execution)}`}>${combination(cell.combination, nodes)}<//>${cell.repeat ? `, ${words.execution.repeat(cell.repeat)}` : ""}</td><td><${Status} status=${cell.status} /></td>
+      <td>${Object.entries(cell.scores).map(([name, score]) => `${name} ${figure(/** @type {number} */ (score))}`).join(", ")}</td>
+      <td><${Link} to=${`/executions/${segment(execution.id)}/diff/${segment(cell.execution)}`}>${words.compare.look}<span class="seen-only-by-readers"> ${combination(cell.combination, nodes)}</span><//></td></tr>`,
   )}</tbody></table></div>`;
 }

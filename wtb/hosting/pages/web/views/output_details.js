@@ -14,9 +14,9 @@ export function OutputDetails({ sweep, isWriting, onWriting, pages, version, abo
   const loaded = pages.at(index, column);
   const other = comparedWith(pages, against, index, column, about);
   useLayoutEffect(() => {
-    const element = /** @type {HTMLDialogElement} */ (dialog.current);
-    element.showModal();
-    return () => element.close();
+    const shownDialog = /** @type {HTMLDialogElement} */ (dialog.current);
+    shownDialog.showModal();
+    return () => shownDialog.close();
   }, []);
   useEffect(() => {
     dialog.current?.scrollTo(0, 0);
@@ -35,14 +35,14 @@ export function OutputDetails({ sweep, isWriting, onWriting, pages, version, abo
     onMove(Math.max(0, Math.min((pages.total ?? 1) - 1, index + down)), Math.max(0, Math.min(titles.length - 1, column + right)));
   }
   const execution = isEmbedded ? null : loaded?.cell?.execution;
-  const beside = titles.map((/** @type {string} */ _, /** @type {number} */ place) => pages.at(index, place)?.cell?.execution).find((/** @type {string} */ one, /** @type {number} */ place) => one && place !== column && one !== execution);
-  return html`<dialog ref=${dialog} class="output-details" aria-label=${`${loaded?.found.case ?? ""} · ${titles[column]}`} onClose=${onClose} onKeyDown=${key}>
+  const beside = titles.map((/** @type {string} */ _, /** @type {number} */ place) => pages.at(index, place)?.cell?.execution).find((/** @type {string} */ other, /** @type {number} */ place) => other && place !== column && other !== execution);
+  return html`<dialog ref=${dialog} class="output-details" aria-label=${`${loaded?.caseRow.case ?? ""} · ${titles[column]}`} onClose=${onClose} onKeyDown=${key}>
     <div class="bar"><button autofocus onClick=${() => move(-1, 0)} disabled=${index === 0}>${words.previous} <kbd aria-hidden="true">k</kbd></button><button onClick=${() => move(1, 0)} disabled=${index + 1 >= (pages.total ?? 0)}>${words.next} <kbd aria-hidden="true">j</kbd></button>
       <span class="quiet" role="status">${index + 1} / ${pages.total}</span><span class="grow"></span><button onClick=${() => dialog.current?.close()}>${words.close} <kbd aria-hidden="true">Esc</kbd></button></div>
     ${loaded
-      ? html`<div class="details-parts" key=${`${index}.${column}`}><section><h2>${words.input}</h2><${CaseCell} found=${loaded.found} repeats=${about.repeats} isWhole /></section>
+      ? html`<div class="details-parts" key=${`${index}.${column}`}><section><h2>${words.input}</h2><${CaseCell} caseRow=${loaded.caseRow} repeats=${about.repeats} isWhole /></section>
         <section><h2 class="name">${titles[column]}</h2><${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other?.values} isWhole />
-        ${loaded.cell ? html`<${CellComments} key=${`${index}.${column}`} sweep=${sweep} found=${loaded.found} cell=${loaded.cell} isWriting=${isWriting} onWriting=${onWriting} onChange=${(/** @type {any[]} */ comments) => pages.setComments(index, column, comments)} />` : null}
+        ${loaded.cell ? html`<${CellComments} key=${`${index}.${column}`} sweep=${sweep} caseRow=${loaded.caseRow} cell=${loaded.cell} isWriting=${isWriting} onWriting=${onWriting} onChange=${(/** @type {any[]} */ comments) => pages.setComments(index, column, comments)} />` : null}
         ${execution ? html`<p><${Link} to=${`/executions/${segment(execution)}`}>${words.execution}<//>${beside ? html` · <${Link} to=${`/executions/${segment(execution)}/diff/${segment(beside)}`}>${words.compare(titles[titles.findIndex((/** @type {string} */ _, /** @type {number} */ place) => pages.at(index, place)?.cell?.execution === beside)])}<//>` : null}</p>` : null}</section></div>`
       : html`<p class="quiet">${words.loading}</p>`}
   </dialog>`;

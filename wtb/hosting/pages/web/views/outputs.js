@@ -16,7 +16,7 @@ const FIRST_COLUMNS = 6; // before somebody chooses
 
 /** The numbers of an address, such as 0-3-5. @param {string | undefined} text @returns {number[]} */
 export function numbersOf(text) {
-  return [...new Set((text ?? "").split("-").filter(Boolean).map(Number))].filter((one) => Number.isInteger(one) && one >= 0);
+  return [...new Set((text ?? "").split("-").filter(Boolean).map(Number))].filter((number) => Number.isInteger(number) && number >= 0);
 }
 
 /** Keys of an address, which may have any character. @param {string | undefined} text @returns {string[]} */
@@ -27,9 +27,9 @@ function keysOf(text) {
 /** What an address looks at. @param {Record<string, string>} query @param {any} matrix @param {number[]} order @param {string | null} metric */
 function seenBy(query, matrix, order, metric) {
   const every = query.rows === "all" ? /** @type {number[]} */ ([...matrix.rows.keys()]) : numbersOf(query.rows);
-  const known = every.filter((one) => one < matrix.rows.length);
-  const rows = (known.length ? known : order.slice(0, FIRST_COLUMNS)).slice(0, MOST_COLUMNS);
-  const differ = numbersOf(query.differ).filter((one) => one < matrix.rows.length);
+  const rowsOfMatrix = every.filter((row) => row < matrix.rows.length);
+  const rows = (rowsOfMatrix.length ? rowsOfMatrix : order.slice(0, FIRST_COLUMNS)).slice(0, MOST_COLUMNS);
+  const differ = numbersOf(query.differ).filter((row) => row < matrix.rows.length);
   const filters = {
     keys: keysOf(query.keys),
     failed: query.failed ? "true" : undefined,
@@ -40,7 +40,7 @@ function seenBy(query, matrix, order, metric) {
     text: query.text,
     cases: query.only ? [query.only] : [],
   };
-  const [row = 0, column = 0] = (query.at ?? "0.0").split(".").map((one) => Math.max(0, Number(one) || 0));
+  const [row = 0, column = 0] = (query.at ?? "0.0").split(".").map((text) => Math.max(0, Number(text) || 0));
   return { rows, filters, at: /** @type {[number, number]} */ ([row, Math.min(column, rows.length - 1)]), against: query.against ?? "", isOpen: Boolean(query.open) };
 }
 
@@ -56,13 +56,13 @@ function hasScale(matrix, metric) {
 function useWrong(source, matrix, metric) {
   const isScaled = hasScale(matrix, metric);
   const count = async (/** @type {string} */ wrong, /** @type {AbortSignal} */ signal) => (await source.load({ keys: [], differ: [], cases: [], rows: [0], columns: [0], wrong, metric, offset: 0, limit: 1 }, signal)).total;
-  const found = useResource(async (signal) => (isScaled ? { all: await count("all", signal), none: await count("none", signal) } : null), [metric, isScaled]);
-  const known = useRef(matrix);
+  const wrongCounts = useResource(async (signal) => (isScaled ? { all: await count("all", signal), none: await count("none", signal) } : null), [metric, isScaled]);
+  const lastMatrix = useRef(matrix);
   useEffect(() => {
-    if (known.current !== matrix) found.reload(); // there are more outcomes
-    known.current = matrix;
+    if (lastMatrix.current !== matrix) wrongCounts.reload(); // there are more outcomes
+    lastMatrix.current = matrix;
   }, [matrix]);
-  return isScaled ? { all: found.data?.all ?? null, none: found.data?.none ?? null } : null;
+  return isScaled ? { all: wrongCounts.data?.all ?? null, none: wrongCounts.data?.none ?? null } : null;
 }
 
 /** @param {{sweep: string, matrix: any, metric: string | null, order: number[], source?: import("../lib/output_pages.js").Source}} props */
@@ -83,7 +83,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
   }, [pages]);
   const first = pages.pages.values().next().value;
   if (first && about.current?.of !== pages) about.current = { of: pages, document: first };
-  const shown = about.current?.document ?? null;
+  const outputsDocument = about.current?.document ?? null;
   const every = useMemo(() => shortNames(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
   const names = useMemo(() => rows.map((row) => every[row]), [every, rows.join()]);
   const titles = useMemo(() => rows.map((row) => combination(matrix.rows[row].combination)), [matrix, rows.join()]);
@@ -94,7 +94,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
   useEffect(() => {
     // The link that led here is gone, and the focus with it: the keys of the table work at once.
     if (!isEmbedded && navigator.userActivation?.hasBeenActive && document.activeElement === document.body) view.current?.focus({ preventScroll: true });
-  }, [shown === null]);
+  }, [outputsDocument === null]);
 
   /** @param {number} row @param {number} column */
   const move = (row, column) => look({ at: row || column ? `${row}.${column}` : null });
@@ -109,14 +109,14 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     return true;
   }
   const problem = pages.problem;
-  const bars = useMemo(() => html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} every=${every} names=${names} filters=${filters} against=${against} total=${pages.total} wrong=${wrong} metric=${metric} />`, [shown, matrix, key, against, pages.total, metric, wrong?.all, wrong?.none]); // not made anew whenever a page of outputs arrives
+  const bars = useMemo(() => html`<${OutputFilters} about=${outputsDocument} matrix=${matrix} rows=${rows} every=${every} names=${names} filters=${filters} against=${against} total=${pages.total} wrong=${wrong} metric=${metric} />`, [outputsDocument, matrix, key, against, pages.total, metric, wrong?.all, wrong?.none]); // not made anew whenever a page of outputs arrives
   return html`${bars}
     ${problem ? (problem instanceof Problem ? html`<p class="bad" role="alert">${problem.message}</p>` : html`<${Waiting} resource=${{ error: problem, reload: () => pages.fill() }} />`) : null}
-    ${shown === null ? (problem ? null : html`<${Waiting} resource=${{}} />`) : pages.total === 0
+    ${outputsDocument === null ? (problem ? null : html`<${Waiting} resource=${{}} />`) : pages.total === 0
       ? html`<p class="notice" role="status">${words.none} <button onClick=${() => look({ failed: null, differ: null, tag: null, text: null, wrong: null, only: null, at: null })}>${words.clear}</button></p>`
-      : html`<${OutputsTable} view=${view} pages=${pages} version=${version} names=${names} titles=${titles} about=${shown} metric=${metric} against=${against} at=${at} onMove=${move} onOpen=${() => look({ open: "1" })} onKey=${onKey} />
+      : html`<${OutputsTable} view=${view} pages=${pages} version=${version} names=${names} titles=${titles} about=${outputsDocument} metric=${metric} against=${against} at=${at} onMove=${move} onOpen=${() => look({ open: "1" })} onKey=${onKey} />
         <p class="quiet" id="outputs-hint"><span class="seen-only-by-readers">${words.hint}</span><span aria-hidden="true">${words.short}</span></p>`}
-    ${shown && isOpen ? html`<${OutputDetails} sweep=${sweep} isWriting=${query.open === "comment"} onWriting=${(/** @type {boolean} */ is) => look({ open: is ? "comment" : "1" })} pages=${pages} version=${version} about=${shown} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
+    ${outputsDocument && isOpen ? html`<${OutputDetails} sweep=${sweep} isWriting=${query.open === "comment"} onWriting=${(/** @type {boolean} */ is) => look({ open: is ? "comment" : "1" })} pages=${pages} version=${version} about=${outputsDocument} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
 }
 
 /** Where the outputs of a sweep are seen, looked at in a way. @param {string} sweep @param {Record<string, string>} query */

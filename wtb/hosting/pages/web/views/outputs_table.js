@@ -10,8 +10,8 @@ const AHEAD = 1; // rows and columns that are drawn before they are seen
 /** Sizes in pixels, by the room that there is. @param {number} width @param {number} columns */
 function sizes(width, columns) {
   if (width < 620) return { left: Math.round(width * 0.42), column: Math.round(width * 0.56), row: 230 };
-  const left = Math.min(340, Math.round(width * 0.28));
-  return { left, column: Math.max(260, Math.min(640, Math.floor((width - left - 16) / Math.max(1, Math.min(columns, 3))))), row: 210 };
+  const caseWidth = Math.min(340, Math.round(width * 0.28));
+  return { left: caseWidth, column: Math.max(260, Math.min(640, Math.floor((width - caseWidth - 16) / Math.max(1, Math.min(columns, 3))))), row: 210 };
 }
 
 /** How many letters of plain text a cell has room for, at most. @param {number} width @param {number} height */
@@ -37,7 +37,7 @@ function lettersOf(width, height) {
 export function OutputsTable({ view, pages, version, names, titles, about, metric, against, at, onMove, onOpen, onKey }) {
   const [room, setRoom] = useState({ width: 1000, height: 600 });
   const [seen, setSeen] = useState({ top: 0, left: 0 });
-  const drawn = useMemo(() => /** @type {Map<string, {of: any, made: any}>} */ (new Map()), [pages, against, metric]); // vnodes, so that what is scrolled is not made anew
+  const drawn = useMemo(() => /** @type {Map<string, {of: any, drawing: any}>} */ (new Map()), [pages, against, metric]); // vnodes, so that what is scrolled is not made anew
   const turns = useMemo(() => new Turns(), []);
   const total = pages.total ?? 0;
   const size = sizes(room.width, names.length);
@@ -47,20 +47,20 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
   const to = Math.min(names.length - 1, Math.floor((seen.left + room.width - size.left) / size.column) + AHEAD);
 
   useLayoutEffect(() => {
-    const element = /** @type {HTMLElement} */ (view.current);
-    const watching = new ResizeObserver(() => setRoom({ width: element.clientWidth, height: element.clientHeight }));
-    watching.observe(element);
+    const frame = /** @type {HTMLElement} */ (view.current);
+    const watching = new ResizeObserver(() => setRoom({ width: frame.clientWidth, height: frame.clientHeight }));
+    watching.observe(frame);
     return () => watching.disconnect();
   }, []);
   const reference = against && against !== "expected" ? pages.rows.indexOf(Number(against)) : -1;
   useEffect(() => pages.see([first, last], [from, to], reference), [pages, first, last, from, to, total, reference]);
   useEffect(() => {
-    const element = /** @type {HTMLElement} */ (view.current);
-    const [top, left] = [at[0] * size.row, at[1] * size.column];
-    if (top < element.scrollTop) element.scrollTop = top;
-    else if (top + size.row > element.scrollTop + element.clientHeight - HEAD) element.scrollTop = top + size.row - element.clientHeight + HEAD;
-    if (left < element.scrollLeft) element.scrollLeft = left;
-    else if (left + size.column > element.scrollLeft + element.clientWidth - size.left) element.scrollLeft = left + size.column - element.clientWidth + size.left;
+    const frame = /** @type {HTMLElement} */ (view.current);
+    const [top, across] = [at[0] * size.row, at[1] * size.column];
+    if (top < frame.scrollTop) frame.scrollTop = top;
+    else if (top + size.row > frame.scrollTop + frame.clientHeight - HEAD) frame.scrollTop = top + size.row - frame.clientHeight + HEAD;
+    if (across < frame.scrollLeft) frame.scrollLeft = across;
+    else if (across + size.column > frame.scrollLeft + frame.clientWidth - size.left) frame.scrollLeft = across + size.column - frame.clientWidth + size.left;
   }, [at[0], at[1], size.row, size.column]);
   useLayoutEffect(() => {
     if (version && pages.at(0, 0) && !performance.getEntriesByName("outputs").length) performance.mark("outputs");
@@ -70,10 +70,10 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
   function scrolled() {
     waiting.current ||= requestAnimationFrame(() => {
       waiting.current = 0;
-      const element = view.current;
-      if (!element) return;
-      turns.move(element.scrollTop, element.scrollLeft);
-      const now = { top: Math.floor(element.scrollTop / size.row) * size.row, left: Math.floor(element.scrollLeft / size.column) * size.column };
+      const frame = view.current;
+      if (!frame) return;
+      turns.move(frame.scrollTop, frame.scrollLeft);
+      const now = { top: Math.floor(frame.scrollTop / size.row) * size.row, left: Math.floor(frame.scrollLeft / size.column) * size.column };
       setSeen((before) => (before.top === now.top && before.left === now.left ? before : now));
     });
   }
@@ -92,18 +92,18 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
 
   /** What has been made of something before, else what is made of it now; a glimpse of it while there is no time for that. @param {string} name @param {any} of @param {() => any} glimpse @param {() => any} make */
   function once(name, of, glimpse, make) {
-    const known = drawn.get(name);
-    if (known && known.of === of) return known.made;
-    const made = html`<${Later} key=${name} turns=${turns} glimpse=${glimpse} make=${make} />`;
-    drawn.set(name, { of, made });
-    return made;
+    const cached = drawn.get(name);
+    if (cached && cached.of === of) return cached.drawing;
+    const drawing = html`<${Later} key=${name} turns=${turns} glimpse=${glimpse} make=${make} />`;
+    drawn.set(name, { of, drawing });
+    return drawing;
   }
   /** @param {number} index @param {number} column */
   function cell(index, column) {
     const loaded = pages.at(index, column);
     const other = loaded && comparedWith(pages, against, index, column, about);
     if (!other) return null; // it comes with another page
-    return once(`${index}.${column}`, loaded.cell, () => html`<${OutputGlimpse} cell=${loaded.cell} keys=${about.keys} metric=${metric} most=${lettersOf(size.column, size.row)} />`, () => html`<${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other.values} />`);
+    return once(`${index}.${column}`, loaded.cell, () => html`<${OutputGlimpse} cell=${loaded.cell} keys=${about.keys} metric=${metric} limit=${lettersOf(size.column, size.row)} />`, () => html`<${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other.values} />`);
   }
   const rows = [];
   for (let index = first; index <= last; index++) {
@@ -111,11 +111,11 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
     const columns = [];
     for (let column = from; column <= to; column++) {
       const isHere = index === at[0] && column === at[1];
-      columns.push(html`<div key=${column} role="gridcell" id=${`cell-${index}-${column}`} aria-colindex=${column + 2} aria-selected=${isHere} aria-label=${`${loaded?.found.case ?? ""} · ${titles[column]}`} class=${`cell ${isHere ? "here" : ""} ${String(pages.rows[column]) === against ? "reference" : ""}`}
+      columns.push(html`<div key=${column} role="gridcell" id=${`cell-${index}-${column}`} aria-colindex=${column + 2} aria-selected=${isHere} aria-label=${`${loaded?.caseRow.case ?? ""} · ${titles[column]}`} class=${`cell ${isHere ? "here" : ""} ${String(pages.rows[column]) === against ? "reference" : ""}`}
         style=${`left:${size.left + column * size.column}px;width:${size.column}px`} onClick=${() => onMove(index, column)} onDblClick=${onOpen}>${cell(index, column) ?? html`<span class="quiet">${words.loading}</span>`}</div>`);
     }
     rows.push(html`<div key=${index} role="row" aria-rowindex=${index + 2} class="line" style=${`top:${HEAD + index * size.row}px;height:${size.row}px;width:${size.left + names.length * size.column}px`}>
-      <div role="rowheader" class="case" style=${`width:${size.left}px`}>${loaded ? once(`${index}`, loaded.found.case, () => html`<${CaseGlimpse} found=${loaded.found} most=${lettersOf(size.left, size.row)} />`, () => html`<${CaseCell} found=${loaded.found} repeats=${about.repeats} />`) : html`<span class="quiet">${words.loading}</span>`}</div>${columns}</div>`);
+      <div role="rowheader" class="case" style=${`width:${size.left}px`}>${loaded ? once(`${index}`, loaded.caseRow.case, () => html`<${CaseGlimpse} caseRow=${loaded.caseRow} limit=${lettersOf(size.left, size.row)} />`, () => html`<${CaseCell} caseRow=${loaded.caseRow} repeats=${about.repeats} />`) : html`<span class="quiet">${words.loading}</span>`}</div>${columns}</div>`);
   }
   const heads = [];
   for (let column = from; column <= to; column++) heads.push(html`<div key=${column} role="columnheader" aria-colindex=${column + 2} class=${`head-cell ${String(pages.rows[column]) === against ? "reference" : ""}`} title=${titles[column]} style=${`left:${size.left + column * size.column}px;width:${size.column}px`}>${names[column]}</div>`);
@@ -129,11 +129,11 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
 /** Something that is drawn as soon as there is time between two frames, and a glimpse of it until then. @param {{turns: Turns, glimpse: () => any, make: () => any}} props */
 function Later({ turns, glimpse, make }) {
   const [, setTurn] = useState(0);
-  const drawn = useRef(/** @type {{by: () => any, made: any} | null} */ (null));
-  if (drawn.current?.by !== make && turns.hasTime) drawn.current = { by: make, made: make() };
+  const drawn = useRef(/** @type {{by: () => any, drawing: any} | null} */ (null));
+  if (drawn.current?.by !== make && turns.hasTime) drawn.current = { by: make, drawing: make() };
   const isLate = drawn.current?.by !== make;
   useLayoutEffect(() => (isLate ? turns.wait(() => setTurn((before) => before + 1)) : undefined));
-  return drawn.current?.made ?? glimpse();
+  return drawn.current?.drawing ?? glimpse();
 }
 
 /**
@@ -144,7 +144,7 @@ function Later({ turns, glimpse, make }) {
 export function comparedWith(pages, against, index, column, about) {
   if (!against || String(pages.rows[column]) === against) return { values: undefined };
   if (against === "expected") {
-    const expected = pages.at(index, column)?.found.expected;
+    const expected = pages.at(index, column)?.caseRow.expected;
     return { values: expected ? { [about.keys[0]]: expected } : undefined };
   }
   const place = pages.rows.indexOf(Number(against));

@@ -7,18 +7,18 @@ import { Difference, Interval, scaleOf } from "./intervals.js";
 
 /** @param {{matrix: any, metric: string, order: number[]}} props */
 export function People({ matrix, metric, order }) {
-  const found = matrix.people?.find((/** @type {any} */ one) => one.metric === metric);
-  if (!found) return null;
+  const rating = matrix.people?.find((/** @type {any} */ candidate) => candidate.metric === metric);
+  if (!rating) return null;
   const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
   const named = (/** @type {any} */ row) => JSON.stringify(row.combination);
-  const byName = new Map(found.rows.map((/** @type {any} */ row) => [named(row), row]));
+  const byName = new Map(rating.rows.map((/** @type {any} */ row) => [named(row), row]));
   const rows = order.filter((number) => byName.has(named(matrix.rows[number])));
-  const scale = scaleOf(found.rows);
+  const scale = scaleOf(rating.rows);
   const { better } = matrix.metrics[metric];
   const columns = words.people.columns;
   const title = words.people.title(metric);
   return html`<section><h2>${title}</h2>
-    <p class="quiet">${words.people.basis(metric, found.labels, found.raters)}</p>
+    <p class="quiet">${words.people.basis(metric, rating.labels, rating.raters)}</p>
     <div class="scroll" tabindex="0" role="group" aria-label=${title}><table>
       <thead><tr><th>${words.price.combination}</th><th class="num">${columns.labels}</th><th class="num">${columns.judge}</th><th class="num">${columns.people}</th><th>${columns.interval}</th><th class="num">${columns.difference}</th></tr></thead>
       <tbody>${rows.map((number) => {
@@ -28,6 +28,6 @@ export function People({ matrix, metric, order }) {
           <td>${row.ci ? html`<${Interval} estimate=${row} scale=${scale} /> <small>${words.people.interval(figure(row.ci[0]), figure(row.ci[1]))}</small>` : words.people.noInterval}</td>
           <td class="num"><${Difference} estimate=${row} better=${better} /></td></tr>`;
       })}</tbody></table></div>
-    ${found.because ? html`<p class="quiet">${words.people.notDrawn(found.because)}</p>` : null}
-    ${found.rows.some((/** @type {any} */ row) => row.few_labels) ? html`<p class="quiet">${words.people.few}</p>` : null}</section>`;
+    ${rating.because ? html`<p class="quiet">${words.people.notDrawn(rating.because)}</p>` : null}
+    ${rating.rows.some((/** @type {any} */ row) => row.few_labels) ? html`<p class="quiet">${words.people.few}</p>` : null}</section>`;
 }

@@ -41,17 +41,17 @@ function levelsAt(pivot, line, column) {
   return pivot.factors.map((factor, place) => [factor, place ? pivot.columns[column] : pivot.lines[line]]);
 }
 
-/** How a figure is written. @param {any} matrix @param {string} metric @param {number[]} means @returns {(value: number | null) => string} */
+/** How a figure is written. @param {any} matrix @param {string} metric @param {number[]} means @returns {(amount: number | null) => string} */
 function showing(matrix, metric, means) {
   if (metric in matrix.metrics) return figure;
-  return metric === "cost" ? (value) => usd(value, largestOf(means)) : duration;
+  return metric === "cost" ? (amount) => usd(amount, largestOf(means)) : duration;
 }
 
-/** @param {{cell: import("../lib/matrix_view.js").PivotCell, show: (value: number | null) => string, isCounted: boolean, share: number | null, levels: [string, string | null][], view: import("../lib/matrix_view.js").View}} props */
+/** @param {{cell: import("../lib/matrix_view.js").PivotCell, show: (amount: number | null) => string, isCounted: boolean, share: number | null, levels: [string, string | null][], view: import("../lib/matrix_view.js").View}} props */
 function Cell({ cell, show, isCounted, share, levels, view }) {
   if (cell.mean === null) return html`<td class="quiet">${cell.left_out.length ? texts.cellLeftOut : words.unknown}</td>`;
-  const known = levels.filter(([, level]) => level !== null);
-  const where = new Map([...view.where, .../** @type {[string, string[]][]} */ (known.map(([factor, level]) => [factor, [level]]))]);
+  const filtered = levels.filter(([, level]) => level !== null);
+  const where = new Map([...view.where, .../** @type {[string, string[]][]} */ (filtered.map(([factor, level]) => [factor, [level]]))]);
   const label = texts.showRows(show(cell.mean), levels.map(([factor, level]) => `${factor}=${named(level)}`).join(", "));
   return html`<td style=${{ "--share": String(share) }}>
     <${Link} to=${addressWith({ pivot: null, where: whereText(where, view.together) })} aria-label=${label}>${show(cell.mean)}<//>

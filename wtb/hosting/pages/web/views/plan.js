@@ -13,9 +13,9 @@ const REPEATS = [1, 2, 3, 5, 10];
 export function PlanView({ plan, workflow, onRepeats }) {
   const spent = useResource((signal) => get("/costs", { by: ["workflow", "node"] }, signal), [workflow]);
   const { executed, unshared } = plan.node_runs;
-  const cost = priceOf(plan, (spent.data?.rows ?? []).filter((/** @type {any} */ one) => one.workflow === workflow));
+  const cost = priceOf(plan, (spent.data?.rows ?? []).filter((/** @type {any} */ row) => row.workflow === workflow));
   const choices = [...new Set([...REPEATS, plan.repeats])].sort((a, b) => a - b);
-  const times = (/** @type {Bounds} */ [least, most], /** @type {number} */ repeats) => /** @type {Bounds} */ ([(least / plan.repeats) * repeats, most === null ? null : (most / plan.repeats) * repeats]);
+  const times = (/** @type {Bounds} */ [least, largest], /** @type {number} */ repeats) => /** @type {Bounds} */ ([(least / plan.repeats) * repeats, largest === null ? null : (largest / plan.repeats) * repeats]);
   return html`<section class="notice" role="status"><p>${words.submit.size(count(plan.combinations), count(plan.cases), count(plan.repeats), count(plan.cells))}</p>
     <p>${words.submit.nodeRuns(range(executed, count), range(unshared, count))}</p>
     <p>${cost ? words.submit.price(range(cost.usd, usd), count(cost.attempts)) : words.submit.noHistory}</p>
@@ -32,14 +32,14 @@ export function PlanView({ plan, workflow, onRepeats }) {
 /** By what attempts of each node cost so far; null where one of them never ran. @param {any} plan @param {any[]} rows of costs @returns {{usd: Bounds, attempts: number} | null} */
 function priceOf(plan, rows) {
   const nodes = Object.entries(plan.node_runs.by_node);
-  const known = new Map(rows.filter((one) => one.attempts).map((one) => [one.node, one]));
-  if (!nodes.length || nodes.some(([name]) => !known.has(name))) return null;
-  const usdOf = (/** @type {0 | 1} */ end) => nodes.reduce((/** @type {number | null} */ sum, [name, /** @type {any} */ node]) => (sum === null || node.executed[end] === null ? null : sum + (node.executed[end] * known.get(name).usd) / known.get(name).attempts), 0);
-  return { usd: [usdOf(0) ?? 0, usdOf(1)], attempts: nodes.reduce((sum, [name]) => sum + known.get(name).attempts, 0) };
+  const byNode = new Map(rows.filter((row) => row.attempts).map((row) => [row.node, row]));
+  if (!nodes.length || nodes.some(([name]) => !byNode.has(name))) return null;
+  const usdOf = (/** @type {0 | 1} */ end) => nodes.reduce((/** @type {number | null} */ sum, [name, /** @type {any} */ node]) => (sum === null || node.executed[end] === null ? null : sum + (node.executed[end] * byNode.get(name).usd) / byNode.get(name).attempts), 0);
+  return { usd: [usdOf(0) ?? 0, usdOf(1)], attempts: nodes.reduce((sum, [name]) => sum + byNode.get(name).attempts, 0) };
 }
 
-/** @param {Bounds} bounds @param {(value: number) => string} show */
-function range([least, most], show) {
-  if (most === null) return words.submit.atLeast(show(least));
-  return least === most ? show(most) : `${show(least)} – ${show(most)}`;
+/** @param {Bounds} bounds @param {(amount: number) => string} show */
+function range([least, largest], show) {
+  if (largest === null) return words.submit.atLeast(show(least));
+  return least === largest ? show(largest) : `${show(least)} – ${show(largest)}`;
 }

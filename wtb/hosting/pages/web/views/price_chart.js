@@ -26,7 +26,7 @@ function priceOf(matrix, metric) {
   const name = isPaid ? "cost" : "latency"; // of the evaluators that score the same
   if (metric === name) return null;
   const of = (/** @type {any} */ row) => (isPaid ? row.cost_usd : row.latency_s.p50);
-  return { of, name, show: isPaid ? (/** @type {number} */ value) => usd(value, costliest) : duration, ci: (/** @type {any} */ row) => (isPaid ? (row.metrics.cost?.ci ?? null) : null) };
+  return { of, name, show: isPaid ? (/** @type {number} */ amount) => usd(amount, costliest) : duration, ci: (/** @type {any} */ row) => (isPaid ? (row.metrics.cost?.ci ?? null) : null) };
 }
 
 /** The marks than which none that is as cheap or cheaper has as good a mean, the cheapest first. @param {Mark[]} marks @param {string} better @returns {Mark[]} */
@@ -46,7 +46,7 @@ export function marksOf(matrix, metric) {
   if (!price) return [];
   return matrix.rows
     .map((/** @type {any} */ row, /** @type {number} */ number) => ({ row: number, isRanked: !row.stopped && !row.exploratory, price: price.of(row), prices: price.ci(row), mean: row.metrics[metric]?.mean, ci: row.metrics[metric]?.ci ?? null }))
-    .filter((/** @type {Mark} */ one) => Number.isFinite(one.price) && Number.isFinite(one.mean));
+    .filter((/** @type {Mark} */ mark) => Number.isFinite(mark.price) && Number.isFinite(mark.mean));
 }
 
 /** @param {{matrix: any, metric: string}} props */
@@ -69,24 +69,24 @@ export function PriceChart({ matrix, metric }) {
 
 /** @param {{marks: Mark[], line: Mark[], name: (mark: Mark) => string, show: (price: number) => string, label: string, metric: string, better: string}} props */
 function Drawing({ marks, line, name, show, label, metric, better }) {
-  const [low, high] = scaleOf(marks.map((one) => ({ mean: one.price, ci: one.prices })));
+  const [low, high] = scaleOf(marks.map((mark) => ({ mean: mark.price, ci: mark.prices })));
   const [worst, best] = scaleOf(marks);
-  const x = (/** @type {number} */ value) => LEFT + ((value - low) / (high - low)) * (WIDTH - LEFT - RIGHT);
-  const y = (/** @type {number} */ value) => HEIGHT - BOTTOM - ((value - worst) / (best - worst)) * (HEIGHT - TOP - BOTTOM);
-  const path = line.map((one, place) => `${place ? `H${x(one.price)}V` : `M${x(one.price)} `}${y(one.mean)}`).join("") + `H${WIDTH - RIGHT}`;
+  const x = (/** @type {number} */ amount) => LEFT + ((amount - low) / (high - low)) * (WIDTH - LEFT - RIGHT);
+  const y = (/** @type {number} */ amount) => HEIGHT - BOTTOM - ((amount - worst) / (best - worst)) * (HEIGHT - TOP - BOTTOM);
+  const path = line.map((mark, place) => `${place ? `H${x(mark.price)}V` : `M${x(mark.price)} `}${y(mark.mean)}`).join("") + `H${WIDTH - RIGHT}`;
   return html`<svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${label}>
     <path class="axis" d=${`M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}`} />
-    ${ticks(low, high).map((value) => html`<text class="tick" x=${x(value)} y=${HEIGHT - BOTTOM + 16} text-anchor="middle">${show(value)}</text>`)}
-    ${ticks(worst, best).map((value) => html`<line class="grid" x1=${LEFT} x2=${WIDTH - RIGHT} y1=${y(value)} y2=${y(value)} /><text class="tick" x=${LEFT - 6} y=${y(value) + 4} text-anchor="end">${figure(value)}</text>`)}
+    ${ticks(low, high).map((tick) => html`<text class="tick" x=${x(tick)} y=${HEIGHT - BOTTOM + 16} text-anchor="middle">${show(tick)}</text>`)}
+    ${ticks(worst, best).map((tick) => html`<line class="grid" x1=${LEFT} x2=${WIDTH - RIGHT} y1=${y(tick)} y2=${y(tick)} /><text class="tick" x=${LEFT - 6} y=${y(tick) + 4} text-anchor="end">${figure(tick)}</text>`)}
     <text class="tick" x=${WIDTH - RIGHT} y=${HEIGHT - 6} text-anchor="end">${metric} ${better === "lower" ? "↓" : "↑"} · ${words.price.cheaper}</text>
     <path class="front" d=${path} />
-    ${marks.map((one) => {
-      const letter = line.indexOf(one);
-      return html`<g class=${letter < 0 ? "mark" : "mark on"}><title>${`${name(one)}: ${figure(one.mean)}, ${show(one.price)}`}</title>
-        ${one.ci ? html`<line x1=${x(one.price)} x2=${x(one.price)} y1=${y(one.ci[0])} y2=${y(one.ci[1])} />` : null}
-        ${one.prices ? html`<line x1=${x(one.prices[0])} x2=${x(one.prices[1])} y1=${y(one.mean)} y2=${y(one.mean)} />` : null}
-        <circle cx=${x(one.price)} cy=${y(one.mean)} r=${letter < 0 ? 4 : 5} />
-        ${letter < 0 ? null : html`<text x=${x(one.price) + 8} y=${y(one.mean) - 7}>${LETTERS[letter] ?? ""}</text>`}</g>`;
+    ${marks.map((mark) => {
+      const letter = line.indexOf(mark);
+      return html`<g class=${letter < 0 ? "mark" : "mark on"}><title>${`${name(mark)}: ${figure(mark.mean)}, ${show(mark.price)}`}</title>
+        ${mark.ci ? html`<line x1=${x(mark.price)} x2=${x(mark.price)} y1=${y(mark.ci[0])} y2=${y(mark.ci[1])} />` : null}
+        ${mark.prices ? html`<line x1=${x(mark.prices[0])} x2=${x(mark.prices[1])} y1=${y(mark.mean)} y2=${y(mark.mean)} />` : null}
+        <circle cx=${x(mark.price)} cy=${y(mark.mean)} r=${letter < 0 ? 4 : 5} />
+        ${letter < 0 ? null : html`<text x=${x(mark.price) + 8} y=${y(mark.mean) - 7}>${LETTERS[letter] ?? ""}</text>`}</g>`;
     })}
   </svg>`;
 }
@@ -95,7 +95,7 @@ function Drawing({ marks, line, name, show, label, metric, better }) {
 export function ticks(low, high) {
   const rough = (high - low) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? rough;
+  const step = [1, 2, 5, 10].map((size) => size * power).find((size) => size >= rough) ?? rough;
   const first = Math.ceil(low / step);
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, place) => (first + place) * step);
 }

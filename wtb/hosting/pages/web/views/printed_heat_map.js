@@ -37,9 +37,9 @@ function runsOf({ cases, repeats, score, status, statuses }, row, bin, scale, ra
   const isMerged = CELLS / Math.ceil(cases.length / bin) < LINES_FROM;
   for (let place = 0; place * bin < cases.length; place++) {
     const [start, end] = [place * bin, Math.min(cases.length, (place + 1) * bin)].map((column) => (row * cases.length + column) * repeats);
-    const known = Array.from(score.subarray(start, end)).filter((one) => !Number.isNaN(one));
-    const mean = known.length ? known.reduce((sum, one) => sum + one, 0) / known.length : null;
-    const state = status.subarray(start, end).findLast((one) => one !== 255);
+    const scores = Array.from(score.subarray(start, end)).filter((score) => !Number.isNaN(score));
+    const mean = scores.length ? scores.reduce((sum, score) => sum + score, 0) / scores.length : null;
+    const state = status.subarray(start, end).findLast((code) => code !== 255);
     if (mean === null && state === undefined) continue;
     const name = statuses[state ?? 0];
     const fill = mean === null ? `var(--c-${name}, var(--s-${name}, var(--s-pending)))` : ramp[stepOf(mean, scale, ramp.length)];
@@ -56,7 +56,7 @@ function labelled(cases, width) {
   return cases.flatMap((_, column) => (column % step ? [] : [{ column, room: Math.floor((step * width) / 6) }]));
 }
 
-/** @param {string} text @param {number} most */
-function cut(text, most) {
-  return text.length <= most ? text : `${text.slice(0, Math.max(1, most - 1))}…`;
+/** @param {string} text @param {number} limit */
+function cut(text, limit) {
+  return text.length <= limit ? text : `${text.slice(0, Math.max(1, limit - 1))}…`;
 }

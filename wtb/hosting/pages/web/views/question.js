@@ -16,7 +16,7 @@ import { Value } from "./value.js";
 async function send(group, reply) {
   if (group.questions === 1) return post(`/approvals/${segment(group.id)}/answer`, reply);
   const { rows } = await get("/answers", { action: reply.action, question: group.id, sweep: group.sweep.id, node: group.node });
-  return post("/answers", { ...reply, questions: rows.map((/** @type {any} */ one) => one.id) });
+  return post("/answers", { ...reply, questions: rows.map((/** @type {any} */ question) => question.id) });
 }
 
 /** @param {{group: any, onAnswered: () => void}} props a group of questions, which may be one */
@@ -56,11 +56,11 @@ function Context({ group, perform, isBusy }) {
 
 /** @param {{group: any, perform: any, isBusy: boolean}} props */
 function Whole({ group, perform, isBusy }) {
-  const found = useResource((signal) => get("/approvals", { ref: group.id }, signal), [group.id]);
+  const resource = useResource((signal) => get("/approvals", { ref: group.id }, signal), [group.id]);
   const [typed, setTyped] = useState({});
-  const state = found.data?.context;
+  const state = resource.data?.context;
   const isOfStep = group.kind === "before" || group.kind === "after";
-  if (!found.data) return html`<${Waiting} resource=${found} />`;
+  if (!resource.data) return html`<${Waiting} resource=${resource} />`;
   if (state === null || state === undefined) return html`<p class="quiet">${words.inbox.nothingToSee}</p>`;
   if (!isOfStep || !may("answer")) return html`<${Value} value=${state} />`;
   /** @param {Event} event */

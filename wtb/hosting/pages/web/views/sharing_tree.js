@@ -23,7 +23,7 @@ const HUES = ["#7da3e8", "#76c2ad", "#e0b36a", "#c99be0", "#e08f8f", "#8fc7e0", 
 
 /** @param {{tree: any, matrix: any}} props */
 export function SharingTree({ tree, matrix }) {
-  const [chosen, setChosen] = useState(/** @type {{depth: number, box: Box} | null} */ (null));
+  const [selection, setSelection] = useState(/** @type {{depth: number, box: Box} | null} */ (null));
   const [width, setWidth] = useState(800);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   const takesFocus = useRef(false); // what is chosen, once it is drawn
@@ -32,11 +32,11 @@ export function SharingTree({ tree, matrix }) {
   const total = useMemo(() => totalOf(tree.nodes), [tree]);
   const laidOut = useMemo(() => layOut(tree.levels ?? [], size, total), [tree, size]);
   const least = Math.max(NARROW / width, laidOut.length / MOST);
-  const shown = useMemo(() => laidOut.map(({ boxes }) => folded(boxes, from, to, least)), [laidOut, from, to, least]);
+  const drawnBoxes = useMemo(() => laidOut.map(({ boxes }) => folded(boxes, from, to, least)), [laidOut, from, to, least]);
   const nodes = useMemo(() => html`<${Nodes} nodes=${tree.nodes} />`, [tree]);
   const varied = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
   const current = useRef(/** @type {Place} */ ({ depth: 0, place: 0 })); // where keys are, which come before what they do is drawn
-  current.current = useMemo(() => placeOf(chosen, shown), [chosen, shown]);
+  current.current = useMemo(() => placeOf(selection, drawnBoxes), [selection, drawnBoxes]);
   useLayoutEffect(() => {
     const box = list.current;
     if (!box) return;
@@ -46,25 +46,25 @@ export function SharingTree({ tree, matrix }) {
   }, [isPrinting.value]);
   useLayoutEffect(() => {
     performance.clearMarks(MARK);
-    performance.mark(MARK, { detail: shown.reduce((sum, boxes) => sum + boxes.length, 0) });
-  }, [shown]);
+    performance.mark(MARK, { detail: drawnBoxes.reduce((sum, boxes) => sum + boxes.length, 0) });
+  }, [drawnBoxes]);
   useLayoutEffect(() => {
     if (takesFocus.current) /** @type {HTMLElement | null | undefined} */ (list.current?.querySelector("[role=treeitem][tabindex='0']"))?.focus();
     takesFocus.current = false;
-  }, [chosen, shown]);
+  }, [selection, drawnBoxes]);
   if (!tree.levels) return html`<p class="quiet">${tree.because}</p>${nodes}`;
-  const left = tree.folded.map((/** @type {any} */ one) => html`<p class="quiet">${one.node}: ${count(one.prefixes)} ${words.tree.folded}</p>`);
-  if (isPrinting.value) return html`<${PrintedTree} levels=${laidOut} size=${size} />${left}${nodes}`;
+  const foldedTexts = tree.folded.map((/** @type {any} */ level) => html`<p class="quiet">${level.node}: ${count(level.prefixes)} ${words.tree.folded}</p>`);
+  if (isPrinting.value) return html`<${PrintedTree} levels=${laidOut} size=${size} />${foldedTexts}${nodes}`;
   const zoom = (/** @type {Box | null} */ box) => look({ part: box ? `${box.from}-${box.to}` : null });
-  const at = (/** @type {Place} */ { depth, place }) => shown[depth]?.[place];
+  const at = (/** @type {Place} */ { depth, place }) => drawnBoxes[depth]?.[place];
 
   /** @param {Place} place @param {boolean} [isFocused] whether it has the focus already */
   function choose(place, isFocused = false) {
     const { depth, place: before } = current.current;
-    if (chosen && depth === place.depth && before === place.place) return;
+    if (selection && depth === place.depth && before === place.place) return;
     current.current = place;
     takesFocus.current = !isFocused;
-    setChosen({ depth: place.depth, box: at(place) });
+    setSelection({ depth: place.depth, box: at(place) });
   }
   /** @param {KeyboardEvent} event */
   function onKey(event) {
@@ -73,7 +73,7 @@ export function SharingTree({ tree, matrix }) {
       zoom(event.key === "0" ? null : at(current.current) ?? null);
       return;
     }
-    const next = moved(event.key, current.current, shown);
+    const next = moved(event.key, current.current, drawnBoxes);
     if (!next) return;
     event.preventDefault();
     choose(next);
@@ -81,11 +81,11 @@ export function SharingTree({ tree, matrix }) {
   return html`<p class="quiet">${words.tree.label}. ${words.tree.hint}</p>
     ${to - from < size ? html`<p class="bar"><span class="quiet">${words.tree.part(count(to - from), count(size))}</span><button onClick=${() => zoom(null)}>${words.tree.whole}</button></p>` : null}
     <div role="tree" class="icicle" aria-label=${words.tree.label} ref=${list} onKeyDown=${onKey} onDblClick=${() => zoom(at(current.current) ?? null)}>${laidOut.map(
-      (level, depth) => html`<${Level} ...${level} depth=${depth} boxes=${shown[depth]} from=${from} to=${to} width=${width}
-        current=${current.current.depth === depth ? current.current.place : -1} isChosen=${chosen !== null} onChoose=${choose} />`,
+      (level, depth) => html`<${Level} ...${level} depth=${depth} boxes=${drawnBoxes[depth]} from=${from} to=${to} width=${width}
+        current=${current.current.depth === depth ? current.current.place : -1} isChosen=${selection !== null} onChoose=${choose} />`,
     )}</div>
-    ${chosen ? html`<${Chosen} node=${laidOut[chosen.depth].node} box=${chosen.box} rows=${matrix.rows} varied=${varied} total=${total} onZoom=${() => zoom(chosen.box)} />` : null}
-    ${left}${nodes}`;
+    ${selection ? html`<${Chosen} node=${laidOut[selection.depth].node} box=${selection.box} rows=${matrix.rows} varied=${varied} total=${total} onZoom=${() => zoom(selection.box)} />` : null}
+    ${foldedTexts}${nodes}`;
 }
 
 /**
@@ -93,7 +93,7 @@ export function SharingTree({ tree, matrix }) {
  * @param {object} props
  * @param {string} props.node
  * @param {Map<string, string>} props.hues
- * @param {(prefix: any) => string} props.told
+ * @param {(prefix: any) => string} props.describe
  * @param {number} props.depth
  * @param {Box[]} props.boxes
  * @param {number} props.from
@@ -103,7 +103,7 @@ export function SharingTree({ tree, matrix }) {
  * @param {boolean} props.isChosen whether that one is chosen
  * @param {(place: Place, isFocused?: boolean) => void} props.onChoose
  */
-function Level({ node, hues, told, depth, boxes, from, to, width, current, isChosen, onChoose }) {
+function Level({ node, hues, describe, depth, boxes, from, to, width, current, isChosen, onChoose }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const perCombination = width / (to - from);
   const colours = theme.value;
@@ -112,12 +112,12 @@ function Level({ node, hues, told, depth, boxes, from, to, width, current, isCho
   }, [boxes, hues, from, to, width, colours]);
   const latest = useRef(onChoose);
   latest.current = onChoose;
-  const label = (/** @type {Box} */ box) => (box.folded ? words.tree.narrow(count(box.folded)) : told(box.prefix));
-  const items = useMemo(
+  const label = (/** @type {Box} */ box) => (box.folded ? words.tree.narrow(count(box.folded)) : describe(box.prefix));
+  const drawnBoxes = useMemo(
     () => boxes.map((box, place) => {
-      const { left, wide } = extent(box, from, to, perCombination);
+      const { left: offset, wide } = extent(box, from, to, perCombination);
       if (wide < READ_FROM && place !== current) return null;
-      const style = { left: `${left}px`, width: `${Math.max(1, wide - gap(wide))}px`, background: box.folded ? undefined : hues.get(box.prefix.variant) };
+      const style = { left: `${offset}px`, width: `${Math.max(1, wide - gap(wide))}px`, background: box.folded ? undefined : hues.get(box.prefix.variant) };
       return html`<div role="treeitem" key=${place} aria-level=${depth + 1} aria-posinset=${place + 1} aria-setsize=${boxes.length} tabindex=${place === current ? 0 : -1} aria-selected=${isChosen && place === current ? "true" : undefined}
         aria-label=${label(box)} title=${label(box)} class=${box.folded ? "folded" : ""} style=${style} onFocus=${() => latest.current({ depth, place }, true)}>${box.folded ? "…" : box.prefix.variant ?? node}</div>`;
     }),
@@ -139,7 +139,7 @@ function Level({ node, hues, told, depth, boxes, from, to, width, current, isCho
     if (canvas.current) canvas.current.title = box ? label(box) : "";
   }
   return html`<small role="none" class="quiet" aria-hidden="true">${node}</small>
-    <div role="none" class="level" onClick=${onClick} onPointerMove=${onPointerMove}><canvas ref=${canvas} aria-hidden="true"></canvas>${items}</div>`;
+    <div role="none" class="level" onClick=${onClick} onPointerMove=${onPointerMove}><canvas ref=${canvas} aria-hidden="true"></canvas>${drawnBoxes}</div>`;
 }
 
 /** Pixels between a box and the next one. @param {number} wide of the box */
@@ -149,8 +149,8 @@ function gap(wide) {
 
 /** Where a box is, in pixels, as far as it is seen. @param {Box} box @param {number} from @param {number} to @param {number} perCombination */
 function extent(box, from, to, perCombination) {
-  const left = (Math.max(box.from, from) - from) * perCombination;
-  return { left, wide: (Math.min(box.to, to) - from) * perCombination - left };
+  const offset = (Math.max(box.from, from) - from) * perCombination;
+  return { left: offset, wide: (Math.min(box.to, to) - from) * perCombination - offset };
 }
 
 /** Paint what is too narrow to be an element. @param {HTMLCanvasElement} canvas @param {Box[]} boxes @param {{hues: Map<string, string>, from: number, to: number, width: number}} how */
@@ -164,33 +164,33 @@ function paint(canvas, boxes, { hues, from, to, width }) {
   context.clearRect(0, 0, width, height);
   const several = colour("line");
   for (const box of boxes) {
-    const { left, wide } = extent(box, from, to, width / (to - from));
+    const { left: offset, wide } = extent(box, from, to, width / (to - from));
     if (wide >= READ_FROM) continue;
     context.fillStyle = box.folded ? several : hues.get(box.prefix.variant) ?? several;
-    context.fillRect(left, 0, wide - gap(wide), height);
+    context.fillRect(offset, 0, wide - gap(wide), height);
   }
 }
 
-/** Where what is chosen is seen; where it is not, the first of all. @param {{depth: number, box: Box} | null} chosen @param {Box[][]} shown @returns {Place} */
-function placeOf(chosen, shown) {
-  const place = chosen ? shown[chosen.depth]?.findIndex((box) => box.from === chosen.box.from && box.to === chosen.box.to) ?? -1 : -1;
-  return chosen && place >= 0 ? { depth: chosen.depth, place } : { depth: 0, place: 0 };
+/** Where what is chosen is seen; where it is not, the first of all. @param {{depth: number, box: Box} | null} selection @param {Box[][]} drawnBoxes @returns {Place} */
+function placeOf(selection, drawnBoxes) {
+  const place = selection ? drawnBoxes[selection.depth]?.findIndex((box) => box.from === selection.box.from && box.to === selection.box.to) ?? -1 : -1;
+  return selection && place >= 0 ? { depth: selection.depth, place } : { depth: 0, place: 0 };
 }
 
-/** Where a key goes: arrows to neighbours, and to what is above or below. @param {string} key @param {Place} from @param {Box[][]} shown @returns {Place | null} */
-function moved(key, { depth, place }, shown) {
-  const last = (/** @type {number} */ level) => (shown[level]?.length ? { depth: level, place: shown[level].length - 1 } : null);
+/** Where a key goes: arrows to neighbours, and to what is above or below. @param {string} key @param {Place} from @param {Box[][]} drawnBoxes @returns {Place | null} */
+function moved(key, { depth, place }, drawnBoxes) {
+  const last = (/** @type {number} */ level) => (drawnBoxes[level]?.length ? { depth: level, place: drawnBoxes[level].length - 1 } : null);
   const beside = (/** @type {number} */ level) => {
-    const middle = shown[depth][place].from;
-    const found = shown[level]?.findIndex((box) => box.to > middle) ?? -1;
-    return found < 0 ? null : { depth: level, place: found };
+    const middle = drawnBoxes[depth][place].from;
+    const neighbour = drawnBoxes[level]?.findIndex((box) => box.to > middle) ?? -1;
+    return neighbour < 0 ? null : { depth: level, place: neighbour };
   };
   if (key === "ArrowLeft") return place ? { depth, place: place - 1 } : last(depth - 1);
-  if (key === "ArrowRight") return place + 1 < shown[depth].length ? { depth, place: place + 1 } : shown[depth + 1]?.length ? { depth: depth + 1, place: 0 } : null;
+  if (key === "ArrowRight") return place + 1 < drawnBoxes[depth].length ? { depth, place: place + 1 } : drawnBoxes[depth + 1]?.length ? { depth: depth + 1, place: 0 } : null;
   if (key === "ArrowUp") return beside(depth - 1);
   if (key === "ArrowDown") return beside(depth + 1);
   if (key === "Home") return { depth: 0, place: 0 };
-  return key === "End" ? last(shown.length - 1) : null;
+  return key === "End" ? last(drawnBoxes.length - 1) : null;
 }
 
 /** The boxes of each level from left to right; those that share most stand together. @param {any[]} levels @param {number} size @param {{seconds: number, usd: number}} total */
@@ -198,15 +198,15 @@ function layOut(levels, size, total) {
   const texts = new Map();
   const places = new Int32Array(size);
   let next = 0; // the server has prefixes of the same parent side by side
-  for (const one of levels.at(-1)?.prefixes ?? []) for (const number of one.combinations) places[number] = next++;
+  for (const prefix of levels.at(-1)?.prefixes ?? []) for (const number of prefix.combinations) places[number] = next++;
   return levels.map(({ node, prefixes }) => {
     const boxes = prefixes.map((/** @type {any} */ prefix) => {
       const from = prefix.combinations.reduce((/** @type {number} */ least, /** @type {number} */ number) => Math.min(least, places[number]), size);
       return { from, to: from + prefix.combinations.length, prefix, folded: 0 };
     });
-    const variants = [...new Set(prefixes.map((/** @type {any} */ one) => one.variant))];
-    const told = (/** @type {any} */ prefix) => texts.get(prefix) ?? texts.set(prefix, toldOf(node, prefix, total)).get(prefix);
-    return { node, told, hues: new Map(variants.map((variant, index) => [variant, HUES[index % HUES.length]])), boxes: /** @type {Box[]} */ (boxes.sort((/** @type {Box} */ a, /** @type {Box} */ b) => a.from - b.from)) };
+    const variants = [...new Set(prefixes.map((/** @type {any} */ prefix) => prefix.variant))];
+    const describe = (/** @type {any} */ prefix) => texts.get(prefix) ?? texts.set(prefix, toldOf(node, prefix, total)).get(prefix);
+    return { node, describe, hues: new Map(variants.map((variant, index) => [variant, HUES[index % HUES.length]])), boxes: /** @type {Box[]} */ (boxes.sort((/** @type {Box} */ a, /** @type {Box} */ b) => a.from - b.from)) };
   });
 }
 
@@ -238,7 +238,7 @@ function rangeOf(text, size) {
 
 /** Time and money of all nodes. @param {any[]} nodes */
 function totalOf(nodes) {
-  return nodes.reduce((sum, one) => ({ seconds: sum.seconds + one.seconds, usd: sum.usd + one.usd }), { seconds: 0, usd: 0 });
+  return nodes.reduce((sum, node) => ({ seconds: sum.seconds + node.seconds, usd: sum.usd + node.usd }), { seconds: 0, usd: 0 });
 }
 
 /** A share in per cent, or null of nothing. @param {number} part @param {number} whole */
@@ -268,11 +268,11 @@ function Chosen({ node, box, rows, varied, total, onZoom }) {
 function PrintedTree({ levels, size }) {
   return html`<svg class="printed" viewBox=${`0 0 ${PAPER} ${levels.length * LEVEL}`} role="img" aria-label=${words.tree.label}>${levels.map(({ node, hues, boxes }, depth) => html`<text class="tick" x="0" y=${depth * LEVEL + 10}>${node}</text>
     ${folded(boxes, 0, size, NARROW / PAPER).map((box) => {
-      const { left, wide } = extent(box, 0, size, PAPER / size);
+      const { left: offset, wide } = extent(box, 0, size, PAPER / size);
       const name = box.folded ? "…" : box.prefix.variant ?? node;
       const room = Math.floor((wide - 8) / LETTER);
-      return html`<rect x=${left} y=${depth * LEVEL + 14} width=${wide - gap(wide)} height=${LEVEL - 18} rx=${Math.min(3, wide / 4)} fill=${box.folded ? "var(--line)" : hues.get(box.prefix.variant)} />
-        ${room < 2 ? null : html`<text x=${left + 4} y=${depth * LEVEL + 26}>${name.length > room ? `${name.slice(0, room - 1)}…` : name}</text>`}`;
+      return html`<rect x=${offset} y=${depth * LEVEL + 14} width=${wide - gap(wide)} height=${LEVEL - 18} rx=${Math.min(3, wide / 4)} fill=${box.folded ? "var(--line)" : hues.get(box.prefix.variant)} />
+        ${room < 2 ? null : html`<text x=${offset + 4} y=${depth * LEVEL + 26}>${name.length > room ? `${name.slice(0, room - 1)}…` : name}</text>`}`;
     })}`)}</svg>`;
 }
 
@@ -281,6 +281,6 @@ function Nodes({ nodes }) {
   const total = totalOf(nodes);
   return html`<div class="scroll" tabindex="0"><table>
     <thead><tr><th>${words.tree.node}</th><th class="num">${words.tree.nodeRuns}</th><th class="num">${words.tree.unshared}</th><th class="num">${words.tree.saved}</th><th class="num">${words.tree.failed}</th><th class="num">${words.tree.time}</th><th class="num">${words.tree.cost}</th></tr></thead>
-    <tbody>${nodes.map((one) => html`<tr><td>${one.node}</td><td class="num">${count(one.executed)}</td><td class="num">${count(one.unshared)}</td><td class="num">${one.unshared ? `${Math.round(100 * (1 - one.executed / one.unshared))}%` : ""}</td><td class="num">${count(one.failed)}</td><td class="num">${share(one.seconds, total.seconds) ?? words.unknown}</td><td class="num">${share(one.usd, total.usd) ?? words.unknown}</td></tr>`)}</tbody>
+    <tbody>${nodes.map((node) => html`<tr><td>${node.node}</td><td class="num">${count(node.executed)}</td><td class="num">${count(node.unshared)}</td><td class="num">${node.unshared ? `${Math.round(100 * (1 - node.executed / node.unshared))}%` : ""}</td><td class="num">${count(node.failed)}</td><td class="num">${share(node.seconds, total.seconds) ?? words.unknown}</td><td class="num">${share(node.usd, total.usd) ?? words.unknown}</td></tr>`)}</tbody>
   </table></div>`;
 }

@@ -12,11 +12,11 @@ export function Slices({ matrix, order, nodes }) {
   return html`<section><h2>${title}</h2>
     <div class="scroll" tabindex="0" role="group" aria-label=${title}><table>
       <thead><tr><th>${words.price.combination}</th><th class="num">${words.slices.all}</th>
-        ${tags.map((/** @type {any} */ one) => html`<th class="num">${one.tag}<br /><small>${words.slices.cases(one.cases)}</small></th>`)}</tr></thead>
+        ${tags.map((/** @type {any} */ slice) => html`<th class="num">${slice.tag}<br /><small>${words.slices.cases(slice.cases)}</small></th>`)}</tr></thead>
       <tbody>${order.map((number) => {
         const row = matrix.rows[number];
         return html`<tr key=${number}><td class="name mono">${combination(row.combination, nodes)}</td><td class="num">${figure(row.metrics[metric]?.mean)}</td>
-          ${tags.map((/** @type {any} */ one) => html`<td class="num">${figure(one.rows[number].mean)} <small><${Difference} estimate=${one.rows[number]} better=${better} /></small></td>`)}</tr>`;
+          ${tags.map((/** @type {any} */ slice) => html`<td class="num">${figure(slice.rows[number].mean)} <small><${Difference} estimate=${slice.rows[number]} better=${better} /></small></td>`)}</tr>`;
       })}</tbody></table></div>
     <p class="quiet">${words.slices.legend}${leftOut ? ` ${words.slices.leftOut(leftOut)}` : ""}</p></section>`;
 }

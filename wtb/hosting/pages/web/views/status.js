@@ -27,17 +27,17 @@ const ANNOUNCED_MS = 15_000; // between two announcements of something that goes
 
 /** What screen readers announce now and then of something that goes on, and when it has ended. @param {{text: string, isLive: boolean}} props */
 export function Announced({ text, isLive }) {
-  const [said, setSaid] = useState("");
+  const [announced, setAnnounced] = useState("");
   const latest = useRef(text);
   const wasLive = useRef(isLive);
   latest.current = text;
   useEffect(() => {
-    if (!isLive) return wasLive.current ? setSaid(latest.current) : undefined;
+    if (!isLive) return wasLive.current ? setAnnounced(latest.current) : undefined;
     wasLive.current = true;
-    const timer = setInterval(() => setSaid(latest.current), ANNOUNCED_MS);
+    const timer = setInterval(() => setAnnounced(latest.current), ANNOUNCED_MS);
     return () => clearInterval(timer);
   }, [isLive]);
-  return html`<span class="seen-only-by-readers" role="status">${said}</span>`;
+  return html`<span class="seen-only-by-readers" role="status">${announced}</span>`;
 }
 
 /** A name set off from the text around it, whatever is in it. @param {{children?: unknown}} props */

@@ -52,10 +52,10 @@ export function Breakpoints({ path, breakpoints, nodes, reload }) {
   }
   return html`<details class="breakpoints"><summary>${words.steering.breakpoints(breakpoints.length)}</summary>
     <p class="quiet">${words.steering.breakpointsLegend}</p>
-    <ul>${breakpoints.map((one) => html`<li key=${one}><code>${one}</code> <button class="plain" disabled=${isBusy} onClick=${() => change({ remove: [one] })}>${words.steering.remove}<span class="seen-only-by-readers"> ${one}</span></button></li>`)}</ul>
+    <ul>${breakpoints.map((breakpoint) => html`<li key=${breakpoint}><code>${breakpoint}</code> <button class="plain" disabled=${isBusy} onClick=${() => change({ remove: [breakpoint] })}>${words.steering.remove}<span class="seen-only-by-readers"> ${breakpoint}</span></button></li>`)}</ul>
     <form class="bar" onSubmit=${add}>
       <label>${words.steering.breakAt}<input list="nodes-to-break-at" required value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
-      <datalist id="nodes-to-break-at">${nodes.map((one) => html`<option value=${`before ${one}`} />`)}</datalist>
+      <datalist id="nodes-to-break-at">${nodes.map((node) => html`<option value=${`before ${node}`} />`)}</datalist>
       <button disabled=${isBusy}>${words.steering.add}</button>
     </form>
     <${Refused} problem=${problem} /></details>`;

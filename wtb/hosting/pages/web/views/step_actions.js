@@ -27,11 +27,11 @@ export function StepActions({ before, step, origin }) {
 async function stateAt(checkpoint, origin, signal) {
   const { state } = await get(`/executions/${segment(checkpoint)}/diff/${segment(origin.id)}`, {}, signal);
   const same = state.same.map((/** @type {string} */ key) => [key, origin.state[key]]);
-  const changed = Object.entries(state.changed).map(([key, /** @type {any} */ one]) => [key, one.a]);
+  const changed = Object.entries(state.changed).map(([key, /** @type {any} */ change]) => [key, change.a]);
   return { ...Object.fromEntries([...same, ...changed]), ...state.only_a };
 }
 
-/** What may be chosen. description: of the workflow as workers publish it; null where none does. made: what the sweep made of registered variants, by node and name. @typedef {{variants: Record<string, string[]>, description: any, made: Record<string, Record<string, {of: string | null, params: Record<string, unknown>}>>}} Known */
+/** What may be chosen. description: of the workflow as workers publish it; null where none does. definedVariants: what the sweep made of registered variants, by node and name. @typedef {{variants: Record<string, string[]>, description: any, definedVariants: Record<string, Record<string, {of: string | null, params: Record<string, unknown>}>>}} Known */
 
 /**
  * Variants by node: those that workers publish of its workflow, else the variants that the sweep has.
@@ -39,27 +39,27 @@ async function stateAt(checkpoint, origin, signal) {
  */
 async function knownOf(origin, signal) {
   const { definition } = await getWritten(`/sweeps/${segment(origin.sweep.id)}`, signal);
-  const made = definition.variants ?? {};
+  const definedVariants = definition.variants ?? {};
   try {
     const { description } = await getWritten(`/workflows/${segment(definition.workflow)}`, signal);
     const several = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
-    return { variants: Object.fromEntries(several.map((/** @type {any} */ node) => [node.name, node.variants.map((/** @type {any} */ one) => one.name)])), description, made };
+    return { variants: Object.fromEntries(several.map((/** @type {any} */ node) => [node.name, node.variants.map((/** @type {any} */ variant) => variant.name)])), description, definedVariants };
   } catch (error) {
-    if (error instanceof Problem) return { variants: definition.vary, description: null, made };
+    if (error instanceof Problem) return { variants: definition.vary, description: null, definedVariants };
     throw error;
   }
 }
 
 /**
  * The parameters of each node under a variant of it.
- * @param {Known} known @param {Record<string, string>} chosen variants by node; of others it is the default
+ * @param {Known} known @param {Record<string, string>} variantByNode variants by node; of others it is the default
  * @returns {Record<string, import("../lib/parameters.js").Parameter[]>}
  */
-function parametersUnder({ description, made }, chosen) {
+function parametersUnder({ description, definedVariants }, variantByNode) {
   return Object.fromEntries((description?.graph.nodes ?? []).map((/** @type {any} */ node) => {
-    const variant = chosen[node.name] || node.default;
-    const own = made[node.name]?.[variant];
-    const isKnown = (/** @type {string | null | undefined} */ name) => node.variants.some((/** @type {any} */ one) => one.name === name);
+    const variant = variantByNode[node.name] || node.default;
+    const own = definedVariants[node.name]?.[variant];
+    const isKnown = (/** @type {string | null | undefined} */ name) => node.variants.some((/** @type {any} */ variant) => variant.name === name);
     const base = isKnown(own?.of) ? own.of : isKnown(variant) ? variant : node.default;
     return [node.name, parametersOf(description, node.name, base, own?.params)];
   }));
@@ -67,30 +67,30 @@ function parametersUnder({ description, made }, chosen) {
 
 /** @param {{before: string, step: any, origin: Origin}} props */
 function Fork({ before, step, origin }) {
-  const found = useResource((signal) => Promise.all([stateAt(before, origin, signal), knownOf(origin, signal)]), [before]);
+  const resource = useResource((signal) => Promise.all([stateAt(before, origin, signal), knownOf(origin, signal)]), [before]);
   const [typed, setTyped] = useState(/** @type {Record<string, string>} */ ({}));
   const [variants, setVariants] = useState(/** @type {Record<string, string>} */ ({}));
   const [parameters, setParameters] = useState(/** @type {Record<string, Record<string, string>>} */ ({}));
   const { perform, problem, isBusy } = useAction();
-  if (!found.data) return html`<${Waiting} resource=${found} />`;
-  const [state, known] = found.data;
-  const last = new Map(origin.path.map((one) => [one.node, one.step])); // what ran before only cannot be changed from here on
+  if (!resource.data) return html`<${Waiting} resource=${resource} />`;
+  const [state, published] = resource.data;
+  const last = new Map(origin.path.map((visit) => [visit.node, visit.step])); // what ran before only cannot be changed from here on
   /** @template T @param {Record<string, T>} of @returns {Record<string, T>} */
   const following = (of) => Object.fromEntries(Object.entries(of).filter(([node]) => (last.get(node) ?? Infinity) >= step.step));
-  const ran = Object.fromEntries(origin.path.map((one) => [one.node, one.variant]));
+  const ran = Object.fromEntries(origin.path.map((visit) => [visit.node, visit.variant]));
   const picked = Object.fromEntries(Object.entries(variants).filter(([, name]) => name));
-  const offered = parametersUnder(known, { ...ran, ...picked });
-  const { [step.node]: own, ...others } = following(offered);
-  const chosen = () => variantsOf(variants, parameters, offered);
+  const offered = parametersUnder(published, { ...ran, ...picked });
+  const { [step.node]: own, ...otherParameters } = following(offered);
+  const changedVariants = () => variantsOf(variants, parameters, offered);
   const hasChanges = () => Object.keys(picked).length > 0 || Object.values(parameters).some((of_node) => Object.keys(of_node).length);
   const canAdd = origin.sweep.kind === "sweep" && may("submit");
   const path = `/executions/${segment(origin.id)}`;
-  const fork = () => perform(async () => navigate(`/executions/${segment((await post(`${path}/fork`, { at: before, variants: chosen(), ...changesOf(typed, state) })).execution)}`));
-  const forAll = () => perform(async () => navigate(`/sweeps/${segment((await post(`${path}/row`, { at: before, variants: chosen() })).sweep)}`));
+  const fork = () => perform(async () => navigate(`/executions/${segment((await post(`${path}/fork`, { at: before, variants: changedVariants(), ...changesOf(typed, state) })).execution)}`));
+  const forAll = () => perform(async () => navigate(`/sweeps/${segment((await post(`${path}/row`, { at: before, variants: changedVariants() })).sweep)}`));
   return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); fork(); }}>
     <p class="quiet">${words.steering.forkLegend}</p>
-    <${ParameterFields} parameters=${own ? { [step.node]: own, ...others } : others} typed=${parameters} onChange=${setParameters} />
-    <${VariantFields} vary=${following(known.variants)} chosen=${variants} onChange=${setVariants} />
+    <${ParameterFields} parameters=${own ? { [step.node]: own, ...otherParameters } : otherParameters} typed=${parameters} onChange=${setParameters} />
+    <${VariantFields} vary=${following(published.variants)} picked=${variants} onChange=${setVariants} />
     <details><summary>${words.changes.state}</summary><div class="fields"><${StateFields} state=${state} typed=${typed} onChange=${setTyped} /></div></details>
     <${Refused} problem=${problem} />
     <div class="bar"><button class="main" disabled=${isBusy}>${words.steering.forkNow}</button>

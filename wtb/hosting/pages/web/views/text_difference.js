@@ -37,17 +37,17 @@ function sameRows(a, b, count, head, tail) {
   return [...all(0, head), count - head - tail, ...all(count - tail, count)];
 }
 
-/** @param {{one: string, other: string, names: unknown[]}} props */
-export function TextDifference({ one, other, names }) {
-  const { a, b, hunks } = useMemo(() => compareLines(one, other), [one, other]);
+/** @param {{before: string, after: string, names: unknown[]}} props */
+export function TextDifference({ before, after, names }) {
+  const { a, b, hunks } = useMemo(() => compareLines(before, after), [before, after]);
   const rows = useMemo(() => rowsOf(hunks, a.length, b.length), [hunks]);
-  const [shown, setShown] = useState(SHOWN);
+  const [limit, setLimit] = useState(SHOWN);
   return html`<div class="scroll" tabindex="0" role="group" aria-label=${words.diff.text}><table class="text-diff">
       <thead class="seen-only-by-readers"><tr><th>${words.diff.line}</th><th>${names[0]}</th><th>${words.diff.line}</th><th>${names[1]}</th></tr></thead>
-      <tbody>${rows.slice(0, shown).map((row) =>
+      <tbody>${rows.slice(0, limit).map((row) =>
         typeof row === "number" ? html`<tr><td colspan="4" class="quiet left-out">${words.diff.leftOut(row)}</td></tr>` : html`<${Lines} a=${a} b=${b} row=${row} />`,
       )}</tbody></table></div>
-    ${rows.length > shown ? html`<button class="plain" onClick=${() => setShown(shown + SHOWN)}>${words.execution.more(rows.length - shown)}</button>` : null}`;
+    ${rows.length > limit ? html`<button class="plain" onClick=${() => setLimit(limit + SHOWN)}>${words.execution.more(rows.length - limit)}</button>` : null}`;
 }
 
 /** @param {{a: string[], b: string[], row: Row}} props */
@@ -66,19 +66,19 @@ function cut(text) {
   return text.length <= LONGEST ? visible(text) : `${visible(text.slice(0, LONGEST))} … ${words.diff.cut(text.length - LONGEST)}`;
 }
 
-/** Two lines with the words marked that differ. @param {string} one @param {string} other */
-function marked(one, other) {
-  const { a, b, hunks } = compareWords(one, other);
+/** Two lines with the words marked that differ. @param {string} before @param {string} after */
+function marked(before, after) {
+  const { a, b, hunks } = compareWords(before, after);
   return [parted(a, hunks.map(([from, to]) => [from, to])), parted(b, hunks.map(([, , from, to]) => [from, to]))];
 }
 
 /** @param {string[]} parts @param {number[][]} ranges */
 function parted(parts, ranges) {
   let at = 0;
-  const made = ranges.flatMap(([from, to]) => {
+  const marks = ranges.flatMap(([from, to]) => {
     const before = visible(parts.slice(at, from).join(""));
     at = to;
     return [before, from < to ? html`<mark>${cut(parts.slice(from, to).join(""))}</mark>` : null];
   });
-  return [...made, visible(parts.slice(at).join(""))];
+  return [...marks, visible(parts.slice(at).join(""))];
 }

@@ -10,6 +10,6 @@ export function Value({ value }) {
   const [whole, setWhole] = useState(false);
   const text = readable(value);
   if (text.length <= 80 && !text.includes("\n")) return html`<code>${text}</code>`;
-  const shown = whole ? text : text.slice(0, CUT);
-  return html`<pre tabindex="0">${shown}</pre>${shown.length < text.length ? html`<button class="plain" onClick=${() => setWhole(true)}>${words.execution.showWhole}</button>` : null}`;
+  const visibleText = whole ? text : text.slice(0, CUT);
+  return html`<pre tabindex="0">${visibleText}</pre>${visibleText.length < text.length ? html`<button class="plain" onClick=${() => setWhole(true)}>${words.execution.showWhole}</button>` : null}`;
 }

@@ -16,13 +16,13 @@ export function WhatWasRun({ provenance, graph }) {
     [words.run.folder, folder],
     [words.run.command, command ?? because],
   ]);
-  const environment = /** @type {[string, any][]} */ (Object.entries(provenance.environment ?? {}).filter(([, value]) => value !== null));
-  const [plain, nested] = [false, true].map((isNested) => environment.filter(([, value]) => (typeof value === "object") === isNested));
+  const environment = /** @type {[string, any][]} */ (Object.entries(provenance.environment ?? {}).filter(([, fact]) => fact !== null));
+  const [plain, nested] = [false, true].map((isNested) => environment.filter(([, fact]) => (typeof fact === "object") === isNested));
   const code = Object.entries(fingerprints).flatMap(([node, variants]) => Object.entries(variants).map(([variant, text]) => [node, variant, text]));
   return html`${described.description ? html`<p dir="auto">${described.description}</p>` : null}
-    <dl>${facts.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd class="mono">${value}</dd>`)}</dl>
+    <dl>${facts.filter(([, fact]) => fact).map(([name, fact]) => html`<dt>${name}</dt><dd class="mono">${fact}</dd>`)}</dl>
     ${graph ? html`<${Graph} graph=${graph} />` : null}
     <h2>${words.run.settings}</h2><pre tabindex="0">${provenance.settings}</pre>
-    ${provenance.environment ? html`<h2>${words.run.environment}</h2><p>${plain.map(([name, value]) => `${name} ${value}`).join(", ")}</p>${nested.map(([name, value]) => html`<details class="long"><summary>${words.run.listed(name, Object.keys(value).length)}</summary><pre tabindex="0">${JSON.stringify(value, null, 2)}</pre></details>`)}` : html`<p class="quiet">${provenance.because}</p>`}
+    ${provenance.environment ? html`<h2>${words.run.environment}</h2><p>${plain.map(([name, fact]) => `${name} ${fact}`).join(", ")}</p>${nested.map(([name, fact]) => html`<details class="long"><summary>${words.run.listed(name, Object.keys(fact).length)}</summary><pre tabindex="0">${JSON.stringify(fact, null, 2)}</pre></details>`)}` : html`<p class="quiet">${provenance.because}</p>`}
     <h2>${words.run.fingerprints}</h2><div class="scroll" tabindex="0"><table><thead><tr>${words.run.columns.map((name) => html`<th>${name}</th>`)}</tr></thead><tbody>${code.map(([node, variant, text]) => html`<tr><td class="name">${node}</td><td class="name">${variant}</td><td class="mono">${text}</td></tr>`)}</tbody></table></div>`;
 }

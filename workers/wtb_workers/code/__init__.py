@@ -1,1 +1,0 @@
-"""User code in a worker: imported, checked, kept warm and published."""

@@ -1,1 +1,0 @@
-"""Which factors, and which pairs of factors, make the difference between combinations."""

@@ -1,1 +1,0 @@
-"""Judges held against people, and rows ranked by what judges or people prefer."""

@@ -1,1 +1,0 @@
-"""Nights of a series compared with a reference that does not move."""

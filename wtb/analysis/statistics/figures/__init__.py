@@ -1,1 +1,0 @@
-"""Figures over all cells of a row, and over the repeats of a case."""

@@ -1,1 +1,0 @@
-"""The power of tests, and the next step if they settle nothing."""

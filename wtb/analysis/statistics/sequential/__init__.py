@@ -1,1 +1,0 @@
-"""Estimates that hold however often they are looked at."""

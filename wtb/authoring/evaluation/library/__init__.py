@@ -1,1 +1,0 @@
-"""Built-in evaluators by what they score: texts, records, quantities, rankings, trajectories, safety, and others."""

@@ -1,1 +1,0 @@
-"""Commands on who may ask a server, and what they did."""

@@ -1,1 +1,0 @@
-"""What is kept: for how long, and what of it is not."""

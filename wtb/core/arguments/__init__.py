@@ -1,1 +1,0 @@
-"""Arguments of operations: what each may be, and one place that refuses all else."""

@@ -1,1 +1,0 @@
-"""How classes of values are made."""

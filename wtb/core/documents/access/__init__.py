@@ -1,1 +1,0 @@
-"""What commands print about who may ask and what they did."""

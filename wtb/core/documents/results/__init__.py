@@ -1,1 +1,0 @@
-"""Documents about results: what combinations returned for each case."""

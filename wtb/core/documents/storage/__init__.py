@@ -1,1 +1,0 @@
-"""Documents about what is kept: backups, what was erased, and what policies say."""

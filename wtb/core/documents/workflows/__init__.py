@@ -1,1 +1,0 @@
-"""Workflows as data: their graphs, and what workers publish of them."""

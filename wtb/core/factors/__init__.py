@@ -1,1 +1,0 @@
-"""Factors: parameters of nodes that a sweep varies, and their levels."""

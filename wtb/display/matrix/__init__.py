@@ -1,1 +1,0 @@
-"""The matrix as a table, CSV, HTML, Markdown and SVG."""

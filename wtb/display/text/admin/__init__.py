@@ -1,1 +1,0 @@
-"""Texts about sessions, schedules, retention and the stack."""

@@ -1,1 +1,0 @@
-"""Texts about executions and what belongs to them."""

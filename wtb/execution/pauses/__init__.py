@@ -1,1 +1,0 @@
-"""Holds: what makes an execution pause or wait before its next step."""

@@ -1,1 +1,0 @@
-"""Node processes that many node runs share: both sides of one, and what keeps its node runs apart."""

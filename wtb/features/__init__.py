@@ -1,0 +1,1 @@
+"""Optional capabilities, each with its operations, commands, texts and queries in one package."""

@@ -1,0 +1,1 @@
+"""Users, teams, roles, access tokens and the audit log."""

@@ -1,0 +1,1 @@
+"""Export and import executions, and copy sweeps to other databases."""

@@ -1,0 +1,1 @@
+"""Back up and restore a whole database with its files."""

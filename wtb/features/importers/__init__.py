@@ -1,0 +1,1 @@
+"""Read projects of other tools as workflows and sweep files."""

@@ -1,0 +1,1 @@
+"""Judges and human labels: draw, give, compare and rank."""

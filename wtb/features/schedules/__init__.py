@@ -1,0 +1,1 @@
+"""Schedules: sweeps by the clock, each compared with a baseline."""

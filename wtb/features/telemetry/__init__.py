@@ -1,0 +1,1 @@
+"""Traces of sweeps for collectors of OpenTelemetry."""

@@ -1,0 +1,1 @@
+"""The Python API: benches, sweeps, executions and questions as objects."""

@@ -1,1 +1,0 @@
-"""How browsers show who asks: codes, cookies, and what tells their own pages from others."""

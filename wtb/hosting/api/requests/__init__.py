@@ -1,1 +1,0 @@
-"""What requests have in common: that they are sent again, and that they take long."""

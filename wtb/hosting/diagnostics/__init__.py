@@ -1,1 +1,0 @@
-"""What `wtb doctor` checks."""

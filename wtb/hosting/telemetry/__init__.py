@@ -1,1 +1,0 @@
-"""What monitoring systems read: metrics, and traces made from the log."""

@@ -1,1 +1,0 @@
-"""Graphs of LangGraph as workflows."""

@@ -1,1 +1,0 @@
-"""The engine that runs them."""

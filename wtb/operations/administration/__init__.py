@@ -1,1 +1,0 @@
-"""Administration: sessions and budgets, and who may use how much."""

@@ -1,1 +1,0 @@
-"""Backups of a database with its files, and restoring them."""

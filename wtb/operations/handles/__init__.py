@@ -1,1 +1,0 @@
-"""The Python API: objects whose methods call the operations."""

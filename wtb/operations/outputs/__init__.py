@@ -1,1 +1,0 @@
-"""Outputs of cells side by side, and all of one output."""

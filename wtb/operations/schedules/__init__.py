@@ -1,1 +1,0 @@
-"""Schedules: carrying out what is due, and what came of it."""

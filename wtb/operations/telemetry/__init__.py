@@ -1,1 +1,0 @@
-"""Telling monitoring systems what happened, made from what is kept."""

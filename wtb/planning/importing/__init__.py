@@ -1,1 +1,0 @@
-"""Test cases of other tools as cases and evaluators of WTB."""

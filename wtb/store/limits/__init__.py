@@ -1,1 +1,0 @@
-"""Sessions, budgets, reservations, and limits of nodes."""

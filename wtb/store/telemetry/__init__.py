@@ -1,1 +1,0 @@
-"""What monitoring systems are told of executions, as rows."""

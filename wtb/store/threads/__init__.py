@@ -1,1 +1,0 @@
-"""Checkpoints of LangGraph's threads, for its saver."""
