@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.count_lines import code_lines
 from scripts.plain_docs import RATES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,17 +103,11 @@ def docstrings(trees: Mapping[str, ast.Module]) -> Docstrings:
     return Docstrings(len(places), [place for place, text in places if HEADLESS.match(text)])
 
 
-def comments(text: str, tree: ast.Module) -> tuple[int, int]:
+def comments(text: str) -> tuple[int, int]:
     """Return how many lines of a module are comments, and how many are code without docstrings."""
-    own, code = 0, set[int]()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            own += token.line.lstrip().startswith("#")
-        elif token.string.strip():
-            code.update(range(token.start[0], token.end[0] + 1))
-    for node, _ in documented(tree):
-        code.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
-    return own, len(code)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    own = sum(token.type == tokenize.COMMENT and token.line.lstrip().startswith("#") for token in tokens)
+    return own, code_lines(text)
 
 
 def sources(folders: tuple[str, ...], suffix: str) -> dict[str, str]:
@@ -138,18 +133,13 @@ def figures() -> list[tuple[str, float, float, float]]:
     names = Counter(name.lstrip("_") for tree in trees.values() for name in python_names(tree))
     names.update(name for text in sources(SOURCES, ".js").values() for name in javascript_names(text))
     docstring_count, headless = docstrings(trees)
-    counted = [comments(texts[path], trees[path]) for path in texts if path.startswith(PRODUCT)]
+    counted = [comments(text) for path, text in texts.items() if path.startswith(PRODUCT)]
     commented = sum(own for own, _ in counted) / sum(code for _, code in counted)
     talking, clauses = message_rates()
     return [
         ("names that say nothing", sum(names[name] for name in UNCLEAR), 0, MAX_UNCLEAR),
         ("names such as item, value, result", sum(names[name] for name in VAGUE), 0, MAX_VAGUE),
-        (
-            "docstrings that begin with a clause",
-            len(headless) / docstring_count,
-            0,
-            MAX_HEADLESS,
-        ),
+        ("docstrings that begin with a clause", len(headless) / docstring_count, 0, MAX_HEADLESS),
         ("comments by lines of code", commented, MIN_COMMENTS, 1),
         ("say, tell of software, in messages", talking, 0, MAX_TALKING),
         ("'What' as subject, in messages", clauses, 0, MAX_CLAUSES),

@@ -75,10 +75,9 @@ def main() -> int:
     print(f"found: {', '.join(installed) or 'none'}")
     missing = [version for version in versions if version not in interpreter_of]
     print(f"not found: {', '.join(missing) or 'none of those that pyproject.toml names'}", flush=True)
-    failed = [
-        version for version in versions if version in interpreter_of and not passes(version, interpreter_of[version])
-    ]
-    print(f"passed: {', '.join(v for v in versions if v in interpreter_of and v not in failed) or 'none'}")
+    tried = [version for version in versions if version in interpreter_of]
+    failed = [version for version in tried if not passes(version, interpreter_of[version])]
+    print(f"passed: {', '.join(version for version in tried if version not in failed) or 'none'}")
     print(f"failed: {', '.join(failed) or 'none'}; not run: {', '.join(missing) or 'none'}")
     return 1 if failed or missing == versions else 0
 

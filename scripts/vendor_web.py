@@ -55,15 +55,8 @@ def main() -> None:
             for name, path in files.items():
                 content = _with_paths(read[name].decode()).encode()
                 (VENDOR / path).write_bytes(content)
-                manifest.append(
-                    {
-                        "file": path,
-                        "package": package,
-                        "version": version,
-                        "published_sha256": _sha256(read[name]),
-                        "sha256": _sha256(content),
-                    }
-                )
+                hashes = {"published_sha256": _sha256(read[name]), "sha256": _sha256(content)}
+                manifest.append({"file": path, "package": package, "version": version, **hashes})
     (VENDOR / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from scripts.write_schemas import with_table
 from wtb.hosting.api.routes import ROUTES, WITHOUT_ROUTE
 from wtb.hosting.client.server import SEVERAL_REQUESTS
 from wtb.operations.registry import OPERATIONS, arguments_of
@@ -68,10 +69,7 @@ def updated(page: Path) -> str:
     """Return the text of a page with its tables as they are now."""
     text = page.read_text("utf-8")
     for header, table in TABLES[page]:
-        before, separator, rest = text.partition(header)
-        lines = rest.splitlines(keepends=True)
-        count = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
-        text = before + header + table() + "".join(lines[count:]) if separator else text
+        text = with_table(text, header, header + table()) if header in text else text
     return text
 
 

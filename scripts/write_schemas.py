@@ -6,11 +6,20 @@ the table of docs/json.md.
 
 from __future__ import annotations
 
+from itertools import dropwhile
+
 from scripts.schemas import contract, json_schemas
 from wtb.core.documents.catalog import DOCUMENTS
 
 PAGE = json_schemas.ROOT / "docs" / "json.md"
 HEADER = "| document | printed by | schema |\n| --- | --- | --- |\n"
+
+
+def with_table(text: str, header: str, table: str) -> str:
+    """Return the text of a page with a table, which begins with its header, in place of the one with that header."""
+    before, _, rest = text.partition(header)
+    lines = dropwhile(lambda line: line.startswith("|"), rest.splitlines(keepends=True))
+    return before + table + "".join(lines)
 
 
 def table() -> str:
@@ -24,10 +33,7 @@ def table() -> str:
 
 def page(text: str) -> str:
     """Return the text of docs/json.md with the table as it is to be."""
-    before, _, rest = text.partition(HEADER)
-    lines = rest.splitlines(keepends=True)
-    after = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
-    return before + table() + "".join(lines[after:])
+    return with_table(text, HEADER, table())
 
 
 def main() -> None:

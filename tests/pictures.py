@@ -146,9 +146,8 @@ def take_new_sweep(page: Page, address: str, cases: Path) -> None:
 
 
 def _run(folder: Path, environment: Mapping[str, str], *args: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "wtb", *args], cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False
-    )
+    command = [sys.executable, "-m", "wtb", *args]
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False)
     assert done.returncode in (0, 1), f"wtb {args[0]} exited with {done.returncode}"
 
 

@@ -53,9 +53,8 @@ def _calls_a_wait(function: Any, seen: set[types.CodeType]) -> bool:
         return True
     functions = [function.__globals__.get(name) for name in names]
     # Of what type a fixture is stands in annotations only: any class that the module knows may be meant.
-    ours = [
-        cls for cls in function.__globals__.values() if isinstance(cls, type) and cls.__module__.startswith("tests.")
-    ]
+    classes = [cls for cls in function.__globals__.values() if isinstance(cls, type)]
+    ours = [cls for cls in classes if cls.__module__.startswith("tests.")]
     methods = [vars(cls)[name] for cls in ours for name in names & vars(cls).keys()]
     return any(_calls_a_wait(called, seen) for called in [*functions, *methods] if callable(called))
 
@@ -84,18 +83,16 @@ def run_round(paths: list[str]) -> tuple[int, list[str], int]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         options = ["-q", "-n", str(PROCESSES), "--dist", "loadgroup", "-m", "not slow", "-p", "tests.steady"]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *paths], check=False
-        ).returncode
+        command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *paths]
+        done = subprocess.run(command, check=False).returncode
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     bad = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
     return len(cases), [f"{case.get('classname')}::{case.get('name')}" for case in bad], done
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.steady", description="Run tests that wait on a busy machine."
-    )
+    about = "Run tests that wait on a busy machine."
+    parser = argparse.ArgumentParser(prog="python -m tests.steady", description=about)
     parser.add_argument("--times", type=int, default=30, help="rounds")
     parser.add_argument("paths", nargs="*", help="as for pytest; all tests where none is given")
     options = parser.parse_args()
@@ -106,12 +103,8 @@ def main() -> int:
             if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
                 return code
             failed.update(bad)
-            print(
-                f"round {number} of {options.times}: {ran} tests that wait, {len(bad)} failed",
-                *bad,
-                sep="\n  ",
-                flush=True,
-            )
+            heading = f"round {number} of {options.times}: {ran} tests that wait, {len(bad)} failed"
+            print(heading, *bad, sep="\n  ", flush=True)
     for name, count in failed.most_common():
         print(f"{count} of {options.times}: {name}")
     return 1 if failed else 0

@@ -87,7 +87,8 @@ def recover_and_publish(
     finished = paused = 0
     for sweep in maintenance.open_sweeps(database):
         if _is_overdue(sweep):
-            paused += leases.pause(database, sweep.id, _overdue(sweep), by="scheduler")
+            reason = f"{WALL} = {sweep.spec['limits']['wall']:g} s"
+            paused += leases.pause(database, sweep.id, reason, by="scheduler")
         elif not sweep.unfinished and sweep.status == "running":
             finished += complete(database, sweep.id)
     if fires is not None:
@@ -123,14 +124,9 @@ def keep_up(database: Database) -> int:
             finished += _is_known(database, sweep)
     for sweep_id in maintenance.unfrozen(database):
         freeze(database, sweep_id)
-    _remove_hidden(database)
-    return finished
-
-
-def _remove_hidden(database: Database) -> None:
-    """Remove rows of deleted sweeps and abandoned submissions, for at most `REMOVAL_S`."""
     end = time.monotonic() + REMOVAL_S
     remove_hidden(database, lambda: time.monotonic() > end)
+    return finished
 
 
 def _is_known(database: Database, sweep: SweepRow) -> bool:
@@ -139,10 +135,6 @@ def _is_known(database: Database, sweep: SweepRow) -> bool:
         return sweep.status == "running" and stop_where_known(database, sweep) is not None
     except ConflictError:  # somebody was quicker
         return False
-
-
-def _overdue(sweep: OpenSweep) -> str:
-    return f"{WALL} = {sweep.spec['limits']['wall']:g} s"
 
 
 def _is_overdue(sweep: OpenSweep) -> bool:

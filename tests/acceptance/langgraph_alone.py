@@ -44,10 +44,8 @@ def with_node(builder: StateGraph, node: str, fn: Any) -> StateGraph:
     if inner:
         fn = with_node(original.runnable.builder, inner, fn).compile()
     changed = copy.copy(builder)
-    changed.nodes = {
-        **builder.nodes,
-        name: replace(original, runnable=StateGraph(builder.state_schema).add_node(name, fn).nodes[name].runnable),
-    }
+    runnable = StateGraph(builder.state_schema).add_node(name, fn).nodes[name].runnable
+    changed.nodes = builder.nodes | {name: replace(original, runnable=runnable)}
     return changed
 
 

@@ -55,14 +55,10 @@ class Desk(Project):
             done = self.inside(*shlex.split(line)[1:])
             print(f"$ {line}\n{done.stdout}{done.stderr}")
             return done.code
-        environment = self.environment(
-            {
-                "PATH": f"{self.folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "PYTEST_PLUGINS": "wtb.integrations.pytest_plugin",
-            }
-        )
+        plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "wtb.integrations.pytest_plugin"}
+        path = f"{self.folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        summary = str(self.folder / "summary.md")
+        environment = self.environment({"PATH": path, "GITHUB_STEP_SUMMARY": summary, **plugins})
         return subprocess.run(["bash", "-ec", line], cwd=self.folder, env=environment, check=False).returncode
 
     def job(self, name: str) -> int:
@@ -90,10 +86,8 @@ def test_github_holds_a_pull_request_against_main_and_reports_either_way(desk: D
         (desk.folder / file).unlink()
     assert desk.job("pull-request") == 1
     jobs = desk.yaml("github-actions.yaml")["jobs"]
-    uploads = [
-        step["with"]["path"].split() for step in jobs["pull-request"]["steps"] if "upload" in step.get("uses", "")
-    ]
-    assert [name for name in uploads[0] if not (desk.folder / name).is_file()] == []
+    upload = next(step for step in jobs["pull-request"]["steps"] if "upload" in step.get("uses", ""))
+    assert [name for name in upload["with"]["path"].split() if not (desk.folder / name).is_file()] == []
     assert "--body-file comment.md" in (desk.folder / "gh.log").read_text("utf-8")
     assert sentence("{} of {} combinations", "right fell in 2", 4) in (desk.folder / "summary.md").read_text("utf-8")
 

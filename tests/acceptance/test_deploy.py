@@ -30,7 +30,7 @@ from redis.exceptions import AuthenticationError
 from sqlalchemy import make_url
 
 from tests.support.databases import QUICK
-from tests.support.project import Outcome, Project, Running
+from tests.support.project import Outcome, Project, Running, run_program
 from wtb.config.run_options import Run
 from wtb.hosting.servers.postgres import PostgresServer, connect, find_binaries, role_url
 from wtb.hosting.servers.server import NOBODY, as_server, free_port, is_root
@@ -44,13 +44,9 @@ FILES = sorted(DEPLOY.glob("compose*.yaml"))
 ROLES = ("migrate", "worker", "scheduler", "flower", "wtb")
 SERVERS = ("postgres", "redis")
 SECRETS = {
-    "POSTGRES_PASSWORD": "f7g8",
-    "WTB_DATABASE_PASSWORD": "a1b2",
-    "WTB_WORKER_PASSWORD": "h9i0",
-    "WTB_SERVER_PASSWORD": "j1k2",
-    "REDIS_PASSWORD": "c3d4",
-    "WTB_FLOWER_AUTH": "ann:e5f6",
-}
+    "POSTGRES_PASSWORD": "f7g8", "WTB_DATABASE_PASSWORD": "a1b2", "WTB_WORKER_PASSWORD": "h9i0",
+    "WTB_SERVER_PASSWORD": "j1k2", "REDIS_PASSWORD": "c3d4", "WTB_FLOWER_AUTH": "ann:e5f6",
+}  # fmt: skip
 LAN = {
     "WTB_LAN_ADDRESS": "10.0.0.1",
     "WTB_HOST": "bench.example",
@@ -135,24 +131,18 @@ def test_a_missing_secret_is_refused(name: str) -> None:
         read(DEPLOY / "compose.yaml", {key: secret for key, secret in SECRETS.items() if key != name})
 
 
-def test_no_secret_is_given_in_the_example() -> None:
+def test_the_example_of_settings_has_no_secret_and_names_files_that_are_there() -> None:
     assert {settings()[name] for name in SECRETS} == {""}
-
-
-def test_the_files_that_the_example_names_are_there() -> None:
     named = (DEPLOY / ".env.example").read_text("utf-8")
     assert {file.name for file in FILES} == set(re.findall(r"compose[\w.]*\.yaml", named)) | {"compose.yaml"}
 
 
-def test_servers_are_reached_by_the_roles_only() -> None:
+def test_servers_are_reached_by_the_roles_and_from_the_private_network_only() -> None:
     assert read(DEPLOY / "compose.yaml", SECRETS)["networks"]["servers"] == {"internal": True}
     for name in SERVERS:
         assert STACK[name]["networks"] == ["servers"]
     assert {name for name, service in STACK.items() if "ports" in service} == {"flower"}
     assert STACK["flower"]["ports"] == ["127.0.0.1:5555:5555"]
-
-
-def test_servers_are_published_to_the_private_network_only() -> None:
     published = services("compose.yaml", "compose.lan.yaml")
     assert published["postgres"]["ports"] == ["10.0.0.1:5432:5432"]
     assert published["redis"]["ports"] == ["10.0.0.1:6379:6379"]
@@ -226,14 +216,12 @@ def test_the_project_is_mounted_where_the_image_looks_for_it() -> None:
 def test_compose_itself_takes_the_files(tmp_path: Path) -> None:
     if not shutil.which("docker") or subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
         pytest.skip("there is no `docker compose` here")
-    environment = {
-        key: setting or {**SECRETS, **LAN}[key] for key, setting in settings().items() if key != "COMPOSE_FILE"
-    }
+    given = SECRETS | LAN
+    environment = {key: setting or given[key] for key, setting in settings().items() if key != "COMPOSE_FILE"}
     (tmp_path / ".env").write_text("".join(f"{key}={setting}\n" for key, setting in environment.items()), "utf-8")
     for extra in ("compose.project.yaml", "compose.lan.yaml", "compose.workers.yaml", "compose.serve.yaml"):
         command = ["docker", "compose", "--env-file", tmp_path / ".env", "-f", DEPLOY / "compose.yaml"]
-        done = subprocess.run([*command, "-f", DEPLOY / extra, "config", "--quiet"], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        run_program([*command, "-f", DEPLOY / extra, "config", "--quiet"], code=0)
 
 
 # The image.
@@ -320,8 +308,7 @@ def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
     modules += "wtb.operations.garbage_collection, wtb.hosting.api.serve, wtb.hosting.api.provider"
     command = [sys.executable, "-S", "-c", f"import wtb.cli.main, wtb.execution.runner, wtb.store.database, {modules}"]
     env = {"PYTHONPATH": str(tmp_path), "WTB_BROKER_URL": "redis://127.0.0.1:1/0", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, f"the image lacks a package: {done.stderr}"
+    run_program(command, env=env, cwd=tmp_path, code=0)
 
 
 def test_what_the_build_copies_makes_the_whole_wheel(tmp_path: Path) -> None:
@@ -374,19 +361,14 @@ def redis(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         yield process, port
 
 
-def test_redis_asks_for_its_password_and_keeps_nothing_on_disk(
-    redis: tuple[subprocess.Popen[bytes], int],
-) -> None:
+def test_redis_asks_for_its_password_and_keeps_nothing_on_disk(redis: tuple[subprocess.Popen[bytes], int]) -> None:
     process, port = redis
     with pytest.raises(AuthenticationError), Redis(port=port) as stranger:
         stranger.ping()
     with Redis(port=port, password=SECRETS["REDIS_PASSWORD"]) as client:
         assert client.ping()
-        assert client.config_get("save", "appendonly", "maxmemory-policy") == {
-            "save": "",
-            "appendonly": "no",
-            "maxmemory-policy": "noeviction",
-        }
+        kept = {"save": "", "appendonly": "no", "maxmemory-policy": "noeviction"}
+        assert client.config_get(*kept) == kept
         limit = int(client.config_get("maxmemory")["maxmemory"])
     assert 0 < limit < 512 * 2**20
     assert STACK["redis"]["deploy"]["resources"]["limits"]["memory"] == "512m"
@@ -414,8 +396,7 @@ def test_the_role_of_all_parts_is_no_superuser_and_owns_its_database(servers_fol
         env = {**os.environ, **SECRETS}
         for _ in range(2):  # it may be run again
             script = [tool, "--no-psqlrc", f"--file={DEPLOY / 'role.sql'}", server.format("postgres", "postgres")]
-            done = subprocess.run(script, env=env, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
+            run_program(script, env=env, code=0)
         with connect(server.format("wtb", "wtb")) as connection:
             superusers = connection.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall()
             assert ("wtb",) not in superusers
@@ -453,10 +434,8 @@ def trusting_server(cluster: Path, port: int, superuser: str) -> Iterator[None]:
     process = subprocess.Popen([*serve, "-c", "listen_addresses=127.0.0.1"], **quiet, **as_server())
 
     def answers() -> bool:
-        with (
-            contextlib.suppress(psycopg.OperationalError),
-            connect(f"postgresql://{superuser}@127.0.0.1:{port}/postgres"),
-        ):
+        url = f"postgresql://{superuser}@127.0.0.1:{port}/postgres"
+        with contextlib.suppress(psycopg.OperationalError), connect(url):
             return True
         return False
 
@@ -476,9 +455,8 @@ def test_the_health_of_postgres_is_that_of_its_server(servers_folder: Path) -> N
     assert "--host=127.0.0.1" in options, "on its socket it answers too early"
     with PostgresServer(servers_folder / "deploy", settings=QUICK) as server:
         port = str(make_url(server.url).port)
-        up = subprocess.run([check, *options, "--port", port], capture_output=True)
-    down = subprocess.run([check, *options, "--port", port], capture_output=True)
-    assert (up.returncode, down.returncode) == (0, 2)
+        run_program([check, *options, "--port", port], code=0)
+    run_program([check, *options, "--port", port], code=2)
 
 
 # The roles, with the environment of their services but for the addresses of the servers.
@@ -502,13 +480,8 @@ class Containers:
         assert declared["WTB_DATABASE_URL"] == f"postgresql://{role}@postgres:5432/wtb"
         assert declared["WTB_BROKER_URL"] == "redis://:c3d4@redis:6379/0"
         url = role_url(self._database_url, WORKER) if works else self._database_url
-        local = {
-            "WTB_DATABASE_URL": url,
-            "WTB_BROKER_URL": self._broker_url,
-            "WTB_FILES": str(self._files),
-            "WTB_FLOWER_PORT": self.flower_port,
-        }
-        return self.project.environment({**declared, **local})
+        local = {"WTB_DATABASE_URL": url, "WTB_BROKER_URL": self._broker_url, "WTB_FILES": str(self._files)}
+        return self.project.environment({**declared, **local, "WTB_FLOWER_PORT": self.flower_port})
 
     def command(self, name: str) -> list[str]:
         return [part.replace("--port=5555", f"--port={self.flower_port}") for part in STACK[name]["command"]]
@@ -526,7 +499,7 @@ class Containers:
         kind, tool, *options = STACK[name]["healthcheck"]["test"]
         assert (kind, tool) == ("CMD", "wtb-health")
         command = [sys.executable, DEPLOY / "health.py", *options]
-        done = subprocess.run(command, env=self.environment(name), capture_output=True, text=True)
+        done = run_program(command, env=self.environment(name))
         assert done.returncode in (0, 1), done.stderr
         assert "Traceback" not in done.stderr
         return done.returncode == 0

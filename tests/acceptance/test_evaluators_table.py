@@ -30,9 +30,8 @@ SCHEMA = "schema: {type: object, required: [a]}"
 
 def cell(answer: Any = None, expected: Any = None, **took: Any) -> tuple[ScoredCase, CellResult]:
     """A case and its result, whose every key of the state is the answer."""
-    state = dict.fromkeys(
-        ("answer", "n", "distance", "out", "query", "code", "ids", "kind", "score", "messages"), answer
-    )
+    keys = ("answer", "n", "distance", "out", "query", "code", "ids", "kind", "score", "messages")
+    state = dict.fromkeys(keys, answer)
     return ScoredCase("case", {"question": "Where is it?"}, expected), CellResult(state, **took)
 
 
@@ -76,10 +75,7 @@ WHOLE["any_of"] = WHOLE["all_of"].replace("all_of", "any_of")
 PAIRS |= {
     "all_of": (cell(RIGHT, cost=0.001), cell(RIGHT, cost=0.1)),
     "any_of": (cell(RIGHT, cost=0.1), cell("nothing", cost=0.1)),
-    "assertions": (
-        cell(RIGHT, {"assert": [{"contains": {"field": "answer", "text": "refund"}}]}),
-        cell("nothing", {"assert": [{"contains": {"field": "answer", "text": "refund"}}]}),
-    ),
+    "assertions": compared(RIGHT, "nothing", {"assert": [{"contains": {"field": "answer", "text": "refund"}}]}),
 }
 
 
@@ -137,9 +133,8 @@ def test_what_the_table_says_to_write_likes_what_it_should(question: str, writte
     direction = evaluator.measure(evaluator.name).better
     if evaluator.figure in ("auc", "calibration_error"):
         direction = "higher"  # what a cell shows of them is the score of the class
-    better, worse = (
-        score_of(evaluator, (case, replace(result, workspace_of=lambda: tmp_path)), direction) for case, result in pair
-    )
+    placed = [(case, replace(result, workspace_of=lambda: tmp_path)) for case, result in pair]
+    better, worse = (score_of(evaluator, arguments, direction) for arguments in placed)
     assert better > worse, question
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import wtb
-from tests.support import prose
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 # As people have it: no word of WTB in it.
 APP = '''
@@ -19,10 +19,8 @@ APP = '''
 
 PRICES = {"mini": 1, "large": 4, "huge": 9}
 
-
 async def search(question: str, *, exact: bool) -> list[str]:
     return [question] if exact else [question, question.upper()]
-
 
 async def complete(prompt: str, documents: list[str], *, model: str, temperature: float) -> str:
     return f"{prompt.splitlines()[0]} {' '.join(documents)} ({model}, {temperature}, {PRICES[model]})"
@@ -34,20 +32,16 @@ from app import complete, search
 
 wf = Workflow("shop")
 
-
 @wf.node
 async def retrieve(state, *, exact: bool = True):
     return {"documents": await search(state["question"], exact=exact)}
 
-
 retrieve.variant("loose", exact=False)
-
 
 @wf.node
 async def answer(state, *, prompt: str = "Answer.", model: str = "mini", temperature: float = 0.0):
     text = await complete(prompt, state["documents"], model=model, temperature=temperature)
     return {"answer": text}
-
 
 wf.entry(retrieve)
 wf.edge(retrieve, answer)
@@ -89,15 +83,11 @@ def test_an_existing_app_has_a_matrix_of_36_combinations_by_factors(shop: Projec
     assert "answer.model: mini, large, huge (3 levels)" in plan
     assert "baseline: retrieve=default answer.prompt=plain.md#" in plan
 
-    matrix = shop.inside("run", "sweep.yaml", "--quiet", "--format", "json", check=0).json
+    matrix = shop.json("run", "sweep.yaml", "--quiet")
     assert (matrix["cells"]["succeeded"], len(matrix["rows"])) == (72, 36)
     assert matrix["node_runs"]["executed"] == 2 * 2 + 36 * 2  # what retrieves is shared
-    assert wtb_labels(matrix["baseline"]) == {
-        "retrieve": "default",
-        "answer.prompt": "plain.md#894edc11",
-        "answer.model": "large",
-        "answer.temperature": "0",
-    }
+    answer = {"answer.prompt": "plain.md#894edc11", "answer.model": "large", "answer.temperature": "0"}
+    assert wtb_labels(matrix["baseline"]) == {"retrieve": "default", **answer}
 
     header, *lines = csv.reader(io.StringIO(shop.inside("matrix", "sweep", "--format", "csv", check=0).stdout))
     columns = ["factor.answer.prompt", "factor.answer.model", "factor.answer.temperature"]
@@ -121,27 +111,27 @@ def wtb_labels(choices: dict[str, str]) -> dict[str, str]:
 
 def test_a_part_runs_by_levels_and_continues_without_the_files(shop: Project) -> None:
     part = ("--combination", "answer.model=mini", "--combination", "answer.prompt=terse.md", "--limit", "1")
-    matrix = shop.inside("run", "sweep.yaml", *part, "--quiet", "--format", "json", check=0).json
+    matrix = shop.json("run", "sweep.yaml", *part, "--quiet")
     assert len(matrix["rows"]) == 4
     for name in PROMPTS:
         (shop.folder / name).unlink()
-    cell = shop.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"][0]
+    cell = shop.cells("sweep")[0]
     assert cell["state"]["answer"].startswith("Answer in one sentence.")
     change = ("--at", "retrieve", "--variant", "answer.temperature=0.25", "--format", "json")
     forked = shop.inside("fork", cell["execution"], *change, check=0).json
-    document = shop.inside("show", forked["execution"]["id"], "--format", "json", check=0).json
+    document = shop.json("show", forked["execution"]["id"])
     assert "(mini, 0.25, 1)" in document["state"]["answer"]
-    added = shop.inside("fork", cell["execution"], *change[:-2], "--all-cases", check=0)
+    added = shop.inside("combination", "add", cell["execution"], *change[:-2], check=0)
     assert "answer.temperature=0.25" in added.stdout + added.stderr
 
 
 def test_an_edited_prompt_is_compared_with_what_it_was(shop: Project) -> None:
     part = ("--combination", "answer.model=mini", "--quiet")
     shop.inside("run", "sweep.yaml", *part, check=0)
-    before = shop.inside("list", "--format", "json", check=0).json["sweeps"][0]["id"]
+    before = shop.json("list")["sweeps"][0]["id"]
     shop.write({"prompts/terse.md": "Say no word.\nNever more.\n"})
     shop.inside("run", "sweep.yaml", *part, check=0)
-    after = shop.inside("list", "--format", "json", check=0).json["sweeps"][0]["id"]
+    after = shop.json("list")["sweeps"][0]["id"]
 
     compared = shop.inside("compare", before, after, "--format", "json").json
     assert compared["changed"]["combinations"] == {"common": 12, "added": 0, "removed": 0}
@@ -163,15 +153,12 @@ from typing import Annotated, TypedDict
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
 
-
 class State(TypedDict):
     question: str
     answer: str
 
-
 def answer(state: State, model: str = "mini", *, temperature: float = 0.0) -> dict:
     return {"answer": f"{model} at {temperature}"}
-
 
 inner = StateGraph(State)
 inner.add_node("answer", answer)
@@ -186,6 +173,13 @@ builder.add_edge("agent", "shout")
 builder.add_edge("shout", END)
 graph = builder.compile()
 """
+RUNNABLE = "node 'shout': a RunnableLambda"
+NOT_HOT = ("'temperature'", "'hot'", "float")
+
+
+def write_graph(project: Project, vary: dict[str, Any]) -> None:
+    sweep = {"workflow": "graphs:graph", "cases": [{"id": "a", "input": {"question": "?"}}], "vary": vary}
+    project.write({"graphs.py": GRAPH, "sweep.yaml": json.dumps(sweep)})
 
 
 @pytest.mark.nodes("langgraph")
@@ -197,39 +191,27 @@ graph = builder.compile()
     ],
 )
 def test_nodes_of_a_langgraph_graph_have_factors(empty_project: Project, vary: dict[str, Any]) -> None:
-    cases = [{"id": "a", "input": {"question": "?"}}]
-    sweep = {"workflow": "graphs:graph", "cases": cases, "vary": vary}
-    empty_project.write({"graphs.py": GRAPH, "sweep.yaml": json.dumps(sweep)})
+    write_graph(empty_project, vary)
     empty_project.inside("run", "sweep.yaml", "--quiet", check=0)
-    cells = empty_project.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
-    assert {tuple(wtb_labels(cell["combination"]).values()): cell["state"]["answer"] for cell in cells} == {
-        ("mini", "0"): "MINI AT 0",
-        ("mini", "0.5"): "MINI AT 0.5",
-        ("large", "0"): "LARGE AT 0",
-        ("large", "0.5"): "LARGE AT 0.5",
-    }
+    cells = empty_project.cells("sweep")
+    labels = [" at ".join(wtb_labels(cell["combination"]).values()) for cell in cells]
+    assert labels == ["mini at 0", "mini at 0.5", "large at 0", "large at 0.5"]
+    assert [cell["state"]["answer"] for cell in cells] == [label.upper() for label in labels]
 
 
 @pytest.mark.nodes("langgraph")
 @pytest.mark.parametrize(
     ("vary", "problem"),
     [
-        (
-            {"shout": {"loud": [1, 2]}},
-            prose.sentence("{} takes no parameters: only functions have them", "node 'shout': a RunnableLambda"),
-        ),
+        ({"shout": {"loud": [1, 2]}}, sentence("{} takes no parameters: only functions have them", RUNNABLE)),
         ({"agent.answer.modle": ["a"]}, "takes no parameter 'modle'; did you mean 'model'? (it takes: model, temp"),
-        (
-            {"agent.answer.temperature": [0, "hot"]},
-            prose.sentence("parameter {} is {}; expected {}", "'temperature'", "'hot'", "float"),
-        ),
+        ({"agent.answer.temperature": [0, "hot"]}, sentence("parameter {} is {}; expected {}", *NOT_HOT)),
     ],
 )
 def test_what_a_node_of_langgraph_does_not_take_is_refused(
     empty_project: Project, vary: dict[str, Any], problem: str
 ) -> None:
-    sweep = {"workflow": "graphs:graph", "cases": [{"input": {"question": "?"}}], "vary": vary}
-    empty_project.write({"graphs.py": GRAPH, "sweep.yaml": json.dumps(sweep)})
+    write_graph(empty_project, vary)
     assert problem in empty_project.inside("run", "sweep.yaml", check=2).stderr
 
 

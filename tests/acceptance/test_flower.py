@@ -23,13 +23,11 @@ from wtb import END, Workflow
 
 wf = Workflow("seen")
 
-
 @wf.node
 def ask(state, ctx, *, hard: bool = False):
     if hard:
         raise ValueError("too hard for me")
     return {"y": state["x"]}
-
 
 ask.variant("hard", hard=True)
 wf.entry(ask)

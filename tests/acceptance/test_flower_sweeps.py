@@ -23,7 +23,6 @@ from wtb import END, Workflow
 HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
 wf = Workflow("watched")
 
-
 @wf.node
 def answer(state, ctx, *, k: int = 0):
     while ctx.params.get("hold") == ctx.case.id and not os.path.exists(HERE + "gate"):
@@ -33,13 +32,11 @@ def answer(state, ctx, *, k: int = 0):
         raise KeyError(ctx.case.id)
     return {"y": k}
 
-
 @wf.node
 def check(state, ctx):
     if ctx.params.get("asks"):
         ctx.ask("Is it right?")
     return {"z": 1}
-
 
 for k in range(1, 5):
     answer.variant(f"v{k}", k=k)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.acceptance import corrective
 from tests.support.cluster import Cluster
-from tests.support.project import Outcome, Project
+from tests.support.project import Outcome, Project, run_program
 from tests.support.prose import sentence
 from wtb import Sweep
 from wtb.core.errors import InputError
@@ -22,6 +22,7 @@ from wtb.testing import run_cell, run_node
 
 pytestmark = pytest.mark.nodes("langgraph")
 
+SOURCE = Path(corrective.__file__).read_text("utf-8")
 SWEEP = """
 sweep: docs
 workflow: corrective:graph
@@ -41,6 +42,14 @@ import corrective
 
 varied = variants(corrective.build).add("retrieve", "wide", k=3).add("draft.write", "shout", corrective.shout, mark="?")
 """
+WHOLE = """
+sweep: whole
+workflow: corrective:graph
+cases: [{id: x, input: {q: x}}]
+vary:
+  graph: [default, {name: short, with: "corrective:short"}]
+  default.draft.write: [default, {name: shout, with: "corrective:shout"}]
+"""
 SCRIPT = """
 from typing import TypedDict
 
@@ -49,15 +58,12 @@ from langgraph.graph import START, StateGraph
 from wtb import Sweep
 from wtb.integrations.langgraph import variants
 
-
 class State(TypedDict, total=False):
     q: str
     answer: str
 
-
 def say(state: State):
     return {"answer": f"1: {state['q']}"}
-
 
 graph = StateGraph(State)
 graph.add_node(say)
@@ -74,18 +80,14 @@ from langgraph.graph import START, StateGraph
 
 from wtb import END, Workflow
 
-
 class State(TypedDict, total=False):
     x: int
-
 
 def a(state: State):
     return {"x": 1}
 
-
 def second(state: State):
     return {"x": 2}
-
 
 graph = StateGraph(State)
 graph.add_node(a)
@@ -107,9 +109,7 @@ EXECUTED, ALONE = (2 * 4 + 1 + 2 * 2) + (2 * 5 + 1 + 2 * 2), 2 * (2 * 4 + 3) + 2
 
 def folder(path: Path) -> Project:
     project = Project(path)
-    project.write(
-        {"corrective.py": Path(corrective.__file__).read_text("utf-8"), "sweep.yaml": SWEEP, "more.py": VARIED}
-    )
+    project.write({"corrective.py": SOURCE, "sweep.yaml": SWEEP, "more.py": VARIED})
     return project
 
 
@@ -135,9 +135,7 @@ def alone(q: str, **nodes: Any) -> dict[str, Any]:
 
 
 def cells(project: Project, sweep: str = "docs") -> list[dict[str, Any]]:
-    rows = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
-    assert isinstance(rows, list)
-    return rows
+    return project.cells(sweep)
 
 
 def execution(project: Project, case: str = "x", **choices: str) -> str:
@@ -151,8 +149,18 @@ def start(project: Project, *args: str, workflow: str = "more:varied", check: in
 
 
 def ran(project: Project, ref: str) -> list[str]:
-    path = project.inside("show", ref, "--format", "json", check=0).json["path"]
+    path = project.json("show", ref)["path"]
     return [run.get("task", run["node"]) for run in path]
+
+
+def answers(cells: Iterable[Any]) -> dict[str, str]:
+    """Return the answer of each combination."""
+    return {" ".join(cell["combination"].values()): cell["state"]["answer"] for cell in cells}
+
+
+# Where the whole graph within has the variant `none`.
+_NONE = dict.fromkeys(("default none", "wide none"), "none")
+WITH_NONE = {"default default": "4 documents", "wide default": "6 documents", **_NONE}
 
 
 class TestASweep:
@@ -160,21 +168,16 @@ class TestASweep:
         retrieve = {"default": corrective.retrieve, "wide": partial(corrective.retrieve, k=3)}
         write = {"default": corrective.write, "shout": partial(corrective.shout, mark="?")}
         states = {(c["case"], *c["combination"].values()): c["state"] for c in cells(swept)}
-        assert states == {
-            (q, r, w): alone(q, retrieve=retrieve[r], write=write[w])
-            for q in ("x", "y")
-            for r in retrieve
-            for w in write
-        }
+        cells_alone = product(("x", "y"), retrieve, write)
+        assert states == {(q, r, w): alone(q, retrieve=retrieve[r], write=write[w]) for q, r, w in cells_alone}
 
     def test_runs_what_combinations_share_once_and_pays_for_it_once(self, swept: Project) -> None:
-        document = swept.inside("matrix", "docs", "--format", "json", check=0).json
+        document = swept.json("matrix", "docs")
         assert (document["node_runs"]["executed"], document["node_runs"]["unshared"]) == (2 * EXECUTED, 2 * ALONE)
         assert (document["cost"]["usd"], document["cost"]["tokens_in"]) == (pytest.approx(8 * 0.15), 8_000_000)
-        costs = swept.inside("costs", "docs", "--by", "node,model", "--format", "json", check=0).json["rows"]
-        assert {(row["node"], row["model"]): row["calls"] for row in costs if row["usd"]} == {
-            ("draft.write", "gpt-4o-mini"): 8
-        }
+        costs = swept.json("costs", "docs", "--by", "node,model")["rows"]
+        paid = [(row["node"], row["model"], row["calls"]) for row in costs if row["usd"]]
+        assert paid == [("draft.write", "gpt-4o-mini", 8)]
 
     def test_is_planned_with_what_is_certain_and_no_bound_that_nobody_set(self, swept: Project) -> None:
         text = swept.inside("plan", "sweep.yaml", check=0).stdout
@@ -182,7 +185,7 @@ class TestASweep:
             ["retrieve", "2", "4", "or", "more", "8", "or", "more"],
             ["draft.write", "2", "0", "or", "more", "0", "or", "more"],
         ]
-        planned = swept.inside("plan", "sweep.yaml", "--format", "json", check=0).json
+        planned = swept.json("plan", "sweep.yaml")
         assert planned["node_runs"]["executed"] == [4, None]
 
     def test_has_its_graph_its_nodes_and_their_effects_in_the_report(self, swept: Project) -> None:
@@ -190,11 +193,9 @@ class TestASweep:
         page = (swept.folder / "report.html").read_text("utf-8")
         assert "draft.write" in page
         assert "~" not in page.split("<body", 1)[1].split("<script", 1)[0]
-        effects = swept.inside("report", "docs", "--format", "json", check=0).json["attribution"]["length"]["nodes"]
-        assert {effect["node"]: round(effect["share"], 6) for effect in effects} == {
-            "draft.write": 1.0,
-            "retrieve": 0.0,
-        }
+        effects = swept.json("report", "docs")["attribution"]["length"]["nodes"]
+        shares = {effect["node"]: round(effect["share"], 6) for effect in effects}
+        assert shares == {"draft.write": 1.0, "retrieve": 0.0}
 
     def test_tells_tasks_of_one_node_apart(self, swept: Project) -> None:
         id = execution(swept, retrieve="wide")
@@ -214,9 +215,9 @@ class TestASweep:
 
     def test_is_scored_again_and_compared_with_itself(self, swept: Project) -> None:
         swept.write({"scores.py": "def rounds(case, result):\n    return result.state['rounds']\n"})
-        rescored = swept.inside("score", "docs", "--evaluate", "scores:rounds", "--format", "json", check=0).json
+        rescored = swept.json("score", "docs", "--evaluate", "scores:rounds")
         assert {row["metrics"]["rounds"]["mean"] for row in rescored["rows"]} == {2.0}
-        compared = swept.inside("compare", "docs", "docs", "--format", "json", check=0).json
+        compared = swept.json("compare", "docs", "docs")
         assert {row["verdict"] for row in compared["rows"]} == {"same"}
 
     def test_is_held_against_itself_as_a_baseline(self, swept: Project) -> None:
@@ -237,18 +238,11 @@ class TestASweep:
 
 class TestParts:
     def test_limits_exclusions_and_a_whole_subgraph_are_named_as_nodes_are(self, project: Project) -> None:
-        project.write(
-            {
-                "tight.yaml": SWEEP.replace("docs", "tight")
-                + """
-exclude: [{retrieve: wide, draft.write: shout}]
-limits: {nodes: {draft.write: {usd: 0.31}}}
-run: {pool: thread, concurrency: 1}
-"""
-            }
-        )
+        limits = "exclude: [{retrieve: wide, draft.write: shout}]\nlimits: {nodes: {draft.write: {usd: 0.31}}}\n"
+        limits += "run: {pool: thread, concurrency: 1}\n"
+        project.write({"tight.yaml": SWEEP.replace("docs", "tight") + limits})
         project.inside("run", "tight.yaml", "--quiet")
-        paused = project.inside("show", "tight", "--format", "json", check=0).json
+        paused = project.json("show", "tight")
         assert paused["sweep"]["status"] == "paused"
         assert "nodes.draft.write.usd = 0.31" in paused["sweep"]["reason"]
         project.inside("resume", "tight", "--limits", "nodes.draft.write.usd=5", "--quiet", check=0)
@@ -266,92 +260,46 @@ run: {pool: thread, concurrency: 1}
         assert executed == 2 * EXECUTED
 
     def test_whole_graphs_are_variants(self, project: Project) -> None:
-        project.write(
-            {
-                "whole.yaml": """
-sweep: whole
-workflow: corrective:graph
-cases: [{id: x, input: {q: x}}]
-vary:
-  graph: [default, {name: short, with: "corrective:short"}]
-  default.draft.write: [default, {name: shout, with: "corrective:shout"}]
-"""
-            }
-        )
+        project.write({"whole.yaml": WHOLE})
         project.inside("run", "whole.yaml", "--quiet", check=0)
-        states = {
-            tuple(c["combination"].values()): (c["state"]["rounds"], c["state"]["answer"])
-            for c in cells(project, "whole")
-        }
-        assert states == {
-            ("default", "default"): (2, "4 documents"),
-            ("default", "shout"): (2, "4 DOCUMENTS!"),
-            ("short", "default"): (1, "2 documents"),
-            ("short", "shout"): (1, "2 documents"),
-        }
-        id = next(c["execution"] for c in cells(project, "whole") if c["combination"]["graph"] == "short")
+        rows = cells(project, "whole")
+        assert [c["state"]["rounds"] for c in rows] == [1 + (c["combination"]["graph"] == "default") for c in rows]
+        of_default = {"default default": "4 documents", "default shout": "4 DOCUMENTS!"}
+        assert answers(rows) == of_default | dict.fromkeys(("short default", "short shout"), "2 documents")
+        id = next(c["execution"] for c in rows if c["combination"]["graph"] == "short")
         assert ran(project, id) == [
-            "graph",
-            "short.retrieve",
-            "short.grade|0",
-            "short.grade|1",
-            "short.check",
-            "short.draft.count",
-            "short.draft.write",
-            "short.review",
-        ]
+            "graph", "short.retrieve", "short.grade|0", "short.grade|1", "short.check", "short.draft.count",
+            "short.draft.write", "short.review",
+        ]  # fmt: skip
 
     def test_a_graph_within_is_varied_whole(self, project: Project) -> None:
-        project.write(
-            {
-                "sub.yaml": (SWEEP + "run: {pool: thread}\n")
-                .replace("docs", "sub")
-                .replace(
-                    'draft.write: [default, {name: shout, with: "corrective:shout", mark: "?"}]',
-                    'draft: [default, {name: none, with: "other:none"}]',
-                )
-                .replace(", draft.write: default", ", draft: default"),
-                "other.py": "def none(state):\n    return {'answer': 'none'}\n",
-            }
-        )
+        write = 'draft.write: [default, {name: shout, with: "corrective:shout", mark: "?"}]'
+        sub = SWEEP.replace(write, 'draft: [default, {name: none, with: "other:none"}]').replace("docs", "sub")
+        sub = sub.replace(", draft.write: default", ", draft: default") + "run: {pool: thread}\n"
+        project.write({"sub.yaml": sub, "other.py": "def none(state):\n    return {'answer': 'none'}\n"})
         project.inside("run", "sub.yaml", "--quiet", check=0)
-        answers = {tuple(c["combination"].values()): c["state"]["answer"] for c in cells(project, "sub")}
-        assert answers == {
-            ("default", "default"): "4 documents",
-            ("wide", "default"): "6 documents",
-            ("default", "none"): "none",
-            ("wide", "none"): "none",
-        }
+        assert answers(cells(project, "sub")) == WITH_NONE
 
 
 class TestOneInput:
     def test_runs_under_variants_until_a_node_in_a_graph_within_and_continues_with_other_values(
         self, project: Project
     ) -> None:
-        started = start(
-            project,
-            "--variant",
-            "retrieve=wide",
-            "--variant",
-            "draft.write=shout",
-            "--break",
-            "before draft.write if draft.words > 5",
-            check=1,
-        )
+        variants = ("--variant", "retrieve=wide", "--variant", "draft.write=shout")
+        started = start(project, *variants, "--break", "before draft.write if draft.words > 5", check=1)
         assert started.json["draft.words"] == 6
         assert not any(key.startswith("~") for key in started.json)
         assert "paused: breakpoint before draft.write if draft.words > 5" in started.output
         id = started.stderr.split()[1]
-        refused = project.inside("resume", id, "--set", "draft.wrds=9", check=2)
-        assert (
-            sentence("key {} is not in the state", "'draft.wrds'") + sentence("; did you mean '{}'?", "draft.words")
-            in refused.output
-        )
-        refused = project.inside("resume", id, "--set", "~send/0=9", check=2)
-        assert sentence("key {} is the engine's own", "'~send/0'") in refused.output
-        refused = project.inside("resume", id, "--set", "draft|1.words=9", check=2)
-        assert sentence("key {} is of a graph that is not under way here", "'draft|1.words'") in refused.output
-        assert "there is: draft.graded, draft.words" in refused.output
+        near = sentence("; did you mean '{}'?", "draft.words")
+        elsewhere = sentence("key {} is of a graph that is not under way here", "'draft|1.words'")
+        for key, words in (
+            ("draft.wrds", sentence("key {} is not in the state", "'draft.wrds'") + near),
+            ("~send/0", sentence("key {} is the engine's own", "'~send/0'")),
+            ("draft|1.words", elsewhere),
+            ("draft|1.words", "there is: draft.graded, draft.words"),
+        ):
+            assert words in project.inside("resume", id, "--set", f"{key}=9", check=2).output
         assert project.inside("resume", id, "--set", "draft.words=9", check=0).json["answer"] == "9 DOCUMENTS?"
 
     def test_pauses_before_tasks_that_were_sent_and_hides_how_they_are_kept(self, project: Project) -> None:
@@ -385,17 +333,14 @@ class TestOneInput:
         assert ran(project, id) == path[:-2]
         project.inside("rollback", id, "--undo", check=0)
         assert ran(project, id) == path
-        fork_id = project.inside(
-            "fork", id, "--at", "draft.count", "--variant", "draft.write=shout", check=0
-        ).stdout.split()[-1]
-        fork = project.inside("show", fork_id, "--format", "json", check=0).json
-        assert fork["state"]["answer"] == "4 DOCUMENTS?"
         early = project.inside("fork", id, "--at", "retrieve", "--set", "draft.words=1", check=2)
         assert sentence("key {} is of a graph that is not under way here", "'draft.words'") in early.output
-        edited_id = project.inside("fork", id, "--at", "draft.count", "--set", "draft.words=1", check=0).stdout.split()[
-            -1
-        ]
-        assert project.inside("show", edited_id, "--format", "json", check=0).json["state"]["answer"] == "1 documents"
+        for change, answer in (
+            (("--variant", "draft.write=shout"), "4 DOCUMENTS?"),
+            (("--set", "draft.words=1"), "1 documents"),
+        ):
+            forked = project.inside("fork", id, "--at", "draft.count", *change, check=0).stdout.split()[-1]
+            assert project.json("show", forked)["state"]["answer"] == answer
 
     def test_with_a_node_that_fails_is_retried_once_it_is_fixed(self, project: Project) -> None:
         failed = start(project, "--variant", "draft.write=shout", "--set", "broken=fixed", check=1)
@@ -410,13 +355,9 @@ class TestOneInput:
 
 class TestElsewhere:
     def test_workers_run_it_and_a_registered_name_stands_for_it(self, crew: Cluster) -> None:
-        crew.project.write(
-            {
-                "corrective.py": Path(corrective.__file__).read_text("utf-8"),
-                "wtb.toml": '[workflows]\ndocs = "corrective:build"\n',
-                "docs.yaml": SWEEP.replace("corrective:graph", "docs"),
-            }
-        )
+        registered = '[workflows]\ndocs = "corrective:build"\n'
+        docs = SWEEP.replace("corrective:graph", "docs")
+        crew.project.write({"corrective.py": SOURCE, "wtb.toml": registered, "docs.yaml": docs})
         crew.wait_completed(crew.wtb("submit", "docs.yaml", check=0).stdout.strip())
         document = crew.wtb("matrix", "docs", "--format", "json", check=0).json
         assert (document["node_runs"]["executed"], document["node_runs"]["unshared"]) == (2 * EXECUTED, 2 * ALONE)
@@ -426,16 +367,9 @@ class TestElsewhere:
         beside.add("draft.write", "none", lambda state: {"answer": "none"})
         vary: Any = {"retrieve": "all", "draft.write": "all"}
         cases = [{"id": "x", "input": {"q": "x"}}]
-        sweep = Sweep(workflow=beside, name="beside", cases=cases, vary=vary).run(
-            db="sqlite:///:memory:", files=tmp_path
-        )
-        answers = {tuple(cell["combination"].values()): cell["state"]["answer"] for cell in sweep.cells()}
-        assert answers == {
-            ("default", "default"): "4 documents",
-            ("default", "none"): "none",
-            ("wide", "default"): "6 documents",
-            ("wide", "none"): "none",
-        }
+        sweep = Sweep(workflow=beside, name="beside", cases=cases, vary=vary)
+        result = sweep.run(db="sqlite:///:memory:", files=tmp_path)
+        assert answers(result.cells()) == WITH_NONE
 
     def test_a_node_is_tested_alone_and_a_cell_to_its_end(self) -> None:
         assert run_node(corrective.graph, "retrieve", {"q": "x"}) == {"found": ["x1a", "x1b"], "rounds": 1}
@@ -465,13 +399,6 @@ class TestElsewhere:
     @pytest.mark.slow
     def test_a_graph_of_a_script_runs_on_threads(self, project: Project) -> None:
         project.write({"script.py": SCRIPT})
-        done = subprocess.run(
-            [sys.executable, "script.py"],
-            cwd=project.folder,
-            env=project.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        command = [sys.executable, "script.py"]
+        done = run_program(command, cwd=project.folder, env=project.environment(), code=0)
         assert done.stdout.split("\n")[0] == "thread ['1: HI', '1: hi']"

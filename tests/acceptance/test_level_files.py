@@ -58,7 +58,7 @@ def rows_of(project: Project, sweep: str = "sweep") -> list[str]:
 
 
 def cell_of(project: Project) -> dict[str, Any]:
-    cells = project.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    cells = project.cells("sweep")
     return next(cell for cell in cells if "terse" in cell["combination"]["answer"])
 
 
@@ -74,40 +74,37 @@ def test_an_added_file_has_the_name_and_the_text_that_it_has_in_a_sweep_file(ran
     name = as_in_a_sweep_file(ran)
     assert rows_of(ran).count(name) == 1
     assert len(rows_of(ran)) == 6
-    outputs = ran.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
-    (answer,) = {
-        cell["state"]["answer"] for cell in outputs if cell["combination"]["answer"] == name and cell["case"] == "a"
-    }
+    outputs = ran.cells("sweep")
+    (answer,) = {c["state"]["answer"] for c in outputs if c["combination"]["answer"] == name and c["case"] == "a"}
     assert answer.startswith("Answer, and cite the documents. ")
     compared = ran.inside("compare", "sweep", "other", "--format", "json").json
     assert compared["changed"]["combinations"]["common"] == 4
     assert "files" not in compared["changed"]
     ran.write({"prompts/cited.md": "Cite.\n"})
     ran.inside("run", "other.yaml", "--quiet", check=0)
-    after = ran.inside("list", "--format", "json", check=0).json["sweeps"][0]["id"]
+    after = ran.json("list")["sweeps"][0]["id"]
     (file,) = ran.inside("compare", "sweep", after, "--format", "json").json["changed"]["files"]
     assert (file["path"], file["difference"][-2:]) == ("prompts/cited.md", [f"-{CITED.strip()}", "+Cite."])
 
 
-@pytest.mark.parametrize("all_cases", [True, False])
-def test_a_fork_names_a_file_as_a_sweep_file_does(ran: Project, all_cases: bool) -> None:
+@pytest.mark.parametrize("command", ["combination add", "fork"])
+def test_a_fork_names_a_file_as_a_sweep_file_does(ran: Project, command: str) -> None:
     cell = cell_of(ran)
     change = ("--at", "retrieve", "--variant", "answer.prompt=file://prompts/cited.md", "--format", "json")
-    forked = ran.inside("fork", cell["execution"], *change, *["--all-cases"] * all_cases, check=0).json
+    forked = ran.inside(*command.split(), cell["execution"], *change, check=0).json
     model = "mini" if "mini" in cell["combination"]["answer"] else "large"
     name = as_in_a_sweep_file(ran).replace("mini", model)
-    if all_cases:
+    if command != "fork":
         assert forked["choices"]["answer"] == name
         assert name in rows_of(ran)
     else:
         assert forked["execution"]["combinations"][0]["answer"] == name
-        rerun = ran.inside("fork", forked["execution"]["id"], "--all-cases", "--format", "json", check=0).json
+        rerun = ran.json("combination", "add", forked["execution"]["id"])
         assert rerun["choices"]["answer"] == name  # of the fork, whose text the sweep has by now
     (ran.folder / "prompts/cited.md").unlink()
-    cells = ran.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
-    assert {cell["state"]["answer"][:16] for cell in cells if cell["combination"]["answer"] == name} == {
-        "Answer, and cite"
-    }
+    cells = ran.cells("sweep")
+    answers = {cell["state"]["answer"][:16] for cell in cells if cell["combination"]["answer"] == name}
+    assert answers == {"Answer, and cite"}
 
 
 def test_a_prompt_that_was_edited_is_another_level_than_the_one_of_its_name(ran: Project) -> None:
@@ -139,7 +136,7 @@ def test_a_level_of_a_file_starts_one_input(shop: Project) -> None:
         ("extend", "sweep", "--vary"),
         ("extend", "sweep", "--dry-run", "--vary"),
         ("fork", "EXECUTION", "--at", "retrieve", "--variant"),
-        ("fork", "EXECUTION", "--at", "retrieve", "--all-cases", "--variant"),
+        ("combination", "add", "EXECUTION", "--at", "retrieve", "--variant"),
         ("start", "bench:wf", "--set", "question=why", "--variant"),
     ],
 )
@@ -219,7 +216,7 @@ def test_a_link_within_the_project_is_read_once_as_what_it_leads_to(shop: Projec
     shop.inside("run", "sweep.yaml", "--quiet", check=0)
     current.unlink()
     current.symlink_to("cited.md")
-    cells = shop.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    cells = shop.cells("sweep")
     linked = {cell["state"]["answer"][:9] for cell in cells if "current.md#" in cell["combination"]["answer"]}
     assert linked == {"Be terse."}
     ((spec,),) = shop.query("SELECT spec FROM sweeps")

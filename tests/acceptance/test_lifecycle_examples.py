@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.project import run_program
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "lifecycle"
 ORDER = """\
 prepared: paused
 at the breakpoint: paused 80.0 ['lamp']
@@ -27,10 +27,9 @@ the variant `sale` in place of the default: completed 60.0
 
 
 def printed(program: str, url: str) -> str:
+    assert f"python -m examples.lifecycle.{program}" in (EXAMPLES / f"{program}.py").read_text("utf-8")
     command = [sys.executable, "-m", f"examples.lifecycle.{program}", url]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_program(command, cwd=ROOT, timeout=120, code=0).stdout
 
 
 def test_the_life_of_an_execution(prepared_url: str) -> None:
@@ -45,9 +44,3 @@ def test_a_batch_with_its_matrix(prepared_url: str) -> None:
     assert means[0] > means[2], "long words find less"
     assert lines[5:7] == ["scored again: ['brevity.share', 'brevity.words', 'exact_match']", "the same again: same"]
     assert lines[7] == "attempts: 24 instead of 32"
-
-
-@pytest.mark.parametrize("program", ["order", "batch"])
-def test_a_program_says_how_it_is_started(program: str) -> None:
-    text = (ROOT / "examples" / "lifecycle" / f"{program}.py").read_text("utf-8")
-    assert f"python -m examples.lifecycle.{program}" in text

@@ -17,7 +17,6 @@ from typing import TypedDict
 
 from wtb import END, Workflow
 
-
 class State(TypedDict, total=False):
     question: str
     supported: bool
@@ -25,19 +24,15 @@ class State(TypedDict, total=False):
     answer: str
     q: str
 
-
 wf = Workflow("ordered", state=State)
-
 
 @wf.node
 def retrieve(state, *, wide: bool = False):
     return {"docs": [1, 2] if wide else [1], "q": "x"}
 
-
 @wf.node
 def ask(state, *, upper: bool = False):
     return {"answer": state["question"].upper() if upper else "no", "supported": upper}
-
 
 retrieve.variant("wide", wide=True)
 ask.variant("upper", upper=True)
@@ -46,11 +41,9 @@ wf.edge(retrieve, ask)
 wf.edge(ask, END)
 loose = Workflow("loose")
 
-
 @loose.node
 def both(state):
     return {"zebra": 1, "ox": 2, "antelope": state["n"]}
-
 
 loose.entry(both)
 loose.edge(both, END)
@@ -74,21 +67,17 @@ def outputs(project: Project, url: str) -> list[str]:
     wtb("run", "sweep.yaml", "--quiet")
     cells = json.loads(wtb("show", "sweep", "--cells", "--format", "json"))["cells"]
     first, last = cells[0]["execution"], cells[3]["execution"]
-    started = wtb("start", "ordered:wf", "--set", "question=x", "--format", "json")
-    printed = [
-        *(wtb("matrix", "sweep", "--format", form) for form in ("table", "json", "csv", "md")),
-        *(wtb("show", *args) for args in (["sweep"], ["sweep", "--cells"], [first], [first, "--format", "json"])),
-        wtb("show", "sweep", "--cells", "--format", "json"),
-        wtb("show", "sweep", "--format", "json"),
-        wtb("history", first, "--format", "json"),
-        wtb("diff", first, last),
-        wtb("diff", first, last, "--format", "json"),
-        wtb("compare", "sweep", "sweep", "--format", "json"),
-        wtb("report", "sweep", "--format", "md", "--output", "-"),
-        started,
-        wtb("start", "ordered:loose", "--set", "n=1", "--format", "json"),
+    json_form = ("--format", "json")
+    started = wtb("start", "ordered:wf", "--set", "question=x", *json_form)
+    commands = [
+        *(("matrix", "sweep", "--format", form) for form in ("table", "json", "csv", "md")),
+        *(("show", *args) for args in (["sweep"], ["sweep", "--cells"], [first], [first, *json_form])),
+        *(("show", "sweep", "--cells", *json_form), ("show", "sweep", *json_form), ("history", first, *json_form)),
+        *(("diff", first, last), ("diff", first, last, *json_form), ("compare", "sweep", "sweep", *json_form)),
+        ("report", "sweep", "--format", "md", "--output", "-"),
     ]
-    return [plain(text) for text in printed]
+    loose = ("start", "ordered:loose", "--set", "n=1", *json_form)
+    return [plain(text) for text in (*(wtb(*command) for command in commands), started, wtb(*loose))]
 
 
 def plain(text: str) -> str:

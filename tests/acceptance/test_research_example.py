@@ -64,10 +64,8 @@ class Research:
     def kill(self, process: subprocess.Popen[str]) -> None:
         """Kill the program once each of its parallel nodes has kept two more checkpoints."""
         before = self.count_checkpoints()
-        until(
-            lambda: all(self.count_checkpoints()[node] >= before[node] + 2 for node in ("books", "letters", "archive")),
-            "reading",
-        )
+        nodes = ("books", "letters", "archive")
+        until(lambda: all(self.count_checkpoints()[node] >= before[node] + 2 for node in nodes), "reading")
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=30)
         assert process.returncode == -signal.SIGKILL

@@ -4,9 +4,9 @@ import itertools
 import json
 import math
 import os
-import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from examples.retrieval import cases, chunkers, corpus, retrievers, scores
 from examples.retrieval.index import Index, terms
 from examples.retrieval.library import Chunking, Library, open_library
+from tests.support.project import run_program
 from tests.support.prose import sentence
 
 ROOT = Path(__file__).parents[2]
@@ -36,17 +37,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """
     folder = tmp_path_factory.mktemp("retrieval")
     options = ["--output", str(folder / "demo"), "--limit", "2", "--concurrency", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.retrieval.demo", *options],
-        cwd=ROOT,
-        env=os.environ | {"WTB_DATABASE_URL": f"sqlite:///{folder / 'wtb.db'}"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "demo", done.stdout
+    command = [sys.executable, "-m", "examples.retrieval.demo", *options]
+    env = os.environ | {"WTB_DATABASE_URL": f"sqlite:///{folder / 'wtb.db'}"}
+    return folder / "demo", run_program(command, cwd=ROOT, env=env, timeout=300, code=0).stdout
 
 
 def test_the_corpus_has_350_documents_and_symmetric_judgements() -> None:
@@ -76,12 +69,8 @@ def test_a_missing_corpus_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
 def test_sentences_keep_every_word() -> None:
     text = 'It rained. "Not much," she said. At 4.30pm, U.S. time, it stopped! Did it?'
-    assert chunkers.sentences(text) == [
-        "It rained.",
-        '"Not much," she said.',
-        "At 4.30pm, U.S. time, it stopped!",
-        "Did it?",
-    ]
+    sentences = ["It rained.", '"Not much," she said.', "At 4.30pm, U.S. time, it stopped!", "Did it?"]
+    assert chunkers.sentences(text) == sentences
 
 
 def test_windows_overlap_and_end_with_the_text() -> None:
@@ -137,18 +126,13 @@ def test_every_retriever_finds_a_document_by_its_own_words(library: Library, chu
 def test_threads_that_ask_at_once_share_one_index() -> None:
     library = open_library()
     ready = threading.Barrier(8)
-    indexes: list[Index] = []
 
-    def ask() -> None:
+    def ask() -> Index:
         ready.wait(10)
-        indexes.append(library.index(("sentences", {})))
+        return library.index(("sentences", {}))
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(indexes) == 8
+    with ThreadPoolExecutor(8) as pool:
+        indexes = [asked.result(60) for asked in [pool.submit(ask) for _ in range(8)]]
     assert len({id(index) for index in indexes}) == 1
 
 
@@ -159,9 +143,8 @@ def test_scores_follow_their_definitions() -> None:
         return SimpleNamespace(state={"ranking": list(ranking)})
 
     assert scores.ndcg(case, result_of("a", "b", "x")) == 1
-    assert scores.ndcg(case, result_of("x", "b", "a")) == pytest.approx(
-        (0.5 / math.log2(3) + 1 / math.log2(4)) / (1 + 0.5 / math.log2(3))
-    )
+    expected = (0.5 / math.log2(3) + 1 / math.log2(4)) / (1 + 0.5 / math.log2(3))
+    assert scores.ndcg(case, result_of("x", "b", "a")) == pytest.approx(expected)
     assert scores.ndcg(case, result_of("x")) == scores.recall(case, result_of("x")) == 0
     assert scores.recall(case, result_of("x", "b")) == 0.5
     eleventh = [*"cdefghijkl", "a"]
@@ -175,9 +158,8 @@ def test_the_sweep_runs_every_combination_and_shares_prefixes(demo: tuple[Path, 
     assert report["node_runs"]["executed"] == (3 + 6 + 24 + 24) * 2
     assert report["node_runs"]["unshared"] == 24 * 4 * 2
     combinations = {tuple(sorted(row["combination"].items())) for row in report["rows"]}
-    varied = itertools.product(
-        ("whole", "sentences", "windows"), ("whole", "lead"), ("tfidf", "bm25", "dirichlet", "lsa")
-    )
+    searches = ("tfidf", "bm25", "dirichlet", "lsa")
+    varied = itertools.product(("whole", "sentences", "windows"), ("whole", "lead"), searches)
     assert combinations == {(("chunk", c), ("query", q), ("retrieve", r)) for c, q, r in varied}
     assert all(0 <= row["metrics"][name]["mean"] <= 1 for row in report["rows"] for name in ("ndcg", "recall"))
 

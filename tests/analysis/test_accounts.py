@@ -14,7 +14,6 @@ from tests.support.bench import CASES
 from tests.support.prose import sentence
 from wtb import Context, evaluator
 from wtb.analysis.failure_causes import may_help
-from wtb.analysis.matrix.build import build
 from wtb.authoring.workflow import Workflow
 from wtb.authoring.workflow_facts import END
 from wtb.core.failures import Failure
@@ -53,7 +52,7 @@ def test_sharing_never_seems_to_cost_money(run_sweep: Make) -> None:
     wf.edge(shared, last)
     wf.edge(last, END)
     bench = run_sweep(wf, vary={"last": "all"})
-    document = build(bench.database, bench.row)
+    document = bench.matrix()
     assert document["cost"]["usd"] == 2.25
     assert document["cost"]["unshared_usd"] == 4.25  # both cells make both attempts of `shared`, and one that of `last`
     assert "Cost: $2.25 spent, $4.25 without sharing." in sentences.totals(document)
@@ -95,12 +94,9 @@ def test_what_was_spent_is_what_its_attempts_say_whatever_came_of_them(run_sweep
         (("last", "dear"), 3, 3, 3, 0),
     ]
     assert usd_spent(bench.database, bench.sweep_id) == sum(row["usd"] for row in attempt_rows)
-    (default, dear) = build(bench.database, bench.row)["rows"]
-    assert (
-        default["cost_failed_usd"]
-        == dear["cost_failed_usd"]
-        == sum(row["usd"] for row in attempt_rows if row["failure"])
-    )
+    (default, dear) = bench.matrix()["rows"]
+    failed_usd = sum(row["usd"] for row in attempt_rows if row["failure"])
+    assert default["cost_failed_usd"] == dear["cost_failed_usd"] == failed_usd
 
 
 def guessing() -> Workflow:
@@ -108,7 +104,6 @@ def guessing() -> Workflow:
     node = wf.node(lambda state, *, k=1: {"y": k}, name="guess")
     node.variant("far", k=100)
     wf.entry(node)
-    wf.edge(node, END)
     return wf
 
 
@@ -126,7 +121,7 @@ def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_wi
         return {"near": 1, "other": 2}
 
     bench = run_sweep(guessing(), CASES, {"guess": "all"}, evaluators={"d": distance, "s": steps, "several": several})
-    document = build(bench.database, bench.row)
+    document = bench.matrix()
     declared = {name: metric["declared"] for name, metric in document["metrics"].items()}
     assert declared == {"distance": False, "steps": True, "several.near": True, "several.other": False}
     (warning,) = document["warnings"]
@@ -142,12 +137,12 @@ def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_wi
 
 def test_a_direction_that_is_declared_later_counts_once_the_sweep_is_scored_again(run_sweep: Make) -> None:
     bench = run_sweep(guessing(), CASES, {"guess": "all"}, evaluators={"distance": distance})
-    assert build(bench.database, bench.row)["best"]["distance"]["combination"] == {"guess": "far"}
+    assert bench.matrix()["best"]["distance"]["combination"] == {"guess": "far"}
     scored_rows = [row for rows in scored_executions(bench.database, bench.sweep_id) for row in rows]
     values = {0: 1.0, 1: 100.0}
     new_scores = [(row, [Score("distance", values[row.combinations[0]], Measure("lower"))]) for row in scored_rows]
     write_scores(bench.database, bench.row, new_scores)
-    document = build(bench.database, bench.row)
+    document = bench.matrix()
     assert document["best"]["distance"]["combination"] == {"guess": "default"}
     assert document["warnings"] == []
 
@@ -164,7 +159,6 @@ def failing(error: Callable[[int], Exception]) -> Workflow:
     node = wf.node(answered, name="answer")
     node.variant("other", k=1)
     wf.entry(node)
-    wf.edge(node, END)
     return wf
 
 
@@ -174,7 +168,7 @@ NINE = [{"id": f"c{n}", "input": {"x": n}} for n in range(9)]
 def test_why_cells_failed_is_told_by_cause_with_the_command_that_shows_one(run_sweep: Make) -> None:
     errors = {0: ValueError("no answer to 'a'"), 3: ValueError("no answer to 'b'"), 6: ConnectionError("no route")}
     bench = run_sweep(failing(errors.__getitem__), NINE, {"answer": "all"})
-    summary = build(bench.database, bench.row)["failures"]
+    summary = bench.matrix()["failures"]
     assert summary == status_document(bench.database, bench.row)["failures"]
     first, second = summary["causes"]
     assert (first["cells"], first["node"], first["type"], first["retry"]) == (4, "answer", "ValueError", False)
@@ -182,11 +176,9 @@ def test_why_cells_failed_is_told_by_cause_with_the_command_that_shows_one(run_s
     assert first["example"]["case"] in ("c0", "c3")
     assert first["example"]["command"] == f"wtb show {first['example']['execution']}"
     assert (second["cells"], second["type"], second["retry"]) == (2, "ConnectionError", True)
-    assert status_document(bench.database, bench.row)["next"] == {
-        "why": "6 cells failed",
-        "command": f"wtb retry {bench.sweep_id}",
-    }
-    document = build(bench.database, bench.row)
+    following = {"why": "6 cells failed", "command": f"wtb retry {bench.sweep_id}"}
+    assert status_document(bench.database, bench.row)["next"] == following
+    document = bench.matrix()
     status = render_status(status_document(bench.database, bench.row), 200)
     for text in (matrix_table.render(document, 200), status, render_matrix(document)):
         assert sentence("{} cells failed", 4) + ": answer: ValueError: " + sentence("no answer {}", "to") in text

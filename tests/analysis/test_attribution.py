@@ -23,9 +23,8 @@ RETRIEVE = {"bm25": -0.1, "dense": -0.1, "both": 0.2}
 def scores(choices: list[dict[str, str]], cases: int, together: float = 0.0, noise: float = 0.05) -> Floats:
     """Scores that depend on `retrieve` alone, plus an interaction of `rank` with `dense` if `together` is not 0."""
     rng = np.random.default_rng(7)
-    rows = [
-        RETRIEVE[row["retrieve"]] + together * (row["rank"] == "on" and row["retrieve"] == "dense") for row in choices
-    ]
+    both = [row["rank"] == "on" and row["retrieve"] == "dense" for row in choices]
+    rows = [RETRIEVE[row["retrieve"]] + together * pair for row, pair in zip(choices, both, strict=True)]
     hard = rng.normal(size=cases)
     return np.array(rows)[:, None] + hard + noise * rng.normal(size=(len(rows), cases))
 
@@ -177,9 +176,8 @@ def test_few_cases_say_that_they_are_few() -> None:
 
 
 CORNER = [
-    {"retrieve": "narrow", "answer": "default"},
-    {"retrieve": "wide", "answer": "default"},
-    {"retrieve": "narrow", "answer": "short"},
+    {"retrieve": retrieve, "answer": answer}
+    for retrieve, answer in (("narrow", "default"), ("wide", "default"), ("narrow", "short"))
 ]
 
 
@@ -208,12 +206,8 @@ def test_single_changes_of_three_nodes_are_each_held_against_the_same_combinatio
     rng = np.random.default_rng(4)
     scores = rng.normal(size=40) + np.array([0, 0, -0.5, 0, 0.4])[:, None] + 0.1 * rng.normal(size=(5, 40))
     document = attributed(scores, choices, "right", seed=0)
-    assert [(row["node"], row["variant"], row["over"]) for row in document["simple"]] == [
-        ("a", "y", "x"),
-        ("b", "y", "x"),
-        ("c", "y", "x"),
-        ("c", "z", "x"),
-    ]
+    changes = ["".join((row["node"], row["variant"], row["over"])) for row in document["simple"]]
+    assert changes == ["ayx", "byx", "cyx", "czx"]
     first, second, *_ = document["sentences"]
     assert first.startswith("With a=x and c=x, b=y loses 0.")
     assert second.startswith("With a=x and b=x, c=z gains 0.")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 from wtb.analysis.matrix.attribution import attribute, pairwise
-from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
 from wtb.authoring.workflow import Workflow
 from wtb.authoring.workflow_facts import END
@@ -56,7 +55,7 @@ def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
     best = {"maximize": "score.sum", "subject_to": "failed == 0"}
     vary = {"first": "all", "second": "all"}
     bench = run_sweep(workflow(), CASES, vary, evaluators={"tests:score": score}, best=best)
-    matrix = build(bench.database, bench.row)
+    matrix = bench.matrix()
     names = [row["combination"] for row in matrix["rows"]]
     assert matrix["best"]["score.sum"]["combination"] == {"first": "more", "second": "more"}
     assert matrix["best"]["score.sum"]["rival"] == {"first": "broken", "second": "default"}, "it is better"

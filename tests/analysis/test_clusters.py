@@ -17,7 +17,6 @@ from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, compare
 from wtb.authoring.workflow import Workflow
-from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.tables import sweeps as tables
@@ -34,7 +33,6 @@ def workflow() -> Workflow:
 
     step.variant("other", gain=1.0)
     wf.entry(step)
-    wf.edge(step, END)
     return wf
 
 
@@ -44,20 +42,13 @@ def y(case: Any, result: Any) -> float:
 
 def cases(clusters: int, *, prefix: str = "doc") -> list[State]:
     """Five cases of each source; `other` is better in all of two sources in three, and worse in no other."""
-    return [
-        {
-            "id": f"c{n}",
-            "input": {"x": n % 7, "favoured": 0 if n // 5 % 3 == 0 else 1},
-            "cluster": f"{prefix} {n // 5}",
-        }
-        for n in range(5 * clusters)
-    ]
+    inputs = [{"x": n % 7, "favoured": 0 if n // 5 % 3 == 0 else 1} for n in range(5 * clusters)]
+    return [{"id": f"c{n}", "input": each, "cluster": f"{prefix} {n // 5}"} for n, each in enumerate(inputs)]
 
 
 def ran(database: Database, folder: Path, case_list: list[State], **spec: Any) -> Any:
-    bench = make_bench(
-        database, folder, workflow(), case_list, {"step": "all"}, evaluators={"y": y}, baseline={}, **spec
-    )
+    spec |= {"evaluators": {"y": y}, "baseline": {}}
+    bench = make_bench(database, folder, workflow(), case_list, {"step": "all"}, **spec)
     bench.run()
     return bench.row
 
@@ -84,10 +75,8 @@ def test_fewer_than_six_clusters_are_not_tested(database: Database, tmp_path: Pa
     sweep = ran(database, tmp_path, cases(5))
     matrix = build(database, sweep)
     assert matrix["rows"][1]["metrics"]["y"]["p"] is None
-    assert (
-        prose.sentence("the cases come from {} clusters: too few for any test; expected {} or more", 5, 6)
-        in matrix["warnings"]
-    )
+    few = prose.sentence("the cases come from {} clusters: too few for any test; expected {} or more", 5, 6)
+    assert few in matrix["warnings"]
     assert matrix["best"]["y"]["because"] == prose.sentence("{} clusters are too few; expected {} or more", 5, 6)
     assert pairwise(Scores(database, sweep), "y")["pairs"][0]["p"] is None
     assert attribute(Scores(database, sweep), "y")["nodes"][0]["p_adjusted"] > 0.05
@@ -142,22 +131,13 @@ def test_repeats_are_no_equal_inputs(database: Database, tmp_path: Path) -> None
 
 def test_equal_inputs_count_as_one_against_a_baseline_that_does_not_know_it(database: Database, tmp_path: Path) -> None:
     """The baseline is of an earlier version, or has other cases, so that other cases have equal inputs in it."""
-    before, after, fewer, independent = (
-        ran(database, tmp_path / str(number), case_list, **spec)
-        for number, (case_list, spec) in enumerate(
-            (
-                (equal(8, 5), {}),
-                (equal(8, 5), {}),
-                (equal(8, 5)[1:], {}),
-                (equal(8, 5), {"equal_inputs": "independent"}),
-            )
-        )
-    )
+    alike = equal(8, 5)
+    before, after, fewer = (ran(database, tmp_path, some) for some in (alike, alike, alike[1:]))
+    independent = ran(database, tmp_path, alike, equal_inputs="independent")
     with database.write() as connection:
         connection.execute(tables.cases.update().where(tables.cases.c.sweep_id == before.id).values(cluster=None))
     for first, second in ((before, after), (after, before), (after, fewer), (fewer, after), (independent, after)):
         units = match(database, first, second).units
-        assert units is not None
         assert len(set(units.tolist())) == 8
     assert match(database, after, independent).units is None, "the later sweep says that they are"
     assert compare_sweeps(database, before, after)["verdict"] == "same"
@@ -172,7 +152,6 @@ def test_clusters_that_cases_name_win_over_equal_inputs(database: Database, tmp_
     assert sentence.startswith("40 of 40 cases have an input that a case of another `cluster` has (such as 'c0-0' and")
     plain, sweep = ran(database, tmp_path / "plain", alike), ran(database, tmp_path / "again", named)
     units = match(database, plain, sweep).units
-    assert units is not None
     assert len(set(units.tolist())) == 10
 
 

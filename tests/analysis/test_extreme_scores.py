@@ -97,9 +97,8 @@ def test_answers_intervals_and_p_agree_whatever_the_scores_are(seed: int) -> Non
     comparison = compare(scores, design)
     check_rows(comparison.rows)
     allowed = [row for row in range(len(scores)) if rng.random() < 0.9]
-    check_standings(
-        standings(scores, design, margin, could_be_best=comparison.candidates, compared_rows=allowed), margin
-    )
+    rows = standings(scores, design, margin, could_be_best=comparison.candidates, compared_rows=allowed)
+    check_standings(rows, margin)
     scale = design.ends if design.ends and math.isfinite(design.ends[1]) else None
     seen = look(scores, rng.random(scores.shape) < 0.97, design, scale=scale, margin=margin)
     check_rows(seen.compared.rows)
@@ -114,10 +113,8 @@ def test_two_nights_and_effects_are_finite_whatever_the_scores_are(seed: int) ->
         gains = scores[1:] - scores[:1]
     for parts in hold([Sides(gains)], [[0, 1]] if len(gains) > 1 else []):
         for contrast in (*parts[0], *parts[1]):
-            assert all(
-                figure is None or math.isfinite(figure)
-                for figure in (contrast.delta, contrast.low, contrast.worse, contrast.margin)
-            )
+            figures = (contrast.delta, contrast.low, contrast.worse, contrast.margin)
+            assert all(figure is None or math.isfinite(figure) for figure in figures)
     counted = np.where(np.abs(scores) < 1e100, scores, math.nan)
     choices = [{"a": str(row % 2), "b": str(row // 2)} for row in range(len(scores))]
     effects = attributed(counted, choices, "right", seed=0, missing=MissingCells.of(counted))

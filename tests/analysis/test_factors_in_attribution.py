@@ -49,27 +49,24 @@ def drawn(rows: Sequence[Row], means: Mapping[int, float] | Sequence[float], see
 
 
 def model_and_pair(row: Row) -> float:
-    return 0.2 * (row["answer.model"] == "large") + 0.2 * (
-        row["retrieve"] == "dense" and row["answer.prompt"] == "long"
-    )
+    both = row["retrieve"] == "dense" and row["answer.prompt"] == "long"
+    return 0.2 * (row["answer.model"] == "large") + 0.2 * both
 
 
 def by_name(document: Any) -> dict[str, Any]:
-    return {term.get("factor", term["node"]): term for term in document["nodes"]} | {
-        " x ".join(term.get("factors", term["nodes"])): term for term in document["interactions"]
-    }
+    pairs = {" x ".join(term.get("factors", term["nodes"])): term for term in document["interactions"]}
+    return {term.get("factor", term["node"]): term for term in document["nodes"]} | pairs
+
+
+def clear_effects(effects: dict[str, Any]) -> set[str]:
+    return {name for name, effect in effects.items() if effect["p_adjusted"] < 0.05}
 
 
 def test_a_grid_has_an_effect_for_each_parameter_and_pairs_within_and_across_nodes() -> None:
     document = attribution(FULL, drawn(FULL, [model_and_pair(row) for row in FULL]))
     effects = by_name(document)
     assert set(effects) == {*CROSSING, *(" x ".join(pair) for pair in itertools.combinations(CROSSING, 2))}
-    assert {name for name, effect in effects.items() if effect["p_adjusted"] < 0.05} == {
-        "retrieve",
-        "answer.model",
-        "answer.prompt",
-        "retrieve x answer.prompt",
-    }
+    assert clear_effects(effects) == {"retrieve", "answer.model", "answer.prompt", "retrieve x answer.prompt"}
     large = effects["answer.model"]["variants"][1]
     assert (large["variant"], effects["answer.model"]["node"]) == ("large", "answer")
     assert large["effect"] == pytest.approx(0.2 * 2 / 3, abs=0.02)
@@ -99,7 +96,7 @@ def test_a_factor_that_only_some_variants_have_is_estimated_within_them() -> Non
     model = effects["answer.model"]
     assert [variant["effect"] for variant in model["variants"]] == pytest.approx([-0.15, 0.15], abs=0.02)
     assert model["within"] == [f"model={model}, prompt={prompt}" for model in ("mini", "large") for prompt in "ab"]
-    assert {name for name, effect in effects.items() if effect["p_adjusted"] < 0.05} == {"answer.model", "answer"}
+    assert clear_effects(effects) == {"answer.model", "answer"}
     assert [variant["variant"] for variant in effects["answer"]["variants"]] == ["default", "model x prompt", "style"]
     assert "answer.model x answer.style" not in effects, "no variant has both"
     assert "answer x answer.model" not in effects, "a factor does not act together with what it is nested in"
@@ -108,10 +105,8 @@ def test_a_factor_that_only_some_variants_have_is_estimated_within_them() -> Non
 
 def test_a_node_with_nested_factors_is_an_average_over_them() -> None:
     rows = [row for row in MIXED if row["retrieve"] != "both" and "answer.style" not in row]
-    together = [
-        0.3 * (row["retrieve"] == "dense" and row.get("answer.prompt") == "b") + 0.2 * ("answer" not in row)
-        for row in rows
-    ]
+    both = [row["retrieve"] == "dense" and row.get("answer.prompt") == "b" for row in rows]
+    together = [0.3 * pair + 0.2 * ("answer" not in row) for pair, row in zip(both, rows, strict=True)]
     effects = by_name(attribution(rows, drawn(rows, together)))
     assert effects["answer"]["p_adjusted"] < 0.05, "what prompts and retrieve do together is no noise of it"
     assert effects["answer"]["variants"][1]["effect"] == pytest.approx((0.2 + 0.3 / 4) / 2, abs=0.02)
@@ -123,10 +118,8 @@ def grid(**parameters: Sequence[str]) -> list[Row]:
 
 
 def nested_scores(rows: Sequence[Row], **effects: tuple[str, float]) -> Floats:
-    return drawn(
-        rows,
-        [sum(much for name, (level, much) in effects.items() if row.get(f"answer.{name}") == level) for row in rows],
-    )
+    of_levels = [(f"answer.{name}", *effect) for name, effect in effects.items()]
+    return drawn(rows, [sum(much for name, level, much in of_levels if row.get(name) == level) for row in rows])
 
 
 @pytest.mark.parametrize("retrieves", [("bm25",), ("bm25", "dense")])
@@ -138,12 +131,7 @@ def test_a_factor_whose_levels_say_which_others_there_are_is_estimated_over_all_
     document = attribution(rows, nested_scores(rows, m=("20", 0.6), t=("9", 0.3), u=("2", 0.5)))
     effects = by_name(document)
     assert "aliased" not in document
-    assert {name for name, effect in effects.items() if effect["p_adjusted"] < 0.05} == {
-        "answer",
-        "answer.m",
-        "answer.t",
-        "answer.u",
-    }
+    assert clear_effects(effects) == {"answer", "answer.m", "answer.t", "answer.u"}
     levels = {variant["variant"]: variant["effect"] for variant in effects["answer.m"]["variants"]}
     middle = (0 + 0.15 + 0.6 + 0.15 + 0.25) / 3
     assert levels == pytest.approx({"1": 0.15 - middle, "20": 0.75 - middle, "3": 0.25 - middle}, abs=0.05)
@@ -174,9 +162,8 @@ def test_factors_that_tell_grids_apart_together_are_estimated_within_the_grid_th
     document = attribution(rows, nested_scores(rows, m=("20", 0.3)))
     effects = by_name(document)
     assert "aliased" not in document
-    assert [variant["variant"] for variant in effects["answer.m"]["variants"]] == ["1", "20"], (
-        "m=3 could be k=c as well"
-    )
+    told = [variant["variant"] for variant in effects["answer.m"]["variants"]]
+    assert told == ["1", "20"], "m=3 could be k=c as well"
     assert len(effects["answer.m"]["within"]) == len(effects["answer.k"]["within"]) == 4
     assert effects["answer.m"]["p_adjusted"] < 0.05 < effects["answer.k"]["p_adjusted"]
 
@@ -273,18 +260,15 @@ def test_thirty_pairs_are_those_of_the_factors_that_explain_most_and_all_count()
     tested = {frozenset(term["nodes"]) for term in document["interactions"]}
     assert strong < tested
     assert len(tested) == 30
-    for tested_term in document[
-        "interactions"
-    ]:  # two thirds of the level for 45 candidates and what is beyond all pairs
-        assert tested_term["p_adjusted"] == pytest.approx(min(1.0, tested_term["p"] * 46 * 1.5 / 0.9))
-    for tested_term in document["nodes"]:
-        assert tested_term["p_adjusted"] == pytest.approx(min(1.0, tested_term["p"] * 10 * 3 / 0.9))
+    # Two thirds of the level are for 45 candidates and what is beyond all pairs.
+    for kind, factor in (("interactions", 46 * 1.5 / 0.9), ("nodes", 10 * 3 / 0.9)):
+        for term in document[kind]:
+            assert term["p_adjusted"] == pytest.approx(min(1.0, term["p"] * factor))
     assert min(term["p_adjusted"] for term in document["interactions"]) < 0.05
-    assert (
-        prose.sentence("{} of {} pairs are tested", 30, 45)
-        + prose.sentence(": those of the factors that explain most.")
-        in document["sentences"]
+    told = prose.sentence("{} of {} pairs are tested", 30, 45) + prose.sentence(
+        ": those of the factors that explain most."
     )
+    assert told in document["sentences"]
 
 
 def test_grids_of_two_functions_with_equal_levels_are_told_apart() -> None:

@@ -14,13 +14,13 @@ from wtb import evaluator
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.attribution import attribute, pairwise
-from wtb.analysis.matrix.build import build, freeze
+from wtb.analysis.matrix.build import freeze
 from wtb.analysis.scores import Scores
 from wtb.authoring.workflow import Workflow
 from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
 from wtb.display.report.open_cases import worst
-from wtb.store.read.queries import find_sweep
+from wtb.store.tables.schema import scores
 
 Make = Callable[..., Any]
 CASES = [{"id": str(x), "input": {"x": x}, "expected": {"y": 1}} for x in range(40)]
@@ -42,7 +42,6 @@ def workflow(
     node = wf.node(answer)
     node.variant("other", name="other")
     wf.entry(node)
-    wf.edge(node, END)
     return wf
 
 
@@ -63,12 +62,10 @@ def find_warning(document: dict[str, Any], start: str) -> str:
 
 
 def test_what_fails_nearly_everywhere_is_not_the_best(run_sweep: Make) -> None:
-    document = build(*_of(always_wrong_or_failing(run_sweep, gates=["exact_match.mean >= 0.7"])))
+    document = always_wrong_or_failing(run_sweep, gates=["exact_match.mean >= 0.7"]).matrix()
     assert [metric(document, row)["mean"] for row in (0, 1)] == [0.75, 1 / 40]
-    assert (document["best"]["exact_match"]["combination"], document["best"]["exact_match"]["clear"]) == (
-        {"answer": "default"},
-        True,
-    )
+    best = document["best"]["exact_match"]
+    assert (best["combination"], best["clear"]) == ({"answer": "default"}, True)
     assert document["choice"]["combination"] == {"answer": "default"}
     assert document["front"]["exact_match"] == [0]
     assert find_warning(document, "39 failed") == "39 failed cells count as 0 by exact_match"
@@ -79,7 +76,7 @@ def test_what_is_left_out_is_not_ranked_and_no_gate_takes_it(run_sweep: Make) ->
     gates = ["exact_match.mean >= 0.9", "exact_match.n >= 30"]
     best = {"maximize": "exact_match", "subject_to": "exact_match.n < 30"}
     bench = always_wrong_or_failing(run_sweep, on_failure="left_out", gates=gates, best=best)
-    document = judged(*_of(bench))
+    document = judged(bench.database, bench.row)
     assert metric(document, 1)["mean"] == 1.0
     assert metric(document, 1)["common_mean"] is None
     assert metric(document, 1)["bounds"] == [1 / 40, 1.0]
@@ -101,9 +98,8 @@ def test_what_is_left_out_is_not_ranked_and_no_gate_takes_it(run_sweep: Make) ->
 def test_a_gate_on_a_combination_that_is_not_ranked_cannot_be_told(run_sweep: Make) -> None:
     wf = workflow(lambda name, x: x > 0)  # the only combination
     gates = ["exact_match.mean >= 0.9", "exact_match.n >= 1"]
-    document = judged(
-        *_of(run_sweep(wf, CASES, {"answer": ["default"]}, evaluate=EXACT, on_failure="left_out", gates=gates))
-    )
+    bench = run_sweep(wf, CASES, {"answer": ["default"]}, evaluate=EXACT, on_failure="left_out", gates=gates)
+    document = judged(bench.database, bench.row)
     assert [gate["holds"] for gate in document["gates"]] == [None, True]
     assert sentence("a score in {}", "1 case") in document["gates"][0]["because"]
 
@@ -125,21 +121,15 @@ def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep:
     listed = ["tests:errors", "tests:gain", "tests:unsaid", "latency", "node_runs"]
     wf = workflow(lambda name, x: name == "other" and x % 2 == 0)
     vary = {"answer": "all"}
-    document = build(*_of(run_sweep(wf, CASES, vary, evaluators=evaluators, evaluate=listed)))
-    assert {name: metric(document, 1, name)["mean"] for name in ("errors", "gain", "unsaid")} == {
-        "errors": 6.0,
-        "gain": 0.0,
-        "unsaid": 1.0,
-    }
-    assert {name: metric(document, 1, name)["n"] for name in ("unsaid", "latency", "node_runs")} == dict.fromkeys(
-        ("unsaid", "latency", "node_runs"), 20
-    )
+    document = run_sweep(wf, CASES, vary, evaluators=evaluators, evaluate=listed).matrix()
+    assert [metric(document, 1, name)["mean"] for name in ("errors", "gain", "unsaid")] == [6.0, 0.0, 1.0]
+    assert [metric(document, 1, name)["n"] for name in ("unsaid", "latency", "node_runs")] == [20] * 3
     assert find_warning(document, "20 failed cells count as 10") == "20 failed cells count as 10 by errors"
     assert "by unsaid: " + sentence("no score for failures (`on_failure`) and no scale") in find_warning(
         document, "20 failed cells are left out"
     )
 
-    document = build(*_of(run_sweep(wf, CASES, vary, evaluators=evaluators, evaluate=listed, on_failure=4)))
+    document = run_sweep(wf, CASES, vary, evaluators=evaluators, evaluate=listed, on_failure=4).matrix()
     assert [metric(document, 1, name)["mean"] for name in ("errors", "gain", "unsaid")] == [3.0, 0.0, 2.5]
     assert metric(document, 1, "latency")["n"] == 20, "what a cell takes has no score where it failed"
 
@@ -147,13 +137,12 @@ def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep:
 def test_what_failures_count_as_may_be_changed_afterwards(run_sweep: Make) -> None:
     bench = always_wrong_or_failing(run_sweep)
     assert freeze(bench.database, bench.sweep_id)
-    assert metric(build(*_of(bench)), 1)["mean"] == 1 / 40
-    assert metric(build(*_of(bench), on_failure=0.5), 1)["mean"] == pytest.approx((39 * 0.5 + 1) / 40)
-    assert metric(build(*_of(bench), on_failure="left_out"), 1)["n"] == 1
+    assert metric(bench.matrix(), 1)["mean"] == 1 / 40
+    assert metric(bench.matrix(on_failure=0.5), 1)["mean"] == pytest.approx((39 * 0.5 + 1) / 40)
+    assert metric(bench.matrix(on_failure="left_out"), 1)["n"] == 1
     with pytest.raises(InputError, match="on_failure is 2; expected a score on the scale of exact_match, 0 to 1"):
-        build(*_of(bench), on_failure=2)
-    assert {score["error"] for score in bench.rows(_scores())} == {None}
-    assert len(bench.rows(_scores())) == 41, "no false score is stored"
+        bench.matrix(on_failure=2)
+    assert [score["error"] for score in bench.rows(scores)] == [None] * 41, "no false score is stored"
 
 
 def test_repeats_that_fail_are_averaged_with_those_that_succeed(run_sweep: Make) -> None:
@@ -166,17 +155,16 @@ def test_repeats_that_fail_are_averaged_with_those_that_succeed(run_sweep: Make)
         return {"y": 1}
 
     wf.entry(answer)
-    wf.edge(answer, END)
     spec: dict[str, Any] = {"repeats": 4, "evaluate": EXACT}
-    document = build(*_of(run_sweep(wf, CASES, {"answer": ["default"]}, **spec)))
+    document = run_sweep(wf, CASES, {"answer": ["default"]}, **spec).matrix()
     assert metric(document, 0)["mean"] == pytest.approx((20 * 0.75 + 20) / 40)
-    document = build(*_of(run_sweep(wf, CASES, {"answer": ["default"]}, **spec, on_failure="left_out")))
+    document = run_sweep(wf, CASES, {"answer": ["default"]}, **spec, on_failure="left_out").matrix()
     assert metric(document, 0)["mean"] == 1.0
     assert metric(document, 0)["bounds"] == [pytest.approx(0.875), 1.0]
 
 
 def test_kinds_of_failure_that_are_no_result_are_missing(run_sweep: Make) -> None:
-    document = build(*_of(always_wrong_or_failing(run_sweep, failure_kinds={"error": "missing"})))
+    document = always_wrong_or_failing(run_sweep, failure_kinds={"error": "missing"}).matrix()
     assert metric(document, 1)["n"] == 1
     assert find_warning(document, "39 failed") == sentence(
         "{} no result ({}) and left out everywhere", "39 failed cells are", "39 error"
@@ -193,10 +181,9 @@ def test_cells_that_a_budget_ended_are_missing(run_sweep: Make) -> None:
         return {"y": 1}
 
     wf.entry(answer)
-    wf.edge(answer, END)
     bench = run_sweep(wf, CASES, {"answer": ["default"]}, evaluate=EXACT)
     assert Counter(kind for kind, _ in failures(bench)) == {"budget": 30}
-    document = build(*_of(bench))
+    document = bench.matrix()
     assert (metric(document, 0)["n"], metric(document, 0)["mean"]) == (10, 1.0)
     assert find_warning(document, "30 failed") == sentence(
         "{} no result ({}) and left out everywhere", "30 failed cells are", "30 budget"
@@ -205,19 +192,13 @@ def test_cells_that_a_budget_ended_are_missing(run_sweep: Make) -> None:
 
 def test_a_row_shows_what_its_failures_cost(run_sweep: Make) -> None:
     wf = workflow(lambda name, x: name == "other" and x % 4 == 0)
-    document = build(*_of(run_sweep(wf, CASES, {"answer": "all"}, evaluate=EXACT)))
+    document = run_sweep(wf, CASES, {"answer": "all"}, evaluate=EXACT).matrix()
     well, failing = document["rows"]
-    assert [well[key] for key in ("cost_usd", "cost_failed_usd", "cost_per_success_usd")] == [
-        pytest.approx(0.01),
-        0.0,
-        pytest.approx(0.01),
-    ]
-    assert failing["cost_usd"] == pytest.approx(0.01)
-    assert failing["cost_failed_usd"] == pytest.approx(0.1)
-    assert failing["cost_per_success_usd"] == pytest.approx(0.4 / 30)
-    assert sum(
-        row["cost_usd"] * row["succeeded"] + row["cost_failed_usd"] for row in document["rows"]
-    ) == pytest.approx(document["cost"]["unshared_usd"])
+    keys = ("cost_usd", "cost_failed_usd", "cost_per_success_usd")
+    assert [well[key] for key in keys] == pytest.approx([0.01, 0.0, 0.01])
+    assert [failing[key] for key in keys] == pytest.approx([0.01, 0.1, 0.4 / 30])
+    costs = [row["cost_usd"] * row["succeeded"] + row["cost_failed_usd"] for row in document["rows"]]
+    assert sum(costs) == pytest.approx(document["cost"]["unshared_usd"])
 
 
 def test_attempts_that_failed_before_one_succeeded_are_in_the_costs_of_failures(run_sweep: Make) -> None:
@@ -230,15 +211,12 @@ def test_attempts_that_failed_before_one_succeeded_are_in_the_costs_of_failures(
             raise ValueError("again")
         return {"read": 1}
 
-    def answer(state: dict[str, Any], *, k: int = 0) -> dict[str, Any]:
-        return {"y": 1}
-
-    node = wf.node(answer)
+    node = wf.node(lambda state, *, k=0: {"y": 1}, name="answer")
     node.variant("other", k=1)
     wf.entry(first)
     wf.edge(first, node)
     wf.edge(node, END)
-    document = build(*_of(run_sweep(wf, CASES[:5], {"answer": "all"}, evaluate=EXACT)))
+    document = run_sweep(wf, CASES[:5], {"answer": "all"}, evaluate=EXACT).matrix()
     for row in document["rows"]:
         assert row["cost_failed_usd"] == pytest.approx(0.05), "each as if alone, although the node ran once for both"
         assert row["cost_per_success_usd"] == pytest.approx(0.02)
@@ -250,7 +228,7 @@ def test_every_reader_of_scores_sees_the_same(run_sweep: Make) -> None:
     assert (document["cases"], document["missing"]) == (40, 0)
     (pair,) = pairwise(Scores(bench.database, bench.row), "exact_match")["pairs"]
     assert (pair["n_pairs"], pair["delta"]) == (40, pytest.approx(0.725))
-    hardest = worst(bench.database, bench.row, build(*_of(bench)))
+    hardest = worst(bench.database, bench.row, bench.matrix())
     assert {case["worst"]["execution"] is not None for case in hardest["cases"] if case["worst"]} == {True}
 
 
@@ -276,10 +254,7 @@ def test_a_comparison_takes_new_failures_for_results(run_sweep: Make) -> None:
             {"primary": "exact_mach"},
             sentence("no evaluator gives {}", "'exact_mach'") + sentence("; did you mean '{}'?", "exact_match"),
         ),
-        (
-            {"margin": {"exact_match": 1.5}},
-            "margin.exact_match",
-        ),
+        ({"margin": {"exact_match": 1.5}}, "margin.exact_match"),
         (
             {"evaluate": [{"exact_match": {"field": "y", "on_failure": -1}}]},
             "evaluator 'exact_match': on_failure is -1; expected a score on its scale, 0 to 1, or left_out",
@@ -294,13 +269,3 @@ def test_what_no_scale_has_is_refused(bench: Make, spec: dict[str, Any], problem
     with pytest.raises(InputError) as refused:
         bench(workflow(lambda name, x: False), CASES, {"answer": "all"}, **{"evaluate": EXACT, **spec})
     assert problem in str(refused.value)
-
-
-def _of(bench: Any) -> tuple[Any, Any]:
-    return bench.database, find_sweep(bench.database, bench.sweep_id)
-
-
-def _scores() -> Any:
-    from wtb.store.tables.schema import scores
-
-    return scores

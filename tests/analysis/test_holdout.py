@@ -65,11 +65,7 @@ def test_clusters_are_kept_whole() -> None:
 @pytest.mark.parametrize(
     ("spec", "only", "problem"),
     [
-        (
-            {},
-            Only(final=True),
-            sentence("the sweep has no final cases"),
-        ),
+        ({}, Only(final=True), sentence("the sweep has no final cases")),
         ({"holdout": 1}, Only(), "'holdout' is 1; expected less than 1"),
         ({"holdout": 0}, Only(), sentence("{} is {}; expected more than 0", "'holdout'", 0)),
         ({"holdout": 0.3}, Only(case=HELD_OUT[0]), f"and case '{HELD_OUT[0]}' is one of them"),

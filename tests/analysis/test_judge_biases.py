@@ -17,11 +17,6 @@ from wtb.core.errors import InputError
 CASES = 200
 
 
-def interval_of(figure: judge_bias.Figure) -> Interval:
-    assert figure.interval is not None
-    return figure.interval
-
-
 def covers(interval: Interval, truth: float) -> bool:
     return interval[0] <= truth <= interval[1]
 
@@ -39,17 +34,13 @@ def test_a_liking_for_its_own_family_is_found_where_there_is_one_and_none_where_
     hits = naive = 0
     for seed in range(200):
         judgements, own = judged(np.random.default_rng(seed), more)
-        interval = interval_of(judge_bias.own_family(judgements, own))
+        interval = judge_bias.own_family(judgements, own).interval
         hits += covers(interval, more)
         if more:
             assert interval[0] > 0
         apart = (judgements.judge - judgements.people).reshape(2, CASES)
-        naive += covers(
-            interval_of(
-                judge_bias.by_case(apart[0] - apart[1], Held(*[np.zeros(CASES)] * 2, np.arange(CASES)), None, None)
-            ),
-            more,
-        )
+        alone = Held(*[np.zeros(CASES)] * 2, np.arange(CASES))
+        naive += covers(judge_bias.by_case(apart[0] - apart[1], alone, None, None).interval, more)
     assert hits >= 182, "95% of 200, but for chance"
     assert naive < 20, "that its own row is better alone makes scores less labels differ"
 
@@ -88,23 +79,18 @@ def test_a_level_that_a_judge_gives_too_often_is_found_and_none_where_there_is_n
         uses = judge_bias.uses(Held(judge, people, np.arange(CASES)), [1, 2, 3, 4, 5])
         assert [use.level for use in uses] == [1, 2, 3, 4, 5]
         more = often * ((np.arange(5) == 3) - shares)
-        hits += [covers(interval_of(use.more), truth) for use, truth in zip(uses, more, strict=True)]
+        hits += [covers(use.more.interval, truth) for use, truth in zip(uses, more, strict=True)]
     assert hits.min() >= 180
 
 
 def test_levels_of_the_rubric_count_also_where_nobody_gives_them_and_scores_between_as_the_nearest() -> None:
-    uses = judge_bias.uses(
-        Held(np.array([1.0, 2.9, 3.0]), np.array([1.0, 3.0, 3.0]), np.arange(3)), [1, 2, 3, *range(4, 10)]
-    )
-    assert [(use.level, use.judge) for use in uses if use.judge] == [
-        (1, pytest.approx(1 / 3)),
-        (2.9, pytest.approx(1 / 3)),
-        (3, pytest.approx(1 / 3)),
-    ]
+    judgements = Held(np.array([1.0, 2.9, 3.0]), np.array([1.0, 3.0, 3.0]), np.arange(3))
+    uses = judge_bias.uses(judgements, [1, 2, 3, *range(4, 10)])
+    third = pytest.approx(1 / 3)
+    assert [(use.level, use.judge) for use in uses if use.judge] == [(1, third), (2.9, third), (3, third)]
     many = np.arange(12) / 12
-    assert judge_bias.uses(Held(many, np.repeat([0.0, 1.0], 6), np.arange(12)), [0, 1])[0].judge == pytest.approx(
-        7 / 12
-    )
+    uses = judge_bias.uses(Held(many, np.repeat([0.0, 1.0], 6), np.arange(12)), [0, 1])
+    assert uses[0].judge == pytest.approx(7 / 12)
     assert judge_bias.uses(Held(many, many, np.arange(12)), []) == ()
 
 
@@ -170,25 +156,23 @@ def test_equal_weights_change_nothing() -> None:
     first, second = rng.integers(0, 3, (2, 80)).astype(np.float64)
     judgements = Held(first, second, np.arange(80))
     alike = Held(first, second, np.arange(80), dict.fromkeys(range(80), 1.0))
-    assert cohens_kappa(first, second, weights=np.full(80, 2.0)).value == pytest.approx(
-        cohens_kappa(first, second).value
-    )
+    doubled = cohens_kappa(first, second, weights=np.full(80, 2.0)).value
+    assert doubled == pytest.approx(cohens_kappa(first, second).value)
     both = np.stack([first, second])
     assert krippendorffs_alpha(both, weights=np.ones(80)).value == pytest.approx(krippendorffs_alpha(both).value)
     lengths = rng.integers(5, 900, 80).tolist()
     assert judge_bias.by_length(alike, lengths).value == pytest.approx(judge_bias.by_length(judgements, lengths).value)
     for level, other in zip(judge_bias.levels(alike, None), judge_bias.levels(judgements, None), strict=True):
         assert level.people.value == pytest.approx(other.people.value)
-        assert interval_of(level.people) == pytest.approx(interval_of(other.people), abs=0.1)
+        assert level.people.interval == pytest.approx(other.people.interval, abs=0.1)
 
 
 def test_a_weight_stands_for_as_many_cases() -> None:
     first, second = np.array([0.0, 0, 1, 1, 1, 0]), np.array([0.0, 1, 1, 1, 0, 0])
     often = np.array([1, 2, 3, 1, 1, 2])
     repeated = np.repeat(first, often), np.repeat(second, often)
-    assert cohens_kappa(first, second, weights=often.astype(float)).value == pytest.approx(
-        cohens_kappa(*repeated).value
-    )
+    weighted = cohens_kappa(first, second, weights=often.astype(float)).value
+    assert weighted == pytest.approx(cohens_kappa(*repeated).value)
     judgements = Held(first, second, np.arange(6), dict(enumerate(often.astype(float).tolist())))
     mean = judge_bias.by_case(first - second, judgements, None, None).value
     assert mean == pytest.approx(float(np.mean(repeated[0] - repeated[1])))
@@ -205,7 +189,6 @@ def test_a_case_counts_by_the_greatest_chance_that_is_known_of_it() -> None:
     assert weights(label(0, None), label(9, 0.1)) is None
     assert weights(label(9, 0.1), label(9, 0.3, "ben"), label(8, 0.3, "ben")) is None
     case_weights = weights(label(9, 0.1), label(8, 0.3))
-    assert case_weights is not None
     assert case_weights[9] / case_weights[8] == pytest.approx(3)
     with pytest.raises(InputError, match=sentence("{} of {} labels have no 'probability'", 1, 3)):
         weights(label(9, 0.1), label(8, 0.3), label(2, None))

@@ -18,16 +18,8 @@ from wtb.store.database import Database
 def row(variant: str, mean: float | None, failed: int = 0) -> dict[str, Any]:
     metric = {"n": 4, "n_pairs": 0, "mean": mean, "ci": None, "delta": None, "delta_ci": None, "p_adjusted": None}
     metric["common_mean"] = mean
-    latency = {"p50": 0.5, "p95": None}
-    metrics = {"m": metric}
-    return {
-        "combination": {"a": variant},
-        "n": 4,
-        "failed": failed,
-        "cost_usd": 0.1,
-        "latency_s": latency,
-        "metrics": metrics,
-    }
+    counts = {"n": 4, "failed": failed, "cost_usd": 0.1, "latency_s": {"p50": 0.5, "p95": None}}
+    return {"combination": {"a": variant}, **counts, "metrics": {"m": metric}}
 
 
 def matrix(*rows: dict[str, Any], best: str | None = "x", **more: Any) -> dict[str, Any]:
@@ -91,11 +83,8 @@ def test_while_cells_are_open_no_gate_is_decided() -> None:
     document = matrix()
     document["cells"]["pending"] = 2
     answer = judged("m > 0", document)
-    assert (answer["holds"], answer["values"], answer["because"]) == (
-        None,
-        {"m": 0.8},
-        sentence("{} cells have no outcome yet", 2),
-    )
+    because = sentence("{} cells have no outcome yet", 2)
+    assert answer == {"gate": "m > 0", "holds": None, "values": {"m": 0.8}, "because": because}
 
 
 def test_lines_show_a_figure_alone_and_several_by_name() -> None:

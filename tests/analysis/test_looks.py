@@ -14,14 +14,12 @@ from msgspec import structs
 from tests.support.prose import sentence
 from tests.support.waiting import until
 from wtb.analysis.gates import judge
-from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import leaders
 from wtb.analysis.sweep_ends import reason_to_stop
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.evaluation.evaluators import evaluator
 from wtb.authoring.workflow import Workflow
-from wtb.authoring.workflow_facts import END
-from wtb.cli.run.sweeps import exit_code
+from wtb.cli.run.outcome import exit_code
 from wtb.core.errors import StoreError
 from wtb.core.serialization.user_modules import without_user_code
 from wtb.core.tree.run_order import case_order
@@ -62,7 +60,6 @@ def workflow(fails: Callable[[int], bool] = lambda x: False) -> Workflow:
     answer.variant("good", least=1)
     answer.variant("good2", least=1)
     wf.entry(answer)
-    wf.edge(answer, END)
     return wf
 
 
@@ -91,16 +88,10 @@ def sweep(bench: Make) -> Callable[..., Any]:
     return make
 
 
-def matrix(bench: Any) -> dict[str, Any]:
-    return build(bench.database, bench.row)
-
-
 def test_cases_begin_in_the_order_that_the_seed_gives(sweep: Make) -> None:
     bench = sweep(seed=5)
     bench.run()
-    started_cases = [
-        row.case_number for row in sorted(bench.executions, key=lambda row: row.id) if row.origin == "root"
-    ]
+    started_cases = [row.case_number for row in bench.executions if row.origin == "root"]
     assert started_cases == case_order([None] * 60, 5)
     ended = sorted(bench.node_runs, key=lambda run: run["started_at"])
     case_of = {row.id: row.case_number for row in bench.executions}
@@ -110,7 +101,7 @@ def test_cases_begin_in_the_order_that_the_seed_gives(sweep: Make) -> None:
 def test_a_sweep_that_has_not_ended_shows_what_holds_whenever_one_looks(sweep: Make) -> None:
     bench = sweep()
     assert bench.run(node_runs=90).status == "paused"
-    document = matrix(bench)
+    document = bench.matrix()
     seen = document["as_of"]["cases"]
     assert document["figures"] == "anytime"
     assert document["as_of"] == {"cases": seen, "of": 60, "because": sentence("the sweep is paused")}
@@ -118,13 +109,7 @@ def test_a_sweep_that_has_not_ended_shows_what_holds_whenever_one_looks(sweep: M
     for row in document["rows"]:
         assert seen <= row["as_of"] <= 30
         for figures in row["metrics"].values():
-            assert (
-                figures["p"],
-                figures["p_adjusted"],
-                figures["effect"],
-                figures["detectable"],
-                figures["ranks"],
-            ) == (None,) * 5
+            assert {figures[key] for key in ("p", "p_adjusted", "effect", "detectable", "ranks")} == {None}
     assert document["metrics"]["right"]["interval"] == "betting"
     assert document["metrics"]["size"]["interval"] == "asymptotic"
     best = document["best"]["right"]
@@ -138,7 +123,7 @@ def test_figures_of_the_end_come_with_the_end(sweep: Make) -> None:
     bench = sweep()
     bench.run(node_runs=90)
     assert bench.run(node_runs=None).status == "completed"
-    document = matrix(bench)
+    document = bench.matrix()
     assert (document["figures"], document["as_of"]) == ("final", None)
     assert document["best"]["right"]["clear"]
     assert document["best"]["right"]["p"] < 0.001
@@ -149,9 +134,9 @@ def test_figures_of_the_end_come_with_the_end(sweep: Make) -> None:
 def test_a_sweep_that_was_cancelled_keeps_figures_that_hold_whenever_one_looked(sweep: Make) -> None:
     bench = sweep()
     bench.run(node_runs=90)
-    before = matrix(bench)
+    before = bench.matrix()
     control.cancel(bench.database, bench.sweep_id, reason="enough", by="somebody")
-    document = matrix(bench)
+    document = bench.matrix()
     assert document["as_of"] == {**before["as_of"], "because": sentence("the sweep was cancelled")}
     assert document["best"] == before["best"], "cells that were cancelled have not ended, so nothing counts beyond them"
 
@@ -163,7 +148,7 @@ def test_what_is_beyond_a_case_that_has_not_ended_does_not_count(sweep: Make) ->
     slow = (cells.c.sweep_id == bench.sweep_id, cells.c.case_number == order[12], cells.c.combination == 1)
     with bench.database.write() as connection:
         connection.execute(cells.update().where(*slow).values(status="running", finished_at=None))
-    document = matrix(bench)
+    document = bench.matrix()
     assert document["as_of"] == {"cases": 12, "of": 60, "because": sentence("{} cell{} to run again", 1, " is")}
     assert [row["as_of"] for row in document["rows"]] == [60, 12, 60]
     assert [row["metrics"]["right"]["n_pairs"] for row in document["rows"]] == [0, 12, 60]
@@ -173,12 +158,12 @@ def test_retried_cells_are_part_of_the_plan(sweep: Make) -> None:
     broken = {7, 8}
     bench = sweep(fails=lambda x: x in broken)
     bench.run()
-    assert matrix(bench)["figures"] == "final"
+    assert bench.matrix()["figures"] == "final"
     broken.clear()
     assert retry(bench.database, bench.sweep_id) == 6
-    assert matrix(bench)["figures"] == "anytime"
+    assert bench.matrix()["figures"] == "anytime"
     bench.run()
-    assert matrix(bench)["figures"] == "final"
+    assert bench.matrix()["figures"] == "final"
     assert bench.counts == {"succeeded": 180}
 
 
@@ -202,7 +187,7 @@ def test_every_form_tells_the_same_before_the_end(sweep: Make) -> None:
 def test_who_watches_sees_what_the_matrix_says(sweep: Make) -> None:
     bench = sweep()
     bench.run(node_runs=90)
-    document, live = matrix(bench), leaders(bench.database, bench.row)
+    document, live = bench.matrix(), leaders(bench.database, bench.row)
     assert live["as_of"] == document["as_of"]
     assert live["best"]["right"]["candidates"] == document["best"]["right"]["candidates"]
     look = watched(Standing(bench.database, bench.sweep_id, None).read(), 120)
@@ -223,7 +208,7 @@ def test_who_watches_sees_exploratory_metrics_corrected_as_in_the_matrix(bench: 
     sweep = bench(workflow(), CASES, ALL, evaluators={"tests:each": each}, run=IN_TURN)
     for count in range(114, 151, 6):
         sweep.run(node_runs=count)
-        by_metric, live = matrix(sweep)["best"], leaders(sweep.database, sweep.row)["best"]
+        by_metric, live = sweep.matrix()["best"], leaders(sweep.database, sweep.row)["best"]
         expected = {metric: (best["clear"], best["candidates"]) for metric, best in by_metric.items()}
         assert {metric: (best["clear"], best["candidates"]) for metric, best in live.items()} == expected
         if expected["each.0"] != expected["each.1"]:
@@ -237,7 +222,7 @@ def test_old_sweeps_have_the_same_order(sweep: Make) -> None:
     bench.run(node_runs=45)
     numbers = [number for number, status in _by_case(bench) if status == {"succeeded"}]
     assert set(numbers) <= set(case_order([None] * 60, 9)[:15])
-    assert matrix(bench)["as_of"]["cases"] == len(numbers)
+    assert bench.matrix()["as_of"]["cases"] == len(numbers)
 
 
 def _by_case(bench: Any) -> list[tuple[int, set[str]]]:
@@ -277,7 +262,6 @@ def blocking_workflow(block: BlockedNodes) -> Workflow:
 
     answer.variant("good", least=1)
     wf.entry(answer)
-    wf.edge(answer, END)
     return wf
 
 
@@ -301,7 +285,7 @@ def test_a_sweep_stops_by_itself_when_the_best_is_known(bench: Make) -> None:
     assert str(ended.reason).startswith("known: answer=good is best by right, as of ")
     assert sweep.counts["succeeded"] + sweep.counts["skipped"] == 120
     assert sweep.counts["skipped"] >= 70
-    document = matrix(sweep)
+    document = sweep.matrix()
     assert document["as_of"]["because"] == sentence("the sweep stopped when enough was known")
     assert document["best"]["right"]["clear"]
     assert document["as_of"]["cases"] <= 20
@@ -339,7 +323,7 @@ def test_the_scheduler_stops_what_workers_run(database: Database, bench: Make) -
     assert sweep.status == "completed"
     assert sweep.counts["skipped"] > 0
     assert run_round(database, lambda tasks, retried: None)["finished"] == 0
-    assert matrix(sweep)["figures"] == "anytime"
+    assert sweep.matrix()["figures"] == "anytime"
 
 
 def test_a_round_gives_work_before_it_counts_and_counts_for_a_while(

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from tests.support.prose import sentence
+from wtb.analysis.matrix.estimates import estimate_document
 from wtb.analysis.matrix.metric_figures import slices
 from wtb.analysis.statistics import Design, Floats, compare
 from wtb.analysis.statistics.claims import Claim, MissingCells, Pairs
+from wtb.analysis.statistics.comparing import Estimate
 from wtb.analysis.statistics.row_figures import FigureRows, RowCells, contributions
 from wtb.analysis.statistics.running import look
 from wtb.core.scoring.failure_scores import cure, hangs_on
@@ -39,11 +41,9 @@ def design(scores: Floats, **options: Any) -> Design:
 def test_a_row_without_its_wrong_answers_claims_nothing() -> None:
     scores = crashing(400, 0.15)
     (_, row), comparison = compare(scores, design(scores, missing=None)).rows, compare(scores, design(scores))
-    assert row.p_adjusted is not None
     assert row.p_adjusted < 0.001
     hanging = comparison.rows[1]
     assert (hanging.hangs_on, hanging.missing, hanging.p) == (60, 60, row.p)
-    assert hanging.p_adjusted is not None
     assert hanging.p_adjusted > 0.05
     assert not comparison.clear
 
@@ -65,8 +65,6 @@ def test_a_true_gain_survives_a_few_missing_cells() -> None:
     assert comparison.clear
     assert comparison.rows[1].hangs_on is None
     p, at_worst = comparison.rows[1].p, comparison.rows[1].p_at_worst
-    assert p is not None
-    assert at_worst is not None
     assert p <= at_worst < 0.05
 
 
@@ -86,7 +84,6 @@ def test_a_star_hangs_on_the_missing_cells_of_a_row_that_is_not_ranked() -> None
 def test_a_loss_hangs_on_missing_cells_as_a_gain_does() -> None:
     scores = crashing(400, 0.15)[::-1].copy()
     row = compare(scores, design(scores)).rows[1]
-    assert row.delta is not None
     assert row.delta < 0
     assert row.hangs_on == 60
 
@@ -161,14 +158,9 @@ def test_figures_over_rows_take_missing_cells_as_wrong_answers(figure: Any) -> N
         answers = [np.where(drawn.random(400) < 0.75, truth, 1 - truth).astype(float) for _ in range(2)]
         wrong = np.flatnonzero(answers[1] != truth)[:80]
     scored = ~np.isin(np.arange(400), wrong)
-    rows = FigureRows(
-        figure,
-        [
-            RowCells(truth, answers[0], np.arange(400)),
-            RowCells(truth[scored], answers[1][scored], np.arange(400)[scored]),
-        ],
-        400,
-    )
+    columns = np.arange(400)
+    cells = [RowCells(truth, answers[0], columns), RowCells(truth[scored], answers[1][scored], columns[scored])]
+    rows = FigureRows(figure, cells, 400)
     table = np.full((2, 400), NAN)
     for place, row in enumerate(rows.rows):
         table[place, row.column] = contributions(figure, *row)
@@ -176,7 +168,6 @@ def test_figures_over_rows_take_missing_cells_as_wrong_answers(figure: Any) -> N
     assert compare(table, replace(whole, missing=None)).rows[1].p_adjusted < 0.05  # type: ignore[operator]
     estimate = compare(table, whole).rows[1]
     assert estimate.hangs_on == 80
-    assert estimate.mean_at_worst is not None
     assert estimate.mean_at_worst[0] < (estimate.mean or 0) < estimate.mean_at_worst[1]
 
 
@@ -193,16 +184,13 @@ def test_a_look_before_the_end_counts_cells_that_have_ended_as_missing() -> None
     scores = crashing(400, 0.3, rate=0.6)
     finished = np.ones(scores.shape, dtype=np.bool_)
     plain = look(scores, finished, design(scores, missing=None), scale=(0.0, 1.0)).compared
-    assert plain.rows[1].delta_ci is not None
     assert plain.rows[1].delta_ci[0] > 0
     seen = look(scores, finished, design(scores), scale=(0.0, 1.0)).compared
-    assert seen.rows[1].delta_ci is not None
     assert seen.rows[1].delta_ci[0] <= 0
     assert seen.rows[1].hangs_on == 120
     assert not seen.clear
-    snapshot = look(
-        scores[:, :200], finished[:, :200] & ~np.isnan(scores[:, :200]), design(scores[:, :200]), scale=(0, 1)
-    )
+    half = scores[:, :200]
+    snapshot = look(half, finished[:, :200] & ~np.isnan(half), design(half), scale=(0, 1))
     assert snapshot.compared.rows[1].missing == 0, "what has not ended is not missing"
 
 
@@ -210,7 +198,6 @@ def test_slices_by_tag_hang_on_missing_cells() -> None:
     scores = crashing(400, 0.15)
     tags = {case: ["even" if case % 2 == 0 else "odd"] for case in range(400)}
     by_tag = slices(scores, np.arange(400), tags, design(scores))
-    assert by_tag is not None
     rows = [tag["rows"][1] for tag in by_tag["tags"]]
     assert all(row["p_adjusted"] > 0.05 for row in rows)  # type: ignore[operator]
     assert sum(row.get("hangs_on", 0) for row in rows) > 0
@@ -223,3 +210,10 @@ def test_the_words() -> None:
     )
     assert cure("s", ["failed"], can_declare=True).startswith("declare `scale` or `on_failure`, or run failed cells")
     assert cure("s", ["evaluator"], can_declare=False) == sentence("score again with `wtb score {}`", "s")
+
+
+def test_a_p_at_worst_that_is_0_is_told() -> None:
+    estimate = Estimate(9, 9, 0.5, None, 0.5, None, 0.0, 0.0, pairs_missing=2, p_at_worst=0.0)
+    document = estimate_document(estimate, None)
+    assert (document["p_at_worst"], document["pairs_missing"]) == (0.0, 2)
+    assert not document.keys() & {"missing", "mean_at_worst", "delta_at_worst", "hangs_on", "unseen_one_in"}

@@ -98,8 +98,8 @@ def test_a_slide_a_step_and_tonight_are_told_apart() -> None:
 
 
 def test_two_nights_that_fall_are_no_slide_and_three_are() -> None:
-    assert (find_trend(0.9, [0.89, 0.88]).kind, find_trend(0.9, [0.89, 0.88]).nights) == ("step", 2)
-    assert (find_trend(0.9, [0.89, 0.88, 0.87]).kind, find_trend(0.9, [0.89, 0.88, 0.87]).nights) == ("slide", 3)
+    two, three = find_trend(0.9, [0.89, 0.88]), find_trend(0.9, [0.89, 0.88, 0.87])
+    assert ((two.kind, two.nights), (three.kind, three.nights)) == (("step", 2), ("slide", 3))
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,7 @@ def test_two_nights_that_fall_are_no_slide_and_three_are() -> None:
             [0.89, 0.88, 0.87, 0.86, 0.85, 0.84],
             "f1: night 6 of a slide: 0.9 -> 0.84 since 2026-11-01 (fixed reference), p < 0.001, -0.01 a night",
         ),
-        (
-            [0.9, 0.8, 0.8],
-            "f1: night 2 of a fall: 0.9 -> 0.8 against 2026-11-01 (fixed reference), p < 0.001",
-        ),
+        ([0.9, 0.8, 0.8], "f1: night 2 of a fall: 0.9 -> 0.8 against 2026-11-01 (fixed reference), p < 0.001"),
         (
             [0.9, 0.9, 0.8],
             "f1"

@@ -12,15 +12,12 @@ import pytest
 from tests.support.prose import sentence
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.kept_matrix import judged
-from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import live
 from wtb.analysis.statistics.row_figures import over_repeats
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.workflow import Workflow
-from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
 from wtb.core.scoring.measure import Kind, Passes, read_passes
-from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
 
@@ -63,7 +60,6 @@ def workflow() -> Workflow:
     node = wf.node(answer)
     node.variant("sure", passes=True)
     wf.entry(node)
-    wf.edge(node, END)
     return wf
 
 
@@ -75,10 +71,6 @@ EVALUATE = [
 ]
 
 
-def _of(bench: Any) -> tuple[Any, Any]:
-    return bench.database, find_sweep(bench.database, bench.sweep_id)
-
-
 def expected(kind: Kind, k: int, counts: list[tuple[int, int]]) -> float:
     estimates = [Passes(kind, k).estimate(*count) for count in counts]
     return float(np.mean([estimate for estimate in estimates if estimate is not None]))
@@ -87,18 +79,9 @@ def expected(kind: Kind, k: int, counts: list[tuple[int, int]]) -> float:
 @pytest.mark.parametrize("on_failure", [None, "left_out"])
 def test_a_matrix_has_means_intervals_differences_and_gates_of_them(run_sweep: Make, on_failure: str | None) -> None:
     gates = ['"pass@2".mean > 0.5', "steady.mean > 0.9", '"pass@2".delta > 0']
-    bench = run_sweep(
-        workflow(),
-        CASES,
-        {"answer": "all"},
-        evaluate=EVALUATE,
-        baseline={"answer": "default"},
-        repeats=4,
-        on_failure=on_failure,
-        gates=gates,
-        best={"maximize": "pass@2"},
-    )
-    matrix = judged(*_of(bench))
+    spec = {"baseline": {"answer": "default"}, "on_failure": on_failure, "gates": gates, "best": {"maximize": "pass@2"}}
+    bench = run_sweep(workflow(), CASES, {"answer": "all"}, evaluate=EVALUATE, repeats=4, **spec)
+    matrix = judged(bench.database, bench.row)
     base, sure = (row["metrics"] for row in matrix["rows"])
     last = (3, 3) if on_failure else (4, 3)
     counts = [(4, x) for x in range(5)] + [last]
@@ -110,11 +93,10 @@ def test_a_matrix_has_means_intervals_differences_and_gates_of_them(run_sweep: M
         low, high = base[name]["ci"]
         assert 0 <= low < base[name]["mean"] < high <= 1
         assert sure[name]["p"] <= sure[name]["p_adjusted"]
-    assert matrix["metrics"]["pass@2"]["passes"] == "pass@2"
-    assert matrix["metrics"]["steady"]["passes"] == "pass^2"
-    assert [gate["holds"] for gate in matrix["gates"]] == [True, True, True]
+    passes = [matrix["metrics"][name]["passes"] for name in ("pass@2", "steady")]
+    assert (passes, [gate["holds"] for gate in matrix["gates"]]) == (["pass@2", "pass^2"], [True] * 3)
     assert matrix["choice"]["combination"] == {"answer": "sure"}
-    assert not {"pass@2", "steady"} & live(*_of(bench))["rows"][0]["metrics"].keys(), (
+    assert not {"pass@2", "steady"} & live(bench.database, bench.row)["rows"][0]["metrics"].keys(), (
         "they are no mean of what is tallied"
     )
 
@@ -122,14 +104,14 @@ def test_a_matrix_has_means_intervals_differences_and_gates_of_them(run_sweep: M
 def test_a_case_that_lost_too_many_repeats_has_no_score(run_sweep: Make) -> None:
     evaluate = [{"exact_match": {"field": "answer", "pass_at": 4}}]
     bench = run_sweep(workflow(), CASES, {"answer": "all"}, evaluate=evaluate, repeats=4, on_failure="left_out")
-    base, sure = (row["metrics"]["pass@4"] for row in build(*_of(bench))["rows"])
+    base, sure = (row["metrics"]["pass@4"] for row in bench.matrix()["rows"])
     assert (base["n"], sure["n"]) == (5, 6)
     assert base["mean"] == pytest.approx(4 / 5)
 
 
 def test_two_sweeps_are_compared_by_them(run_sweep: Make) -> None:
-    before, after = (run_sweep(workflow(), CASES, {}, evaluate=EVALUATE, repeats=repeats) for repeats in (4, 4))
-    document = compare_sweeps(before.database, _of(before)[1], find_sweep(before.database, after.sweep_id))
+    before, after = (run_sweep(workflow(), CASES, {}, evaluate=EVALUATE, repeats=4) for _ in range(2))
+    document = compare_sweeps(before.database, before.row, after.row)
     assert document["rows"][0]["metrics"]["pass@2"]["delta"] == pytest.approx(0.0)
 
 
@@ -161,7 +143,7 @@ def test_scores_with_a_threshold_and_combined_evaluators_count_repeats(run_sweep
         {"not": {"contains": {"field": "answer", "text": "no"}, "pass_all": 2}},
     ]
     bench = run_sweep(workflow(), CASES, {}, evaluate=evaluate, repeats=4)
-    (row,) = build(*_of(bench))["rows"]
+    (row,) = bench.matrix()["rows"]
     counts = [(4, x) for x in range(5)] + [(4, 3)]
     assert row["metrics"]["pass@2"]["mean"] == pytest.approx(expected("pass@", 2, counts))
     assert row["metrics"]["pass^2"]["mean"] == pytest.approx(expected("pass^", 2, counts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wtb.analysis.judge_ranking import Comparisons, Pairs, could_be_best, next_pairs, race, strengths
+from wtb.analysis.judge_ranking import Comparisons, Pairs, could_be_best, joined, next_pairs, race, strengths
 
 
 def comparisons(*rows: tuple[int, int, int, int]) -> Comparisons:
@@ -72,9 +72,7 @@ def test_a_row_that_never_lost_has_a_strength_and_three_cases_prove_nothing() ->
 def test_comparisons_of_one_case_are_no_news_of_others() -> None:
     """Ten times as many comparisons of each case do not shorten an interval to a third."""
     single = drawn([0.5, 0.0], 0.0, 30)
-    ten = comparisons(
-        *(row for _ in range(10) for row in zip(single.first, single.second, single.result, single.unit, strict=True))
-    )
+    ten = joined([single] * 10)
     (low, high), (low_of_ten, high_of_ten) = strengths(single, 2).interval[0], strengths(ten, 2).interval[0]
     assert high_of_ten - low_of_ten > 0.8 * (high - low)
 

@@ -21,11 +21,9 @@ from wtb.analysis.statistics.paired import mcnemar
 from wtb.analysis.statistics.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.workflow import Workflow
-from wtb.authoring.workflow_facts import END
 from wtb.core.errors import InputError
 from wtb.core.scoring.measure import FIGURES, OF_CLASSES, OF_SCORES, Figure
 from wtb.store.read import tallies
-from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
 KINDS = ("refund", "delay", "praise")
@@ -77,9 +75,8 @@ def test_contributions_tell_how_a_figure_changes_where_a_case_is_left_out(figure
     truth, predicted = drawn(figure, 2_000)
     cases = np.arange(len(truth))
     values = contributions(figure, truth, predicted, cases)
-    without = [
-        contributions(figure, truth[cases != case], predicted[cases != case], cases[1:]).mean() for case in range(20)
-    ]
+    others = [cases != case for case in range(20)]
+    without = [contributions(figure, truth[some], predicted[some], cases[1:]).mean() for some in others]
     left_out = np.array([values.mean() - (values[case] - values.mean()) / (len(truth) - 1) for case in range(20)])
     assert np.array(without) == pytest.approx(left_out, abs=3e-6)
     assert np.ptp(without) > 5e-5
@@ -126,10 +123,8 @@ def test_where_two_rows_swap_their_results_of_a_case_what_it_says_changes_its_si
 ) -> None:
     truth, first, second = two_rows(figure)
     swapped = np.random.default_rng(2).random(len(truth)) < 0.5
-    swaps = rows_of(figure, truth, first, second).swaps(0, [1])[0]
-    exchanged = rows_of(figure, truth, np.where(swapped, second, first), np.where(swapped, first, second)).swaps(
-        0, [1]
-    )[0]
+    both = ((first, second), (np.where(swapped, second, first), np.where(swapped, first, second)))
+    swaps, exchanged = (rows_of(figure, truth, *rows).swaps(0, [1])[0] for rows in both)
     assert exchanged == pytest.approx(np.where(swapped, -swaps, swaps), abs=1e-12)
     assert np.ptp(swaps) > 0.5
 
@@ -191,7 +186,6 @@ def workflow(fails: Callable[[str, int], bool] = lambda variant, x: False, every
     node = wf.node(classify)
     node.variant("better", name="better")
     wf.entry(node)
-    wf.edge(node, END)
     return wf
 
 
@@ -206,7 +200,7 @@ EVALUATE = [
 
 def test_a_matrix_has_figures_over_rows_with_intervals_and_paired_differences(run_sweep: Make) -> None:
     bench = run_sweep(workflow(), CASES, {"classify": "all"}, evaluate=EVALUATE, baseline={"classify": "default"})
-    matrix = build(*_of(bench))
+    matrix = bench.matrix()
     truth = [x % 3 for x in range(60)]
     for row, every in zip(matrix["rows"], (3, 10), strict=True):
         predicted = [(x + (x % every == 0)) % 3 for x in range(60)]
@@ -226,10 +220,8 @@ def test_a_matrix_has_figures_over_rows_with_intervals_and_paired_differences(ru
 
 
 def test_repeats_are_cells_of_their_case(run_sweep: Make) -> None:
-    once, twice = (
-        build(*_of(run_sweep(workflow(), CASES, {"classify": "all"}, evaluate=EVALUATE, repeats=repeats)))
-        for repeats in (1, 2)
-    )
+    spec = {"vary": {"classify": "all"}, "evaluate": EVALUATE}
+    once, twice = (run_sweep(workflow(), CASES, **spec, repeats=repeats).matrix() for repeats in (1, 2))
     for name in ("macro_f1", "auc"):
         for row, other in zip(once["rows"], twice["rows"], strict=True):
             assert row["metrics"][name]["ci"] == pytest.approx(other["metrics"][name]["ci"])
@@ -240,7 +232,7 @@ def test_repeats_are_cells_of_their_case(run_sweep: Make) -> None:
 def test_a_failed_cell_is_wrong_or_left_out(run_sweep: Make, on_failure: str | None, n: int) -> None:
     wf = workflow(lambda variant, x: variant == "better" and x % 10 == 0)
     bench = run_sweep(wf, CASES, {"classify": "all"}, evaluate=EVALUATE, on_failure=on_failure)
-    matrix = build(*_of(bench))
+    matrix = bench.matrix()
     cells = [x for x in range(60) if on_failure is None or x % 10]
     predicted = [x % 3 if x % 10 else 9 for x in cells]
     figure = matrix["rows"][1]["metrics"]["macro_f1"]
@@ -256,7 +248,7 @@ def test_a_failed_cell_is_wrong_or_left_out(run_sweep: Make, on_failure: str | N
 
 def test_nobody_averages_what_cells_tell_of_a_figure(run_sweep: Make) -> None:
     bench = run_sweep(workflow(), CASES, {"classify": "all"}, evaluate=EVALUATE)
-    database, sweep = _of(bench)
+    database, sweep = bench.database, bench.row
     tallies.tally(database, sweep.id)
     assert {name for row in live(database, sweep)["rows"] for name in row["metrics"]} == {"brier"}
     assert {row.metric for row in tallies.tally_rows(database, sweep.id)} == {"brier"}
@@ -275,13 +267,12 @@ def test_nobody_averages_what_cells_tell_of_a_figure(run_sweep: Make) -> None:
 
 def test_two_sweeps_are_compared_by_the_figures_of_their_rows(run_sweep: Make) -> None:
     before, after = (run_sweep(workflow(every=every), CASES, {}, evaluate=EVALUATE) for every in (10, 3))
-    means = [build(*_of(sweep))["rows"][0]["metrics"]["macro_f1"]["mean"] for sweep in (before, after)]
-    document = compare_sweeps(*_of(before), find_sweep(after.database, after.row.id))
+    means = [sweep.matrix()["rows"][0]["metrics"]["macro_f1"]["mean"] for sweep in (before, after)]
+    document = compare_sweeps(before.database, before.row, after.row)
     row = document["rows"][0]["metrics"]["macro_f1"]
     assert (row["delta"], row["verdict"]) == (pytest.approx(means[1] - means[0]), "worse")
-    listed = {
-        cell["case"]: (cell["before"], cell["after"]) for cell in document["cells"] if cell["metric"] == "macro_f1"
-    }
+    cells = [cell for cell in document["cells"] if cell["metric"] == "macro_f1"]
+    listed = {cell["case"]: (cell["before"], cell["after"]) for cell in cells}
     assert listed["3"] == (1, 0)  # whether the case is right
     assert not {"0", "1", "2"} & listed.keys()  # which are as right as they were
 
@@ -302,13 +293,9 @@ def test_two_sweeps_are_told_apart_by_the_cases_of_the_class_alone(run_sweep: Ma
     for figure in ({"class_recall": {"field": "kind", "positive": KINDS[1]}}, {"balanced_accuracy": {"field": "kind"}}):
         before, after = (run_sweep(losing(lost), cases, {}, evaluate=[figure]) for lost in (0, 8))
         (name,) = figure
-        figures = compare_sweeps(*_of(before), find_sweep(after.database, after.row.id))["rows"][0]["metrics"][name]
+        figures = compare_sweeps(before.database, before.row, after.row)["rows"][0]["metrics"][name]
         assert figures["delta"] < -0.2
         assert figures["verdict"] == "unclear", figures
-
-
-def _of(bench: Any) -> Any:
-    return bench.database, find_sweep(bench.database, bench.row.id)
 
 
 @pytest.mark.parametrize(

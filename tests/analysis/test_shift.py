@@ -70,10 +70,8 @@ def test_far_ones_move_neither_the_figure_nor_the_interval_by_much() -> None:
     far[0, :4] = [5.0, 4.0, 6.0, 5.5]
     (before,), (after,) = paired_tests(differences, compare="median"), paired_tests(far, compare="median")
     assert before.delta == pytest.approx(after.delta, abs=0.03)
-    assert after.ci is not None
     assert 0 < after.ci[0] < 0.1 < after.ci[1] < 0.2
     (mean,) = paired_tests(far)
-    assert mean.delta is not None
     assert mean.delta > 0.5
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,15 +32,11 @@ SCORES = arrays.arrays(
 
 
 def numbers(comparison: Comparison) -> list[float]:
-    """Every number in all rows, and of the lead."""
-    figures: list[float] = []
-    for row in comparison.rows:
-        for field in dataclasses.astuple(row):
-            figures.extend(field if isinstance(field, tuple) else [] if field is None else [field])
-    lead = comparison.lead
-    step = () if lead.next_step is None else dataclasses.astuple(lead.next_step)
-    figures += [number for number in (lead.lead, lead.p, *(lead.ci or ()), *step) if number is not None]
-    return figures
+    """Every number of a comparison."""
+    figures: list[Any] = [*dataclasses.astuple(comparison)]
+    while any(isinstance(figure, tuple) for figure in figures):
+        figures = [part for figure in figures for part in (figure if isinstance(figure, tuple) else [figure])]
+    return [figure for figure in figures if isinstance(figure, int | float)]
 
 
 def paired_scores(n: int, seed: int = 0, lead: float = 0.3) -> Floats:
@@ -181,7 +178,6 @@ def test_darwins_plants() -> None:
     # Two plants that fell far behind make the differences skewed, and the test of their mean the more careful.
     assert (tested.p or 0) > flipped
     # The interval of Fisher's t test there: 0.004 to 5.230 inches; with the skewness it begins lower.
-    assert tested.ci is not None
     assert tested.ci[0] < 0.03
     assert tested.ci[1] == pytest.approx(41.84, abs=0.01)
 
@@ -273,30 +269,19 @@ def test_the_best_is_clear_when_it_beats_every_other() -> None:
 
 def test_the_direction_decides_which_is_best() -> None:
     scores = np.stack([np.linspace(1, 2, 40), np.linspace(2, 4, 40)])
-    assert best(scores) == (1, True)
-    comparison = compare(scores, Design(better="lower"))
-    assert (comparison.best, comparison.clear) == (0, True)
+    assert (best(scores), best(scores, better="lower")) == ((1, True), (0, True))
 
 
-def test_the_first_of_equals_is_best_and_not_clear() -> None:
-    scores = np.array([[0.1, 0.2, 0.7], [0.7, 0.1, 0.2], [0.0, 0.0, 0.0]])
-    assert best(scores) == (0, False)
-
-
-def test_a_combination_without_scores_is_no_rival() -> None:
-    scores = np.vstack([np.full((1, 20), np.nan), np.linspace(0, 1, 20), np.linspace(1, 2, 20)])
-    assert best(scores) == (2, True)
-
-
-def test_rows_of_other_cases_cannot_be_held_against_each_other() -> None:
+def test_of_equals_the_first_is_best_and_rows_without_common_cases_are_no_rivals() -> None:
+    assert best(np.array([[0.1, 0.2, 0.7], [0.7, 0.1, 0.2], [0.0, 0.0, 0.0]])) == (0, False)
+    assert best(np.vstack([np.full((1, 20), np.nan), np.linspace(0, 1, 20), np.linspace(1, 2, 20)])) == (2, True)
     scores = np.full((2, 40), np.nan)
     scores[0, :20], scores[1, 20:] = 0.0, 1.0
-    comparison = compare(scores)
-    assert (comparison.best, comparison.clear, comparison.unranked) == (None, False, (0, 1))
+    assert (best(scores), compare(scores).unranked) == ((None, False), (0, 1))
 
 
-def best(scores: Floats) -> tuple[int | None, bool]:
-    comparison = compare(scores)
+def best(scores: Floats, **design: Any) -> tuple[int | None, bool]:
+    comparison = compare(scores, Design(**design))
     return comparison.best, comparison.clear
 
 
@@ -319,7 +304,6 @@ def test_the_lead_over_the_closest_rival_is_told(lead: float) -> None:
         assert comparison.lead.because == sentence("that could be chance")
         assert comparison.lead.ci is not None
         step, spread = comparison.lead.next_step, differences.std(ddof=1)
-        assert step is not None
         needed = ((1.96 + 0.8416) * spread / differences.mean()) ** 2 + 1.96**2 / 2
         assert step.cases == (pytest.approx(needed, abs=2) if needed < 50 * 60 else None)
         assert step.cases_if_half == (pytest.approx(4 * needed, rel=0.02) if 4 * needed < 50 * 60 else None)
@@ -363,18 +347,13 @@ def test_the_figures_of_the_best_allow_for_its_having_been_chosen() -> None:
     scores = np.random.default_rng(6).normal(size=(24, 60))
     comparison = compare(scores)
     assert comparison.best is not None
-    assert comparison.winner is not None
     plain = comparison.rows[comparison.best]
-    assert plain.ci is not None
-    assert comparison.winner.ci is not None
     assert comparison.winner.ci[0] < plain.ci[0]
     assert comparison.winner.ci[1] == plain.ci[1]
     assert abs(comparison.winner.shrunken or 9) < abs(plain.mean or 0) / 2
     low = compare(-scores, Design(better="lower")).winner
-    assert low is not None
     assert low.ci == pytest.approx((-comparison.winner.ci[1], -comparison.winner.ci[0]))
     alone = compare(scores[:1]).winner
-    assert alone is not None
     assert alone.ci == compare(scores[:1]).rows[0].ci
 
 
@@ -409,13 +388,11 @@ def test_effect_and_detectable_difference_are_those_of_the_paired_t_test() -> No
     row = compare(scores, Design(baseline=0)).rows[1]
     assert row.effect == pytest.approx(differences.mean() / differences.std(ddof=1))
     # The power of the t test at that difference, by the noncentral distribution.
-    assert row.detectable is not None
     shift = row.detectable / differences.std(ddof=1) * math.sqrt(30)
     assert scipy.stats.nct.sf(scipy.stats.t.ppf(0.975, 29), 29, shift) == pytest.approx(0.8, abs=0.01)
     assert compare(scores[:, :5], Design(baseline=0)).rows[1].detectable is None
     # Of 24 rows one that differs has to pass Holm's first step.
     family = compare(np.vstack([scores, np.random.default_rng(1).normal(size=(23, 30))]), Design(baseline=0)).rows[1]
-    assert family.detectable is not None
     shift = family.detectable / differences.std(ddof=1) * math.sqrt(30)
     critical = scipy.stats.t.ppf(1 - 0.025 / 24, 29)
     assert scipy.stats.nct.sf(critical, 29, shift) == pytest.approx(0.8, abs=0.01)
@@ -425,7 +402,6 @@ def test_effect_and_detectable_difference_are_those_of_the_paired_t_test() -> No
 def test_the_detectable_fall_of_a_rate_is_that_of_mcnemars_exact_test(rate: float, pairs: int) -> None:
     differing = rate * (1 - rate)
     fall, rise = detectable(math.sqrt(differing), pairs, 3, rate)
-    assert fall is not None
     share = differing + fall * (1 - differing / rate)
     passing = [
         scipy.stats.binom.sf(next(k for k in range(m + 2) if 2 * scipy.stats.binom.sf(k - 1, m, 0.5) < 0.05 / 3) - 1, m,
@@ -445,9 +421,7 @@ def test_a_fall_near_the_ceiling_has_to_be_larger_than_the_spread_of_equal_rows_
     scores[0, :10], scores[1, 5:15] = 0.0, 0.0
     row = compare(scores, Design(baseline=0)).rows[1]
     assert row.detectable == row.detectable_fall
-    assert row.detectable_fall is not None
     assert row.detectable_fall > 2.8 * math.sqrt(0.1 / 100)
-    assert row.detectable_rise is not None
     assert row.detectable_rise < 0.1 < row.detectable_fall, "of 100 cases only 10 could pass that do not"
 
 
@@ -472,17 +446,15 @@ def test_one_case_has_a_mean_and_nothing_else() -> None:
 
 def test_one_combination_has_no_rival() -> None:
     comparison = compare(np.array([[0.2, 0.4, 0.9]]), Design(baseline=0))
-    assert comparison.rows[0].ci is not None
-    assert comparison.rows[0].delta is None
+    assert (comparison.rows[0].ci is None, comparison.rows[0].delta) == (False, None)
     assert (comparison.best, comparison.clear) == (0, False)
 
 
 def test_scores_that_do_not_vary_have_no_interval() -> None:
-    comparison = compare(np.array([[0.5] * 40, [0.7] * 40]), Design(baseline=0))
-    assert comparison.rows[1].ci is None
-    assert comparison.rows[1].delta_ci is None
-    assert comparison.rows[1].delta == pytest.approx(0.2)
-    assert (comparison.best, comparison.clear) == (1, True)
+    scores = np.array([[0.5] * 40, [0.7] * 40])
+    row = compare(scores, Design(baseline=0)).rows[1]
+    assert (row.ci, row.delta_ci, row.delta) == (None, None, pytest.approx(0.2))
+    assert best(scores) == (1, True)
 
 
 def test_rows_without_scores_are_empty() -> None:
@@ -547,9 +519,8 @@ def test_the_test_does_not_care_about_the_sign(scores: Floats) -> None:
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
-    scores = paired_scores(60)
-    assert compare(scores, Design(baseline=0, seed=4)) == compare(scores, Design(baseline=0, seed=4))
-    assert compare(scores, Design(baseline=0, seed=4)) != compare(scores, Design(baseline=0, seed=5))
+    first, again, other = (compare(paired_scores(60), Design(baseline=0, seed=seed)) for seed in (4, 4, 5))
+    assert first == again != other
 
 
 def test_a_row_does_not_depend_on_the_others() -> None:
@@ -567,12 +538,6 @@ def test_a_difference_beyond_doubt_stays_so_in_a_large_family() -> None:
     assert p >= scipy.stats.norm.sf(z) * 2  # a bound, and not the limit itself
 
 
-def test_a_perfect_row_has_its_interval_although_another_row_has_repeats_that_differ() -> None:
-    comparison = compare(np.array([[1.0] * 6, [0.5, 1, 1, 0, 1, 0.5]]))
-    assert comparison.rows[0].ci == pytest.approx(wilson(6, 6))
-    assert comparison.rows[1].ci is not None
-
-
 @pytest.mark.parametrize("power", [-1000, -560, -340, -210])
 def test_tiny_scores_are_compared_as_others_are(power: int) -> None:
     """Squares of values below 1e-154 are 0, for example of probabilities of long texts."""
@@ -585,8 +550,6 @@ def test_tiny_scores_are_compared_as_others_are(power: int) -> None:
             figure = getattr(before, name)
             assert getattr(after, name) == (None if figure is None else figure * unit)
         assert after.ci == (None if before.ci is None else (before.ci[0] * unit, before.ci[1] * unit))
-    assert tiny.winner is not None
-    assert usual.winner is not None
     assert tiny.winner.mean == usual.winner.mean * unit
     if (step := usual.lead.next_step) is not None:
         assert tiny.lead.next_step == dataclasses.replace(step, differ_at_most=(step.differ_at_most or 0) * unit)
@@ -598,15 +561,11 @@ def test_no_interval_leaves_the_possible_scores() -> None:
     seconds = np.array([[0.1, 0.1, 9.0, 0.2], [0.1, 0.3, 8.0, 0.1]])
     free, bound = (compare(seconds, Design(better="lower", ends=ends)) for ends in (None, (0.0, math.inf)))
     for before, after in zip(free.rows, bound.rows, strict=True):
-        assert before.ci is not None
         assert before.ci[0] < 0
         assert after.ci == (0.0, before.ci[1])
-    assert bound.winner is not None
-    assert bound.winner.ci is not None
     assert bound.winner.ci[0] == 0
     shares = np.array([[1.0, 1.0, 0.2, 0.9], [0.1, 0.0, 0.9, 0.05]])
     for row in compare(shares, Design(baseline=0, ends=(0.0, 1.0))).rows:
-        assert row.ci is not None
         assert 0 <= row.ci[0] <= row.ci[1] <= 1
         assert row.delta_ci is None or (row.delta_ci[0] >= -1 and row.delta_ci[1] <= 1)
 
@@ -617,10 +576,7 @@ def test_a_tiny_p_that_missing_cases_forbid_to_claim_has_an_interval_with_zero()
     scores = np.array([base, base + rng.normal(3, 0.5, 200)])
     scores[1, :120] = math.nan
     row = compare(scores, Design(baseline=0, ends=(-100.0, 100.0))).rows[1]
-    assert row.p is not None
     assert 0 < row.p < 1e-16
-    assert row.p_adjusted is not None
     assert row.p_adjusted >= 0.05
-    assert row.delta_ci is not None
     assert row.delta_ci[0] <= 0
     assert row.delta_ci[1] > 3

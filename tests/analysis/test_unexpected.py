@@ -9,12 +9,9 @@ from typing import Any
 from tests.support import prose
 from tests.support.project import Project
 from wtb.analysis.comparison.compare import compare_sweeps
-from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import live
 from wtb.authoring.workflow import Workflow
-from wtb.authoring.workflow_facts import END
 from wtb.store.read import tallies
-from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
 EVALUATE = [{"exact_match": {"field": "y"}}, {"macro_f1": {"field": "y"}}]
@@ -33,13 +30,12 @@ def workflow(*, always: bool = False) -> Workflow:
     node = wf.node(answer)
     node.variant("other", name="other")
     wf.entry(node)
-    wf.edge(node, END)
     return wf
 
 
 def test_failed_cells_of_cases_that_expect_nothing_count_nowhere(run_sweep: Make) -> None:
     bench = run_sweep(workflow(), CASES, {"answer": "all"}, evaluate=EVALUATE)
-    matrix = build(bench.database, find_sweep(bench.database, bench.sweep_id))
+    matrix = bench.matrix()
     default, other = (row["metrics"]["exact_match"] for row in matrix["rows"])
     assert (default["mean"], default["n"]) == (1, 6)
     assert (other["mean"], other["n"], other["n_pairs"]) == (2 / 6, 6, 6)
@@ -55,28 +51,26 @@ def test_failed_cells_of_cases_that_expect_nothing_count_nowhere(run_sweep: Make
     )
     assert not [warning for warning in matrix["warnings"] if prose.sentence("in fewer cases") in warning]
     tallies.tally(bench.database, bench.sweep_id)
-    running = live(bench.database, find_sweep(bench.database, bench.sweep_id))["rows"][1]["metrics"]["exact_match"]
+    running = live(bench.database, bench.row)["rows"][1]["metrics"]["exact_match"]
     assert (running["n"], running["mean"]) == (6, 2 / 6)
 
 
 def test_a_case_that_fails_in_every_combination_still_expects_nothing(run_sweep: Make) -> None:
     bench = run_sweep(workflow(always=True), CASES, {"answer": "all"}, evaluate=EVALUATE)
-    matrix = build(bench.database, find_sweep(bench.database, bench.sweep_id))
-    assert [(row["metrics"]["exact_match"]["mean"], row["metrics"]["exact_match"]["n"]) for row in matrix["rows"]] == [
-        (2 / 6, 6),
-        (2 / 6, 6),
-    ]
+    matrix = bench.matrix()
+    figures = [row["metrics"]["exact_match"] for row in matrix["rows"]]
+    assert [(each["mean"], each["n"]) for each in figures] == [(2 / 6, 6)] * 2
 
 
 def test_sweeps_are_compared_over_the_cases_that_both_score(run_sweep: Make) -> None:
     before = run_sweep(workflow(), CASES, {"answer": ["default"]}, evaluate=EVALUATE)
-    sweep = find_sweep(before.database, before.sweep_id)
+    sweep = before.row
     (row,) = compare_sweeps(before.database, sweep, sweep)["rows"]
     assert row["metrics"]["exact_match"]["n_pairs"] == 6
 
 
 FLOW = """
-from wtb import END, Workflow
+from wtb import Workflow
 
 wf = Workflow("flow")
 
@@ -87,7 +81,6 @@ def A(state):
 
 
 wf.entry(A)
-wf.edge(A, END)
 """
 SHEET = "id,x,expected\n" + "".join(f"c{n},{n},{'' if n else '0'}\n" for n in range(3)) + ",,\n"
 

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.prose import sentence
-from wtb.analysis.comparison.changes import (
-    code_changes,
-    graph_changed,
-    setting_changes,
-    variant_changes,
-)
+from wtb.analysis.comparison.changes import code_changes, graph_changed, setting_changes, variant_changes
 from wtb.analysis.comparison.reasons import Facts, sentences
 from wtb.analysis.comparison.regressions import Question, answer, of_sweep, pools
 from wtb.analysis.comparison.verdicts import is_unclear, overall, passes
@@ -79,7 +74,6 @@ def test_unclear_says_how_many_cases_its_margin_takes() -> None:
     (row,) = answer({"m": Question(noise(1, 50), margin=0.1)})["m"].rows
     spread = row.contrast.spread
     assert row.verdict == "unclear"
-    assert spread is not None
     assert row.cases_needed == pytest.approx((2.486 * spread / 0.1) ** 2, rel=0.02)
     (row,) = answer({"m": Question(noise(1, 50))})["m"].rows
     assert (row.verdict, row.cases_needed) == ("unclear", None)
@@ -96,7 +90,6 @@ def test_metrics_that_decide_share_one_error_and_the_others_have_their_own() -> 
     first, other = noise(1, 30, seed=5, mean=-0.4), noise(1, 30, seed=6)
     alone = hold([Sides(first)])[0][0][0].worse
     both = hold([Sides(first), Sides(other)])[0][0][0].worse
-    assert alone is not None
     assert both == pytest.approx(2 * alone)
     apart = answer({"m": Question(first), "z": Question(other, decides=False)})
     assert apart["m"].rows[0].contrast.worse == alone
@@ -114,12 +107,8 @@ def test_rows_in_which_too_few_cases_differ_cost_the_others_nothing() -> None:
 
 
 def test_a_sweep_is_no_better_known_than_its_rows_and_worse_where_a_pool_is() -> None:
-    assert overall(["better", "cannot tell", "worse"]) == "worse"
-    assert overall(["better", "cannot tell", "unclear"]) == "cannot tell"
-    assert overall(["better", "unclear", "same"]) == "unclear"
-    assert overall(["better", "not worse", "same"]) == "better"
-    assert overall(["not worse", "same"]) == "not worse"
-    assert overall([]) == "same"
+    surest_last = ["worse", "cannot tell", "unclear", "better", "not worse", "same"]
+    assert [overall(reversed(surest_last[first:])) for first in range(7)] == [*surest_last, "same"]
     worse, same = noise(12, 40, seed=9, mean=-0.2), np.zeros((12, 40))
 
     def verdict_of(**questions: Question) -> str:
@@ -135,9 +124,7 @@ def test_a_sweep_is_no_better_known_than_its_rows_and_worse_where_a_pool_is() ->
 def test_a_gate_that_is_unclear_stops_nobody_unless_it_is_strict() -> None:
     unclear = {"holds": None, "verdict": "unclear"}
     assert passes({"holds": True, "verdict": "not worse"})
-    assert passes(unclear)
-    assert not passes(unclear, strict=True)
-    assert not passes({"holds": None})
+    assert (passes(unclear), passes(unclear, strict=True), passes({"holds": None})) == (True, False, False)
     assert not is_unclear({"holds": None, "verdict": "cannot tell"})
 
 
@@ -145,10 +132,8 @@ def test_pools_are_what_shares_changed_code_and_all_together() -> None:
     choices = [{"a": a, "b": b} for a in ("x", "y", "z") for b in ("1", "2")]
 
     def pools_of(*changed: tuple[str, str]) -> list[tuple[str, tuple[int, ...]]]:
-        return [
-            (pool.what, pool.rows)
-            for pool in pools(choices, [{"node": node, "variant": name} for node, name in changed])
-        ]
+        changes = [{"node": node, "variant": name} for node, name in changed]
+        return [(pool.what, pool.rows) for pool in pools(choices, changes)]
 
     every = ("all 6 combinations", (0, 1, 2, 3, 4, 5))
     assert pools_of() == [every]
@@ -183,12 +168,8 @@ def figures(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
 
 def row(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
     cells = {"newly_failed": 0, "fixed": 0, "verdict": "same", "p_worse": None, "because": None}
-    return {
-        "combination": {"a": "x"},
-        "verdict": verdict,
-        "cells": cells,
-        "metrics": {"m": figures(verdict, delta, **more)},
-    }
+    metrics = {"m": figures(verdict, delta, **more)}
+    return {"combination": {"a": "x"}, "verdict": verdict, "cells": cells, "metrics": metrics}
 
 
 def facts(*rows: dict[str, Any], better: str = "higher", **more: Any) -> Facts:
@@ -253,15 +234,8 @@ def test_changes_are_told_by_node_variant_and_key() -> None:
         "added": [{"node": "a", "variant": "z"}, {"node": "b", "variant": "w"}],
         "removed": [{"node": "a", "variant": "y"}],
     }
-    earlier = {
-        "sweep": "one",
-        "session": "ann",
-        "cases": "a",
-        "folder": "/x",
-        "seed": 0,
-        "run": {"share": True, "env": None},
-        "gates": [],
-    }
+    earlier = {"sweep": "one", "session": "ann", "cases": "a", "folder": "/x", "seed": 0, "gates": []}
+    earlier["run"] = {"share": True, "env": None}
     later = {"sweep": "two", "cases": "b", "folder": "/y", "seed": 1, "run": {"share": False, "env": None}}
     assert setting_changes(earlier, later) == [
         {"key": "seed", "before": 0, "after": 1},
@@ -272,10 +246,21 @@ def test_changes_are_told_by_node_variant_and_key() -> None:
 def test_a_graph_has_not_changed_by_its_variants_or_words() -> None:
     node = {"name": "a", "retries": 0, "variants": [{"name": "x"}]}
     graph = {"version": "1", "description": "old", "nodes": [node], "edges": []}
-    assert not graph_changed(
-        graph, {**graph, "version": "2", "description": "new", "nodes": [{**node, "variants": []}]}
-    )
+    others = {"version": "2", "description": "new", "nodes": [{**node, "variants": []}]}
+    assert not graph_changed(graph, {**graph, **others})
     assert graph_changed(graph, {**graph, "nodes": [{**node, "retries": 1}]})
+
+
+def compared(rows: list[Any], cells: list[Any]) -> dict[str, Any]:
+    sweeps = {"before": {"name": "s", "id": "1"}, "after": {"name": "s", "id": "2"}, "changed": NOTHING}
+    settings = {"margin": {"given": {}, "of_later": {}}, "noise_floor": None, "primary": "exact_match"}
+    counts = {"cells": len(cells), "combinations": 1, "cases": 3}
+    return {**sweeps, **settings, "compared": counts, "rows": rows, "cells": cells, "verdict": "worse", "because": []}
+
+
+def cell(combination: dict[str, str], case: str, metric: str, diverged: str | None = None) -> dict[str, Any]:
+    figures = {"before": "1", "after": "2", "delta": -1.0, "what": "worse", "executions": [1, 2]}
+    return {"combination": combination, "case": case, "metric": metric, "diverged": diverged, **figures}
 
 
 def test_a_comparison_keeps_its_metrics_and_verdicts_where_width_is_short() -> None:
@@ -283,27 +268,7 @@ def test_a_comparison_keeps_its_metrics_and_verdicts_where_width_is_short() -> N
     combination = {"retrieve": "a long variant", "decide": "another variant"}
     row = {"combination": combination, "verdict": "worse", "metrics": {"exact_match": metric}}
     other = {**row, "combination": {"retrieve": "b", "decide": "c"}}
-    changes = {
-        "before": "1",
-        "after": "2",
-        "delta": -1.0,
-        "what": "worse",
-        "diverged": "retrieve",
-        "executions": [1, 2],
-    }
-    document = {
-        "before": {"name": "s", "id": "1"},
-        "after": {"name": "s", "id": "2"},
-        "changed": NOTHING,
-        "compared": {"cells": 1, "combinations": 1, "cases": 1},
-        "margin": {"given": {}, "of_later": {}},
-        "noise_floor": None,
-        "primary": "exact_match",
-        "rows": [row, other],
-        "cells": [{"combination": combination, "case": "a case", "metric": "exact_match", **changes}],
-        "verdict": "worse",
-        "because": [],
-    }
+    document = compared([row, other], [cell(combination, "a case", "exact_match", "retrieve")])
     wide = comparison(document, 120).splitlines()
     short = comparison(document, 66).splitlines()
     assert "1 cell that differs, the worst first:" in wide
@@ -314,23 +279,8 @@ def test_a_comparison_keeps_its_metrics_and_verdicts_where_width_is_short() -> N
 
 
 def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
-    def cell(case: int, metric: str) -> dict[str, Any]:
-        figures = {"before": "1", "after": "2", "delta": -1.0, "what": "worse", "diverged": None, "executions": [1, 2]}
-        return {"combination": {"add": "more"}, "case": f"case {case}", "metric": metric, **figures}
-
-    document = {
-        "before": {"name": "s", "id": "1"},
-        "after": {"name": "s", "id": "2"},
-        "changed": NOTHING,
-        "compared": {"cells": 3, "combinations": 1, "cases": 3},
-        "margin": {"given": {}, "of_later": {}},
-        "noise_floor": None,
-        "primary": "exact_match",
-        "rows": [],
-        "cells": [cell(1, "f1"), cell(2, "f1"), cell(3, "f1"), cell(1, "words"), cell(3, "words")],
-        "verdict": "worse",
-        "because": [],
-    }
+    both = [(1, "f1"), (2, "f1"), (3, "f1"), (1, "words"), (3, "words")]
+    document = compared([], [cell({"add": "more"}, f"case {case}", metric) for case, metric in both])
     assert "3 cells that differ, the worst first:" in comparison(document, 120)
     two = comparison(document, 120, cells=2)
     assert "2 of 3 cells that differ, the worst first:" in two
@@ -355,14 +305,6 @@ def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
     ],
 )
 def test_what_could_not_be_seen_is_not_called_no_regression(verdict: str, first_line: str) -> None:
-    document = {
-        "before": {"name": "s", "id": "1"},
-        "baseline": "main",
-        "compared": {"cells": 9, "of": {"before": 9}},
-        "changed": NOTHING,
-        "gates": [],
-        "cells": [],
-        "verdict": verdict,
-        "because": [],
-    }
+    counts = {"compared": {"cells": 9, "of": {"before": 9}}, "changed": NOTHING, "gates": [], "cells": []}
+    document = {"before": {"name": "s", "id": "1"}, "baseline": "main", **counts, "verdict": verdict, "because": []}
     assert regression(document, 120).splitlines()[0] == first_line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -31,17 +30,11 @@ async def plus_one(n: int) -> int:
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
-def test_a_function_is_called_with_its_arguments(timeout: float | None, caller: Caller) -> None:
+def test_a_function_is_called_with_its_arguments_and_a_coroutine_is_awaited(
+    timeout: float | None, caller: Caller
+) -> None:
     assert caller.call(lambda a, *, b: (a, b), 1, b=2, timeout=timeout) == (1, 2)
-
-
-@pytest.mark.parametrize("timeout", [None, 30.0])
-def test_a_coroutine_function_is_awaited(timeout: float | None, caller: Caller) -> None:
     assert caller.call(plus_one, 1, timeout=timeout) == 2
-
-
-@pytest.mark.parametrize("timeout", [None, 30.0])
-def test_what_returns_a_coroutine_is_awaited_too(timeout: float | None, caller: Caller) -> None:
     assert caller.call(lambda: plus_one(1), timeout=timeout) == 2
     assert caller.call(functools.partial(plus_one, 2), timeout=timeout) == 3
 
@@ -85,36 +78,21 @@ def test_async_functions_share_one_loop_and_wait_side_by_side(caller: Caller) ->
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
 @pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("the server's own"), SystemExit(3)])
-def test_errors_of_a_function_are_raised_as_they_are(
+def test_errors_are_raised_as_they_are_and_do_not_end_the_loop_for_the_others(
     error: BaseException, timeout: float | None, caller: Caller
 ) -> None:
     def fail() -> None:
         raise error
 
-    with pytest.raises(type(error)) as raised:
-        caller.call(fail, timeout=timeout)
-    assert raised.value is error
-
-
-@pytest.mark.parametrize("timeout", [None, 30.0])
-@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("the server's own")])
-def test_errors_of_a_coroutine_are_raised_as_they_are(error: Exception, timeout: float | None, caller: Caller) -> None:
-    async def fail() -> None:
+    async def fail_later() -> None:
         raise error
 
     with pytest.raises(type(error)) as raised:
         caller.call(fail, timeout=timeout)
-    assert (type(raised.value), str(raised.value)) == (type(error), str(error))
-
-
-@pytest.mark.parametrize("timeout", [None, 30.0])
-def test_a_coroutine_that_exits_does_not_end_the_loop_for_the_others(timeout: float | None, caller: Caller) -> None:
-    async def leave() -> None:
-        sys.exit(3)
-
-    with pytest.raises(SystemExit):
-        caller.call(leave, timeout=timeout)
-
+    assert raised.value is error
+    with pytest.raises(type(error)) as raised:
+        caller.call(fail_later, timeout=timeout)
+    assert str(raised.value) == str(error)
     assert caller.call(plus_one, 1, timeout=5.0) == 2
 
 

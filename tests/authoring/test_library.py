@@ -32,15 +32,16 @@ def score(name: str, answer: Any, expected: Any, **options: Any) -> Any:
     return evaluator.fn(ScoredCase("case", {}, expected), CellResult({"a": answer}))
 
 
-@pytest.mark.parametrize(("answer", "expected"), TEXTS)
 @pytest.mark.parametrize("variant", ["1", "2", "L"])
-def test_rouge_is_what_the_implementation_of_google_research_gives(answer: str, expected: str, variant: str) -> None:
+def test_rouge_is_what_the_implementation_of_google_research_gives(variant: str) -> None:
     from rouge_score.rouge_scorer import RougeScorer
 
-    theirs = RougeScorer([f"rouge{variant}"]).score(expected, answer)[f"rouge{variant}"]
-    assert score("rouge", answer, expected, variant=variant) == pytest.approx(theirs.fmeasure)
-    assert score("rouge", answer, expected, variant=variant, figure="precision") == pytest.approx(theirs.precision)
-    assert score("rouge", answer, expected, variant=variant, figure="recall") == pytest.approx(theirs.recall)
+    scorer = RougeScorer([f"rouge{variant}"])
+    for answer, expected in TEXTS:
+        theirs = scorer.score(expected, answer)[f"rouge{variant}"]
+        for figure, value in (("f1", theirs.fmeasure), ("precision", theirs.precision), ("recall", theirs.recall)):
+            ours = score("rouge", answer, expected, variant=variant, figure=figure)
+            assert ours == pytest.approx(value), (answer, expected, figure)
 
 
 def test_rouge_l_has_the_values_of_the_paper_by_lin() -> None:
@@ -165,11 +166,18 @@ def test_sql_is_equal_however_it_is_written(answer: str, equal: bool) -> None:
         ("chrf", {"word_order": -1}, "'word_order' is -1"),
         ("sql_equal", {"dialect": "postgers"}, sentence("did you mean '{}'", "postgres")),
         ("edit_similarity", {"ignore_case": "yes"}, sentence("expected true or false")),
+        ("tools_called", {"order": "sorted"}, "expected one of any, in_order, exact"),
+        ("tools_avoided", {}, sentence("needs the option {}", "'tools'")),
+        ("tools_avoided", {"tools": "delete"}, sentence("{} is {}; expected a list of names", "'tools'", "'delete'")),
+        ("tools_avoided", {"tools": [1]}, sentence("expected a list of names")),
+        ("nodes_visited", {"nodes": []}, sentence("expected a list of names")),
+        ("no_personal_data", {"kinds": ["names"]}, "expected a list of email, card"),
     ],
 )
 def test_options_are_refused_before_anything_runs(name: str, options: Mapping[str, Any], words: str) -> None:
+    field = {} if name == "nodes_visited" else {"field": "a"}
     with pytest.raises(InputError, match=words):
-        make_evaluator(name, {"field": "a", **options}, str)
+        make_evaluator(name, {**field, **options}, str)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +190,12 @@ def test_options_are_refused_before_anything_runs(name: str, options: Mapping[st
         ("ndcg", ["d1"], {"a": {"d1": "high"}}, sentence("a grade in 'expected' of {} is {}", "'a'", "'high'")),
         ("ndcg", ["d1"], None, sentence("expected a list of relevant ids")),
         ("sql_equal", "SELECT 1", "SELECT (", "is not SQL"),
+        ("tool_calls", "search", None, sentence("expected a list of messages")),
+        ("tools_called", [], "search", sentence("expected a list of names of tools")),
+        ("tool_arguments", [], [], sentence("expected a list of calls")),
+        ("tool_arguments", [], [{"args": {}}], sentence("expected a list of calls")),
+        ("quantity_close", "5 m", "five", sentence("expected one such as '5 km'")),
+        ("no_secrets", 5, None, "expected text"),
     ],
 )
 def test_what_cannot_be_scored_says_why(name: str, answer: Any, expected: Any, words: str) -> None:

@@ -121,9 +121,12 @@ def test_another_process_makes_variants_of_the_same_code_and_parameters(
         {key: named(v) for key, v in variant.items()} if isinstance(variant, dict) else named(variant)
         for variant in variants
     ]
-    original = bound(module, vary={"answer": levels})
+    original = bound(module, vary={"answer": levels}, params={"model": "large"})
     rebuilt, _ = anew(original.recipe)
+    assemble(original.recipe)
 
+    assert list(module.wf["answer"].variants) == ["default", "own"]
+    assert Recipe.read(original.recipe.text()).params == {"model": "large", "depth": 1}
     assert original.not_importable_reason is None
     assert fingerprints(rebuilt.nodes.values(), original.vary) == original.fingerprints
     for name in original.vary["answer"]:
@@ -131,12 +134,6 @@ def test_another_process_makes_variants_of_the_same_code_and_parameters(
         assert theirs.fn is not ours.fn
         assert (theirs.name, theirs.params, theirs.description) == (ours.name, ours.params, ours.description)
         assert (theirs.fn.__name__, theirs.takes_context) == (ours.fn.__name__, ours.takes_context)
-
-
-def test_variants_that_are_made_do_not_alter_the_module_they_come_from(module: ModuleType) -> None:
-    original = bound(module, vary={"answer": [{"name": "wide", "k": 50}]})
-    assemble(original.recipe)
-    assert list(module.wf["answer"].variants) == ["default", "own"]
 
 
 def test_another_process_makes_evaluators_of_the_same_names_options_and_directions(module: ModuleType) -> None:
@@ -162,11 +159,6 @@ def test_another_process_makes_evaluators_of_the_same_names_options_and_directio
     for ours in original.evaluators:
         assert rebuilt[ours.name].fn(case, result) == ours.fn(case, result)
     assert rebuilt["short"].fn(case, result) == 2
-
-
-def test_the_parameters_of_the_sweep_go_over_those_of_the_workflow(module: ModuleType) -> None:
-    original = bound(module, params={"model": "large"})
-    assert Recipe.read(original.recipe.text()).params == {"model": "large", "depth": 1}
 
 
 def test_a_recipe_that_cannot_be_followed_says_what_is_missing(module: ModuleType) -> None:
@@ -203,19 +195,18 @@ def test_what_can_be_imported_runs_in_processes(module: ModuleType) -> None:
     for workflow in (module.wf, f"{module.__name__}:wf"):
         bound_sweep = sweep(workflow, evaluate=[module.good, "cost", module.Scores.length]).prepare().bound
         assert (bound_sweep.not_importable_reason, bound_sweep.pool) == (None, "process")
+    on_threads = sweep(module.wf, run={"pool": "thread"}).prepare().bound
+    assert (on_threads.not_importable_reason, on_threads.pool) == (None, "thread")
 
 
-def test_a_workflow_made_in_a_function_is_tied() -> None:
+def test_a_workflow_that_no_import_gives_ties_its_sweep(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_hand, of_script = ModuleType("made_by_hand"), small()
+    by_hand.wf = small()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_by_hand", by_hand)
+    monkeypatch.setattr(sys.modules["__main__"], "script_wf", of_script, raising=False)
     assert sentence("{} cannot be imported", "'small'") in tie(sweep(small(), vary={"a": "all"}))
-
-
-def test_a_workflow_of_the_script_itself_is_tied(monkeypatch: pytest.MonkeyPatch) -> None:
-    workflow = small()
-    monkeypatch.setattr(sys.modules["__main__"], "script_wf", workflow, raising=False)
-    assert sentence("made in a script, a notebook or a function") in tie(sweep(workflow, vary={"a": "all"}))
-
-
-def test_a_copy_of_a_workflow_is_tied_for_it_is_not_what_an_import_gives(module: ModuleType) -> None:
+    for workflow in (of_script, by_hand.wf):
+        assert sentence("made in a script, a notebook or a function") in tie(sweep(workflow, vary={"a": "all"}))
     assert sentence("cannot be imported") in tie(sweep(module.wf.copy()))
 
 
@@ -249,13 +240,6 @@ def test_a_parameter_that_cannot_be_stored_is_refused_with_its_key(module: Modul
         tie(sweep(module.wf, params={"client": object()}))
 
 
-def test_a_workflow_of_a_module_that_only_this_process_has_is_tied(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("made_by_hand")
-    module.wf = small()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "made_by_hand", module)
-    assert sentence("cannot be imported") in tie(sweep(module.wf, vary={"a": "all"}))
-
-
 def test_processes_are_refused_to_a_tied_sweep_and_the_reason_is_named() -> None:
     with pytest.raises(InputError, match=r"'small' cannot be imported.*move it to a module"):
         sweep(small(), vary={"a": "all"}, run={"pool": "process"}).prepare()
@@ -266,11 +250,6 @@ def test_what_needs_processes_is_refused_to_a_tied_sweep(run: dict[str, Any]) ->
     (key,) = run
     with pytest.raises(InputError, match=rf"'run.{key}' needs node processes.*cannot be imported"):
         sweep(small(), vary={"a": "all"}, run=run).prepare()
-
-
-def test_threads_may_be_asked_for_where_processes_could_be_used(module: ModuleType) -> None:
-    bound_sweep = sweep(module.wf, run={"pool": "thread"}).prepare().bound
-    assert (bound_sweep.not_importable_reason, bound_sweep.pool) == (None, "thread")
 
 
 GRAPH = """

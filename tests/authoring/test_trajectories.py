@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.prose import sentence
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
-from wtb.core.errors import InputError
 
 
 def score(name: str, answer: Any, expected: Any = None, **options: Any) -> Any:
@@ -166,36 +164,3 @@ def test_patterns_of_safety_take_time_in_proportion_to_the_text() -> None:
 )
 def test_quantities_are_compared_whatever_their_units(answer: Any, expected: Any, close: bool) -> None:
     assert score("quantity_close", answer, expected) is close
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("tools_called", {"order": "sorted"}, "expected one of any, in_order, exact"),
-        ("tools_avoided", {}, sentence("needs the option {}", "'tools'")),
-        ("tools_avoided", {"tools": "delete"}, sentence("{} is {}; expected a list of names", "'tools'", "'delete'")),
-        ("tools_avoided", {"tools": [1]}, sentence("expected a list of names")),
-        ("nodes_visited", {"nodes": []}, sentence("expected a list of names")),
-        ("no_personal_data", {"kinds": ["names"]}, "expected a list of email, card"),
-    ],
-)
-def test_their_options_are_refused_before_anything_runs(name: str, options: dict[str, Any], words: str) -> None:
-    fields = {} if name == "nodes_visited" else {"field": "a"}
-    with pytest.raises(InputError, match=words):
-        make_evaluator(name, {**fields, **options}, str)
-
-
-@pytest.mark.parametrize(
-    ("name", "answer", "expected", "words"),
-    [
-        ("tool_calls", "search", None, sentence("expected a list of messages")),
-        ("tools_called", [], "search", sentence("expected a list of names of tools")),
-        ("tool_arguments", [], [], sentence("expected a list of calls")),
-        ("tool_arguments", [], [{"args": {}}], sentence("expected a list of calls")),
-        ("quantity_close", "5 m", "five", sentence("expected one such as '5 km'")),
-        ("no_secrets", 5, None, "expected text"),
-    ],
-)
-def test_what_cannot_be_scored_says_why(name: str, answer: Any, expected: Any, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        score(name, answer, expected)

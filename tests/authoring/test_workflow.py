@@ -110,15 +110,6 @@ def test_calling_node_equals_the_decorator() -> None:
     assert names(wf) == ["nothing", "decorated", "with_brackets"]
 
 
-def test_a_node_can_be_given_another_name() -> None:
-    wf = Workflow("w")
-
-    node = wf.node(nothing, name="other")
-
-    assert node.name == "other"
-    assert wf["other"] is node
-
-
 def test_a_node_can_be_called_as_the_function_that_it_is() -> None:
     wf = Workflow("w")
 
@@ -131,10 +122,11 @@ def test_a_node_can_be_called_as_the_function_that_it_is() -> None:
     assert double({"x": 2}) == {"x": 4}
 
 
-def test_the_own_callable_of_a_node_is_the_variant_default_unless_it_is_named() -> None:
+def test_a_node_and_its_own_callable_the_variant_default_can_be_given_other_names() -> None:
     wf = Workflow("w")
 
-    assert wf.node(nothing, name="a").default == "default"
+    node = wf.node(nothing, name="a")
+    assert (node.name, node.default, wf["a"]) == ("a", "default", node)
     assert wf.node(nothing, name="b", variant="plain").default == "plain"
     assert list(wf["b"].variants) == ["plain"]
 
@@ -299,13 +291,14 @@ def test_variants_applied_as_a_set_give_a_plain_workflow_and_back() -> None:
     wf.edge("a", "b")
 
     plain = wf.apply({"b": "two"})
+    wf.copy()["a"].variant("three", k=3)
 
     plain.validate()
     assert [list(node.variants) for node in plain.nodes.values()] == [["default"], ["default"]]
     assert dict(plain["b"]["default"].params) == {"k": 2}
     assert dict(plain["a"]["default"].params) == {}
     assert plain.original is wf
-    assert list(wf["b"].variants) == ["default", "two"]  # untouched
+    assert [list(wf[name].variants) for name in "ab"] == [["default", "two"]] * 2  # untouched
 
 
 def test_applying_what_is_not_there_is_refused() -> None:
@@ -315,14 +308,6 @@ def test_applying_what_is_not_there_is_refused() -> None:
         wf.apply({"b": "default"})
     with pytest.raises(InputError, match=sentence("no variant '{}'", "other")):
         wf.apply({"a": "other"})
-
-
-def test_variants_added_to_a_copy_do_not_reach_the_workflow() -> None:
-    wf = valid(lambda state, *, k=1: None)
-
-    wf.copy()["a"].variant("two", k=2)
-
-    assert list(wf["a"].variants) == ["default"]
 
 
 # Parameters
@@ -370,10 +355,6 @@ def test_a_callable_that_takes_anything_takes_any_parameter() -> None:
     wf.validate()
 
 
-def test_a_node_that_takes_no_state_is_a_problem() -> None:
-    assert sentence("takes no state") in problems(valid(lambda *, k=1: None))
-
-
 def test_a_parameter_that_is_not_keyword_only_is_a_problem() -> None:
     def third(state: Any, ctx: Any, k: int) -> None: ...
 
@@ -394,8 +375,23 @@ def test_a_context_may_have_none_as_its_default() -> None:
 # The graph
 
 
-def test_a_workflow_without_nodes_is_a_problem() -> None:
-    assert "has no entry" in problems(Workflow("empty"))
+GRAPH_PROBLEMS: dict[str, Callable[[Workflow], object]] = {
+    sentence("the entry {} is not a node", "'b'"): lambda wf: wf.entry("b"),
+    sentence("the edge from {} names a node twice", "['a', 'a']"): lambda wf: wf.edge(["a", "a"], END),
+    sentence("a node cannot be named"): lambda wf: wf.node(nothing, name=END),
+    sentence("takes no state"): lambda wf: wf.node(lambda *, k=1: None, name="b"),
+    sentence("the default edge {} -> {} has no conditional edge beside it", "'a'", "'__end__'"): lambda wf: wf.edge(
+        "a", END, default=True
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", GRAPH_PROBLEMS)
+def test_a_graph_that_cannot_run_is_a_problem(problem: str) -> None:
+    wf = valid()
+    GRAPH_PROBLEMS[problem](wf)
+
+    assert problem in problems(wf)
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -435,14 +431,8 @@ def test_all_problems_are_told_at_once() -> None:
         assert message in messages
 
 
-def test_an_entry_that_is_not_a_node_is_a_problem() -> None:
-    wf = valid()
-    wf.entry("b")
-
-    assert sentence("the entry {} is not a node", "'b'") in problems(wf)
-
-
-def test_nodes_that_cannot_be_reached_are_problems() -> None:
+def test_nodes_that_cannot_be_reached_are_problems_and_so_is_none() -> None:
+    assert "has no entry" in problems(Workflow("empty"))
     wf = valid()
     wf.node(nothing, name="b")
     wf.node(nothing, name="c")
@@ -481,28 +471,6 @@ def test_a_loop_with_a_condition_is_fine() -> None:
     wf.edge("a", END, default=True)
 
     wf.validate()
-
-
-def test_a_default_edge_without_a_condition_beside_it_is_a_problem() -> None:
-    wf = valid()
-    wf.edges.clear()
-    wf.edge("a", END, default=True)
-
-    assert sentence("the default edge {} -> {} has no conditional edge beside it", "'a'", "'__end__'") in problems(wf)
-
-
-def test_a_join_that_names_a_node_twice_is_a_problem() -> None:
-    wf = valid()
-    wf.edge(["a", "a"], END)
-
-    assert sentence("the edge from {} names a node twice", "['a', 'a']") in problems(wf)
-
-
-def test_a_node_cannot_be_named_like_the_end() -> None:
-    wf = valid()
-    wf.node(nothing, name=END)
-
-    assert sentence("a node cannot be named") in problems(wf)
 
 
 def test_a_typed_dict_of_typing_extensions_is_a_schema() -> None:

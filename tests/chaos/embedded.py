@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.chaos import plan as faults
 from tests.chaos.drawn.judge import Verdict, judge_all
+from tests.chaos.drawn.load import answer_open
 from tests.chaos.drawn.oracle import answers
 from tests.chaos.drawn.scenario import Block, Fan, Scenario, draw_scenarios
 from tests.chaos.drawn.source import set_pace, write_scenario
@@ -109,15 +110,11 @@ class _Killer:
 
     def _answer(self, scenario: Scenario) -> None:
         """Answer what a sweep waits for: whoever resumes it goes on with that."""
-        open_ = "SELECT DISTINCT question FROM approvals WHERE status = 'open'"
-        for (question,) in self.project.query(open_):
-            text = answers(scenario)[question]
-            self.project.inside("answer-all", "approve", "--question", question, "--feedback", text, "--yes")
+        answer_open(self.project, self.project.inside, answers(scenario))
 
     def _is_completed(self, scenario: Scenario) -> bool:
-        return self.project.query("SELECT status FROM sweeps WHERE name = :name", name=scenario.name) == [
-            ("completed",)
-        ]
+        rows = self.project.query("SELECT status FROM sweeps WHERE name = :name", name=scenario.name)
+        return rows == [("completed",)]
 
     def _log(self, scenario: Scenario) -> list[str]:
         return self.project.log(f"{scenario.name}.log")

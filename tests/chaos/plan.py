@@ -83,17 +83,8 @@ LONG = Storms(
 )
 SHORT = Plan(
     cells=80,
-    counts={
-        WORKER: 8,
-        NODE: 2,
-        REAPER: 1,
-        SCHEDULER: 1,
-        ZOMBIE: 1,
-        FLUSH: 1,
-        BROKER_KILLED: 1,
-        CONNECTIONS: 1,
-        AWAY: 1,
-    },
+    counts={WORKER: 8, NODE: 2}
+    | dict.fromkeys((REAPER, SCHEDULER, ZOMBIE, FLUSH, BROKER_KILLED, CONNECTIONS, AWAY), 1),
     minutes=1.5,
     seed=6,  # a sweep without evaluators that commits each step, and one of LangGraph with evaluators beside it
 )

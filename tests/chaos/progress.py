@@ -101,18 +101,16 @@ class ProgressStorm:
         count = {faults.WORKER: 0, faults.NODE: 0}
         due = time.monotonic() + EVERY_S
 
-        def is_over() -> bool:
+        def strike() -> None:
             nonlocal due
-            if time.monotonic() >= ends:
-                return True
             self._look()
             if time.monotonic() >= due:
                 due += EVERY_S
                 which = faults.WORKER if count[faults.WORKER] <= count[faults.NODE] else faults.NODE
                 count[which] += self._kill_a_worker() if which == faults.WORKER else self._kill_a_node()
-            return False
 
-        until(is_over, "the storm to end", ends - time.monotonic() + PATIENCE_S, pause=POLL_S)
+        patience = ends - time.monotonic() + PATIENCE_S
+        until(lambda: time.monotonic() >= ends, "the storm to end", patience, pause=POLL_S, meanwhile=strike)
         return count
 
     def _runners(self) -> dict[str, int]:
@@ -147,13 +145,4 @@ class ProgressStorm:
             self._kills = [death for death in self._kills if death not in claimed]
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        def holds() -> bool:
-            if not condition():
-                self._look()
-                return False
-            return True
-
-        try:
-            until(holds, what, PATIENCE_S, pause=POLL_S)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._cluster.report()}") from None
+        until(condition, what, PATIENCE_S, pause=POLL_S, meanwhile=self._look, report=self._cluster.report)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -19,8 +20,7 @@ from tests.chaos.drawn.scenario import SIDE_QUEUE, draw_scenarios
 from tests.chaos.drawn.source import set_pace
 from tests.chaos.figures import Figures, figures
 from tests.chaos.plan import SETTINGS, Plan
-from tests.chaos.recovery import Recovery
-from tests.support.attempts import ATTEMPTS
+from tests.chaos.recovery import ACCEPTED, Recovery
 from tests.support.invariants import directories_left, lives
 from tests.support.project import Project, Running
 from tests.support.waiting import until
@@ -104,10 +104,8 @@ class StackStorm:
             assert running.process.poll() is None, running.stderr
             return None
 
-        try:
-            stack = until(ready_stack, "the stack to be ready", PATIENCE_S, pause=0.05)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{running.stderr}") from None
+        what = "the stack to be ready"
+        stack = until(ready_stack, what, PATIENCE_S, pause=0.05, report=lambda: running.stderr)
         self._read.close()
         self._read = Project(self._project.folder)
         self._read.url = stack.database_url
@@ -133,16 +131,13 @@ class StackStorm:
 
     def _stack(self) -> Stack:
         """The stack with all its parts, as soon as they are there."""
-        stacks: list[Stack] = []
 
-        def whole() -> bool:
+        def whole() -> Stack | None:
             stack = find_stack(self._project.folder)
-            is_whole = stack is not None and {part.name for part in stack.parts} >= {*PARTS.values()}
-            stacks[:] = [stack] if stack is not None and is_whole else []
-            return bool(stacks)
+            return stack if stack is not None and {part.name for part in stack.parts} >= {*PARTS.values()} else None
 
-        self._until(whole, "all parts to run")
-        return stacks[0]
+        found: Stack = self._until(whole, "all parts to run")
+        return found
 
     def _further(self) -> None:
         """Wait for a moment of work."""
@@ -156,18 +151,15 @@ class StackStorm:
         self._until(enough, "work")
 
     def _accepted(self) -> int:
-        return int(self._read.query(f"SELECT count(*) FROM {ATTEMPTS} WHERE status = 'succeeded'")[0][0])
+        return int(self._read.query(ACCEPTED)[0][0])
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        def holds() -> bool:
+    def _until(self, condition: Callable[[], Any], what: str) -> Any:
+        def found() -> Any:
             with suppress(WTBError):  # its database is what was killed
-                if condition():
-                    return True
+                if outcome := condition():
+                    return outcome
                 self._recovery.look()
                 self._load.look()
-            return False
+            return None
 
-        try:
-            until(holds, what, PATIENCE_S, pause=0.02)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._up.stderr}") from None
+        return until(found, what, PATIENCE_S, pause=0.02, report=lambda: self._up.stderr)

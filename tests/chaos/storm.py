@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import psutil
 from redis.exceptions import RedisError
@@ -120,24 +121,17 @@ class Storm:
         assert self._cluster.postgres is not None, "a storm has servers of its own"
         return self._cluster.postgres
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
+    def _until(self, condition: Callable[[], Any], what: str) -> Any:
         """Wait, and have what died started again meanwhile."""
+        return until(condition, what, PATIENCE_S, pause=POLL_S, meanwhile=self._tend, report=self._report)
 
-        def holds() -> bool:
-            if condition():
-                return True
-            self._fleet.restart_dead()
-            self._recovery.look()
-            self._load.look()
-            if self._done < len(self._faults):  # all of them strike while there is something left to lose
-                ahead = self._load.ended() / self._load.cells > self._done / len(self._faults)
-                self._keep_pace(SLOW_S if ahead else QUICK_S)
-            return False
-
-        try:
-            until(holds, what, PATIENCE_S, pause=POLL_S)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._report()}") from None
+    def _tend(self) -> None:
+        self._fleet.restart_dead()
+        self._recovery.look()
+        self._load.look()
+        if self._done < len(self._faults):  # all of them strike while there is something left to lose
+            ahead = self._load.ended() / self._load.cells > self._done / len(self._faults)
+            self._keep_pace(SLOW_S if ahead else QUICK_S)
 
     def _report(self) -> str:
         """Return the state that a step which did not come about may be waiting for."""
@@ -154,13 +148,7 @@ class Storm:
             set_pace(self._cluster.project, seconds)
 
     def _victim(self) -> Victim:
-        victims: list[Victim] = []
-
-        def some() -> bool:
-            victims[:] = self._fleet.victims()
-            return bool(victims)
-
-        self._until(some, "somebody to hold an execution")
+        victims: list[Victim] = self._until(self._fleet.victims, "somebody to hold an execution")
         return self._dice.choice(victims)
 
     def _kill_a_worker(self) -> None:
@@ -171,14 +159,7 @@ class Storm:
 
     def _kill_below(self, which: int) -> None:
         """Kill a reaper (0) or a node process (1)."""
-        pids: list[int] = []
-
-        def some() -> bool:
-            pids[:] = node_processes(self._cluster)[which]
-            return bool(pids)
-
-        self._until(some, "a node process")
-        kill(self._dice.choice(pids))
+        kill(self._dice.choice(self._until(lambda: node_processes(self._cluster)[which], "a node process")))
 
     def _zombie(self) -> None:
         """Stop a process until it holds nothing any more, and let it go on then."""
@@ -234,14 +215,8 @@ class Storm:
         kill(victim.pid)
         self._fleet.kill_a_scheduler(self._dice)
         ends = time.monotonic() + self._dice.uniform(*AWAY_S)
-
-        def is_over() -> bool:
-            if time.monotonic() >= ends:
-                return True
-            self._fleet.restart_dead()
-            return False
-
-        until(is_over, "the time without a database to end", PATIENCE_S, pause=POLL_S)
+        what = "the time without a database to end"
+        until(lambda: time.monotonic() >= ends, what, PATIENCE_S, pause=POLL_S, meanwhile=self._fleet.restart_dead)
         self._postgres.start()
 
 

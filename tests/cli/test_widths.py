@@ -120,7 +120,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wide]:
     project.inside("run", "sweep.yaml", "--quiet", check=1)
     project.inside("run", "asks.yaml", "--quiet", check=1)
     project.single = project.inside("start", "flow:asking", "--set", "question=x", check=1).stderr.split()[1]
-    cells = project.inside("show", "retrieval_of_every_night", "--cells", "--format", "json", check=0).json["cells"]
+    cells = project.json("show", "retrieval_of_every_night", "--cells")["cells"]
     project.execution, project.other = cells[0]["execution"], cells[5]["execution"]
     project.inside("baseline", "set", "nightly", "retrieval_of_every_night", "--anyway", check=0)
     fork = project.inside("fork", project.execution, "--at", "split_documents", "--set", "question=y").stdout.strip()

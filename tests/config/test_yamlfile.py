@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.inputs import name_in_errors
 from tests.support.prose import sentence
 from wtb.config import yaml_reader
 from wtb.config.yaml_reader import Located, key_text, parse, read
@@ -33,20 +34,10 @@ def test_a_mapping_is_read_as_plain_values() -> None:
     assert parse_text(text) == {"name": "x", "n": 3, "f": 1.5, "list": ["a", {"b": None}], "yes_": True}
 
 
-def test_every_key_and_item_knows_its_line() -> None:
+def test_every_key_and_item_knows_its_line_and_what_is_not_there_that_of_its_nearest_ancestor() -> None:
     document = parse(b"a: 1\nb:\n  c: x\n  d:\n    - one\n    - {e: 2,\n       f: 3}\n", "f.yaml")
     assert [document.line(loc) for loc in [(), ("a",), ("b",), ("b", "d"), ("b", "d", 1)]] == [1, 1, 2, 4, 6]
-    assert document.line(("b", "d", 1, "f")) == 7
-
-
-def test_a_key_that_is_not_there_has_the_line_of_its_nearest_ancestor() -> None:
-    document = parse(b"a: 1\nb:\n  c: x\n", "f.yaml")
-    assert document.line(("b", "missing", 3)) == 2
-    assert document.line(("missing",)) == 1
-
-
-def test_a_multi_line_value_is_found_at_its_key() -> None:
-    assert parse(b"a:\n  b:\n    - 1\n", "f").line(("a", "b")) == 2
+    assert [document.line(loc) for loc in [("b", "d", 1, "f"), ("b", "missing", 3), ("missing",)]] == [7, 2, 1]
 
 
 @pytest.mark.parametrize("word", ["on", "off", "yes", "no", "y", "n", "On", "NO"])
@@ -54,19 +45,7 @@ def test_words_of_yaml_1_1_for_booleans_are_text(word: str) -> None:
     assert parse_text(f"{word}: {word}") == {word: word}
 
 
-TEXTS = [
-    "12:30",
-    "1:30:00",
-    "2024-01-01",
-    "2024-01-01T10:00:00Z",
-    "1_000",
-    "0b11",
-    "0o17",
-    "0x1F",
-    "01234",
-    "007",
-    "-01",
-]
+TEXTS = ["12:30", "1:30:00", "2024-01-01", "2024-01-01T10:00:00Z", "1_000", "0b11", "0o17", "0x1F", "007", "-01"]
 
 
 @pytest.mark.parametrize("text", [*TEXTS, "00.5", "1e", "e5", "1.2.3", "=", "1,5", "NaN", "Infinity", "١"])
@@ -125,13 +104,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
     assert parse_text(b"\xef\xbb\xbfa: 1") == {"a": 1}
 
 
-def test_duplicate_keys_are_refused_with_both_lines() -> None:
+def test_duplicate_keys_are_refused_with_both_lines_at_any_depth() -> None:
     assert refusal("a: 1\nb: 2\na: 3") == "f.yaml:3: " + sentence(
         "key '{}' twice (first in line {})", "a", 1
     ) + sentence("; expected each key once")
-
-
-def test_duplicate_keys_are_refused_at_any_depth() -> None:
     assert refusal("a:\n - {b: 1, b: 2}").startswith("f.yaml:2: key 'b' twice")
 
 
@@ -213,15 +189,11 @@ def test_a_missing_file_is_refused_with_a_near_match(tmp_path: Path) -> None:
         read(tmp_path / "swep.yaml")
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=sentence("not a regular file")):
-        read(tmp_path)
-
-
-def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+def test_a_folder_or_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(InputError, match=sentence("not a regular file")):
-        read(tmp_path / "pipe.yaml")
+    for path in (tmp_path, tmp_path / "pipe.yaml"):
+        with name_in_errors(path), pytest.raises(InputError, match=sentence("not a regular file")):
+            read(path)
 
 
 def test_the_same_is_refused_without_the_c_parser(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,18 +206,12 @@ def test_the_same_is_refused_without_the_c_parser(monkeypatch: pytest.MonkeyPatc
     assert refusal("a: " + "[" * 1000).startswith("f.yaml:1: nesting deeper than 50")
 
 
-def test_located_names_file_and_line_where_there_is_a_file() -> None:
+def test_located_names_file_and_line_or_else_the_key_but_not_twice() -> None:
     located = Located(parse(b"a: 1\nb: [x, y]", "s.yaml"))
     assert located.problem(("b", 1), "no node 'y'") == "s.yaml:2: no node 'y'"
-
-
-def test_located_names_the_key_where_there_is_no_file() -> None:
     assert Located().problem(("b", 1), "no node 'y'") == "b[1]: no node 'y'"
     assert Located(where="Sweep()").problem(("b",), "wrong") == "Sweep(): b: wrong"
     assert Located().problem((), "wrong") == "wrong"
-
-
-def test_located_does_not_name_a_key_twice() -> None:
     assert Located(where="Sweep()").problem(("a", "b"), "key 'a.b' is wrong") == "Sweep(): key 'a.b' is wrong"
 
 

@@ -16,12 +16,11 @@ FOUR = choosing({"b": "x", "c": "p"}, {"b": "x", "c": "q"}, {"b": "y", "c": "p"}
 ALL = range(4)
 
 
-def test_where_all_agree_there_is_one_group() -> None:
+def test_there_is_a_group_for_each_choice_in_the_order_in_which_they_first_appear() -> None:
     assert groups(["a"], ALL, FOUR) == {("default",): [0, 1, 2, 3]}
-
-
-def test_where_they_differ_there_is_a_group_for_each_choice() -> None:
     assert groups(["b"], ALL, FOUR) == {("x",): [0, 1], ("y",): [2, 3]}
+    assert list(groups(["b"], [3, 0, 2], FOUR)) == [("y",), ("x",)]
+    assert groups(["b"], [2, 3], FOUR) == {("y",): [2, 3]}
 
 
 def test_in_a_step_of_several_nodes_the_choices_of_all_make_the_group() -> None:
@@ -30,25 +29,13 @@ def test_in_a_step_of_several_nodes_the_choices_of_all_make_the_group() -> None:
     assert grouped == {("x", "p"): [0], ("x", "q"): [1], ("y", "p"): [2], ("y", "q"): [3]}
 
 
-def test_groups_are_in_the_order_in_which_they_first_appear() -> None:
-    assert list(groups(["b"], [3, 0, 2], FOUR)) == [("y",), ("x",)]
-
-
-def test_combinations_left_out_of_the_sweep_make_no_group() -> None:
-    assert groups(["b"], [2, 3], FOUR) == {("y",): [2, 3]}
-
-
 B, C = NodeTask("b", "b"), NodeTask("c", "c")
 
 
 def test_each_distinct_node_and_variant_of_a_step_is_one_node_run() -> None:
     assert node_runs([B, C], groups(["b", "c"], ALL, FOUR)) == {(B, "x"): 2, (C, "p"): 2, (C, "q"): 2, (B, "y"): 2}
-
-
-def test_a_node_run_counts_only_the_cells_that_take_part() -> None:
-    grouped = groups(["b", "c"], [0, 1, 2], FOUR)
-
-    assert node_runs([B, C], grouped) == {(B, "x"): 2, (C, "p"): 2, (C, "q"): 1, (B, "y"): 1}
+    part = groups(["b", "c"], [0, 1, 2], FOUR)
+    assert node_runs([B, C], part) == {(B, "x"): 2, (C, "p"): 2, (C, "q"): 1, (B, "y"): 1}
 
 
 def test_all_tasks_of_a_node_run_the_variant_that_its_cells_choose() -> None:

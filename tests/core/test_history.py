@@ -39,12 +39,9 @@ def test_a_visit_goes_from_the_checkpoint_that_names_the_node_next_to_the_one_th
     assert history.path == ("a", "b")
     assert history.latest is not None
     assert history.latest.id == "c2"
-
-
-def test_a_node_that_has_not_run_yet_has_an_open_boundary() -> None:
-    history = line(("", "a"), ("a", "b"))
-
-    assert history.boundary("b") == NodeBoundary("b", 0, CheckpointId("c1"), None)
+    assert line(("", "a"), ("a", "b")).boundary("b") == NodeBoundary("b", 0, CheckpointId("c1"), None)
+    empty = ExecutionHistory([])
+    assert (empty.latest, empty.path, empty.boundaries) == (None, (), ())
 
 
 def test_each_pass_of_a_loop_is_a_visit_of_its_own() -> None:
@@ -56,12 +53,7 @@ def test_each_pass_of_a_loop_is_a_visit_of_its_own() -> None:
         ("a", 1, "c2", "c3"),
         ("b", 1, "c3", "c4"),
     ]
-
-
-def test_a_node_that_follows_itself_exits_and_enters_at_the_same_checkpoint() -> None:
-    history = line(("", "a"), ("a", "a"), ("a", ""))
-
-    assert visits(history) == [("a", 0, "c0", "c1"), ("a", 1, "c1", "c2")]
+    assert visits(line(("", "a"), ("a", "a"), ("a", ""))) == [("a", 0, "c0", "c1"), ("a", 1, "c1", "c2")]
 
 
 def test_all_writers_of_a_step_exit_at_its_checkpoint() -> None:
@@ -77,21 +69,14 @@ def test_a_checkpoint_taken_inside_a_step_leaves_the_visit_open(trigger: Trigger
 
     assert visits(history) == [("a", 0, "c0", "c3")]
     assert history.path == ("a",)
-
-
-def test_a_checkpoint_inside_a_parallel_step_leaves_all_its_visits_open() -> None:
-    history = line(("", "bc"), ("", "bc"), ("bc", ""), mid={1: "time"})
-
-    assert visits(history) == [("b", 0, "c0", "c2"), ("c", 0, "c0", "c2")]
+    parallel = line(("", "bc"), ("", "bc"), ("bc", ""), mid={1: trigger})
+    assert visits(parallel) == [("b", 0, "c0", "c2"), ("c", 0, "c0", "c2")]
 
 
 def test_rolling_back_to_a_node_leads_to_the_exit_of_its_last_completed_visit() -> None:
     history = line(("", "a"), ("a", "b"), ("b", "a"), ("a", "b"))
 
     assert history.rollback_targets() == {"a": "c3", "b": "c2"}  # the second visit of b has no exit yet
-
-
-def test_a_node_that_never_completed_is_no_rollback_target() -> None:
     assert line(("", "a")).rollback_targets() == {}
 
 
@@ -99,12 +84,6 @@ def test_a_line_that_begins_in_the_middle_has_boundaries_from_there_on() -> None
     whole = line(("", "a"), ("a", "b"), ("b", "c"), ("c", ""))
 
     assert visits(ExecutionHistory(whole.checkpoints[2:])) == [("c", 0, "c2", "c3")]
-
-
-def test_an_empty_history_has_nothing() -> None:
-    history = ExecutionHistory([])
-
-    assert (history.latest, history.path, history.boundaries) == (None, (), ())
 
 
 def test_checkpoints_that_do_not_form_a_line_are_refused() -> None:

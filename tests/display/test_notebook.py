@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.browser import executable, started
-from wtb import END, Context, Sweep, SweepHandle, Workflow
+from wtb import Context, Sweep, SweepHandle, Workflow
 from wtb.handles.start import start
 from wtb.store.database import Database
 
@@ -32,7 +32,6 @@ def workflow() -> Workflow:
 
     look.variant(HOSTILE, by=0.5)
     wf.entry(look)
-    wf.edge(look, END)
     return wf
 
 

@@ -32,19 +32,11 @@ from wtb.display.tables import grid
 RAG = {"chunk": ["paragraph", "sentence", "window"], "retrieve": ["default", "bm25", "tfidf", "dense"]}
 ABC = {node: [f"{node.lower()}{i}" for i in range(1, 5)] for node in "ABC"}
 MANY_NODES = {f"stage_{i}": ["default", "alternative"] for i in range(7)}
-UNGAINLY = {
-    "a node with a rather long name": ["x" * 60, "y" * 60],
-    "检索": ["默认的检索方法", "另一种检索方法"],
-}
+UNGAINLY = {"a node with a rather long name": ["x" * 60, "y" * 60], "检索": ["默认的检索方法", "另一种检索方法"]}
 
 
 def document(
-    vary: dict[str, list[str]],
-    metrics: dict[str, str],
-    *,
-    cases: int = 20,
-    baseline: bool = True,
-    lead: float = 0.0,
+    vary: dict[str, list[str]], metrics: dict[str, str], *, cases: int = 20, baseline: bool = True, lead: float = 0.0
 ) -> dict[str, Any]:
     """A document that follows the contract, with invented scores; the last combination leads by `lead`."""
     rng = np.random.default_rng(0)
@@ -460,8 +452,7 @@ def test_durations_come_in_the_unit_that_suits(seconds: float | None, text: str)
 
 
 @pytest.mark.parametrize(
-    ("usd", "text"),
-    [(None, "–"), (0.0, "$0.00"), (0.000123, "$0.000123"), (0.25, "$0.250"), (1234.5, "$1,234.50")],
+    ("usd", "text"), [(None, "–"), (0.0, "$0.00"), (0.000123, "$0.000123"), (0.25, "$0.250"), (1234.5, "$1,234.50")]
 )
 def test_money_shows_what_little_there_is(usd: float | None, text: str) -> None:
     assert texts.money(usd) == text
@@ -488,6 +479,7 @@ class Tags(HTMLParser):
         self.seen: list[str] = []
         self.text = ""
         self.feed(page)
+        assert not self.open
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.seen.append(tag)
@@ -522,7 +514,6 @@ def static(page: str) -> str:
 def test_html_is_one_page_that_needs_nothing(matrix: dict[str, Any]) -> None:
     page = render_matrix(matrix)
     tags = Tags(page)
-    assert not tags.open
     assert tags.seen.count("script") == 2, "the data, and the script that shows them"
     assert not {"img", "iframe"} & set(tags.seen)
     assert "http" not in static(page)

@@ -6,13 +6,13 @@ import itertools
 import json
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.display.test_render import Tags
 from tests.support import documents
 from tests.support.prose import sentence
 from tests.support.report_page import Look
@@ -113,30 +113,6 @@ def embedded(text: str) -> Any:
     return json.loads(text.partition('id="evidence">')[2].partition("</script>")[0])
 
 
-class Parsed(HTMLParser):
-    """The elements and the text of a page, which is well-formed if every element is closed in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        if tag not in ("meta", "link", "input", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Any) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data if self.open[-1:] not in (["style"], ["script"]) else ""
-
-
 @pytest.mark.parametrize("vary", [{"a": ["x", "y"], "b": ["1", "2", "3"]}, {"a": ["only"]}, {}])
 @pytest.mark.parametrize("metrics", [{"m": "higher", "n": "lower"}, {}])
 @pytest.mark.parametrize("scored", [True, False])
@@ -144,7 +120,7 @@ def test_every_form_is_whole_whatever_is_unknown(
     vary: dict[str, list[str]], metrics: dict[str, str], scored: bool
 ) -> None:
     document = evidence(vary, metrics, scored=scored)
-    text = Parsed(report_files.render(document)).text
+    text = Tags(report_files.render(document)).text
     assert "None" not in text
     assert "nan" not in text
     assert sentence("nothing is scored by {}", "m") in text, "why a gate cannot be told"
@@ -299,7 +275,7 @@ def test_a_whole_page_obeys_no_text_of_a_users(render: Callable[[dict[str, Any]]
     assert text.count("<script") == text.count("</script") == 2
     assert text.count("</style>") == 2
     markup = text.partition('<script type="application/json"')[0]
-    assert "alert" in Parsed(text).text
+    assert "alert" in Tags(text).text
     assert "\x1b" not in markup
     assert re.findall(r'="[^"]*(?:<|&gt;<)[^"]*"', markup) == []
     assert embedded(text)["evidence"]["matrix"]["sweep"]["name"] == HOSTILE.replace("\x1b", "␛")
@@ -388,6 +364,6 @@ def test_notebooks_obey_no_text_of_a_users() -> None:
     step = {"step": 1, "node": HOSTILE, "variant": HOSTILE, "status": HOSTILE, "attempts": 1, "duration_s": 1.0}
     execution = {"execution": about, "path": [step], "state": {HOSTILE: HOSTILE}}
     for html in (notebook.matrix(matrix), notebook.execution(execution)):
-        assert "alert" in Parsed(html).text
+        assert "alert" in Tags(html).text
         assert "<script" not in html
         assert "\x1b" not in html

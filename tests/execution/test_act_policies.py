@@ -10,13 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.bench import Bench, in_memory
-from tests.support.flows import Flows, events_of, failures
-from wtb.operations.context import Context
+from tests.support.bench import Bench
+from tests.support.flows import events_of, failures
 from wtb.operations.policy_rules import find_policies
-from wtb.operations.running.local import signed
-from wtb.planning.prepare import prepare
-from wtb.planning.sweep_spec import parse_spec
 
 POLICIES = """
 permit(principal, action, resource);
@@ -35,26 +31,9 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture
-def run(flows: Flows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    folder = tmp_path / "policy"
-    folder.mkdir()
-    monkeypatch.setenv("WTB_POLICY", str(folder))
-    monkeypatch.setattr("wtb.operations.policy_rules.KEEP_S", -1.0)
-
+def run(policed: Run, tmp_path: Path) -> Run:
     def run(text: str, *, policies: str = POLICIES, pool: str = "process", **input: Any) -> Bench:
-        (folder / "house.cedar").write_text(policies, "utf-8")
-        flows.write(text)
-        document = {
-            "workflow": f"{flows.name}:wf",
-            "cases": [{"id": "one", "input": {"out": str(tmp_path), **input}}],
-            "vary": {"a": "all"},
-            "run": {"pool": pool},
-        }
-        database = in_memory()
-        sweep = Bench(database, signed(Context(database, by="ana"), prepare(parse_spec(document))), flows.files)
-        flows.benches.append(sweep)
-        sweep.run()
-        return sweep
+        return policed(text, policies, pool, cases=[{"id": "one", "input": {"out": str(tmp_path), **input}}])
 
     return run
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bench import Bench
+from tests.support.bench import Bench, one_node
 from tests.support.flows import Flows, attempts_of, events_of
 from tests.support.prose import sentence
 from tests.support.waiting import until
@@ -38,9 +38,6 @@ def inside(bench: Bench) -> list[dict[str, Any]]:
 
 
 def test_an_attempt_continues_from_what_the_one_before_it_saved(run_sweep: Make) -> None:
-    wf = Workflow("long")
-
-    @wf.node(retries=1, backoff=0.01)
     def a(state: Any, ctx: Any) -> dict[str, Any]:
         done = ctx.saved.get("done", 0)
         leftovers = sorted(path.name for path in ctx.workspace.iterdir())
@@ -52,10 +49,7 @@ def test_an_attempt_continues_from_what_the_one_before_it_saved(run_sweep: Make)
             raise ValueError("after the checkpoint")
         return {"done": done, "left": leftovers}
 
-    wf.entry(a)
-    wf.edge(a, END)
-
-    bench = run_sweep(wf)
+    bench = run_sweep(one_node(a, retries=1, backoff=0.01))
 
     state = bench.cells()[0].state
     assert (state["done"], state["left"]) == (10, ["first"])
@@ -93,32 +87,20 @@ def a(state, ctx):
 
 
 def test_time_based_checkpoints_are_taken_when_they_are_due(run_sweep: Make) -> None:
-    wf = Workflow("long")
-
-    @wf.node
     def a(state: Any, ctx: Any) -> dict[str, Any]:
         return {"taken": [ctx.checkpoint("late", every=3600), ctx.checkpoint("now", every=0, n=1)]}
 
-    wf.entry(a)
-    wf.edge(a, END)
-
-    bench = run_sweep(wf)
+    bench = run_sweep(one_node(a))
 
     assert bench.cells()[0].state["taken"] == [False, True]
     assert [(row["name"], row["trigger"]) for row in inside(bench)] == [("now", "time")]
 
 
 def test_what_cannot_be_saved_is_an_error_that_names_it(run_sweep: Make) -> None:
-    wf = Workflow("long")
-
-    @wf.node
     def a(state: Any, ctx: Any) -> None:
         ctx.checkpoint("bad", thing=object())
 
-    wf.entry(a)
-    wf.edge(a, END)
-
-    bench = run_sweep(wf)
+    bench = run_sweep(one_node(a))
 
     assert sentence("checkpoint {}, key {} cannot be stored", "'bad'", "'thing'") in bench.cells()[0].error
     assert inside(bench) == []

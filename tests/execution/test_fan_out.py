@@ -46,6 +46,20 @@ def head_of(sweep: Bench, cell: int = 0) -> ExecutionRow:
     return find_one(sweep.database, rows[cell].execution_id)
 
 
+def reply(sweep: Bench, action: str = "approve", **more: Any) -> Any:
+    """Answer the only open question, and continue. Returns the question."""
+    (question,) = approvals.approval_rows(sweep.database, sweep_id=sweep.sweep_id)
+    answer(Context(sweep.database, by="ada"), question.id, action, bound=sweep.prepared.bound, **more)
+    sweep.run()
+    return question
+
+
+def fork(sweep: Bench, at: str, **more: Any) -> str:
+    """Fork the first cell."""
+    context = Context(sweep.database, by="ada")
+    return add_fork(context, head_of(sweep).id, bound=sweep.prepared.bound, at=at, **more)[0]
+
+
 def refusing(number: int, flag: Path) -> Callable[..., Any]:
     """Build a node whose task of this number fails until the flag exists."""
 
@@ -176,13 +190,10 @@ def test_a_sweep_that_a_limit_stops_in_the_middle_of_a_step_continues_with_its_o
 
 def test_a_fork_after_the_fan_out_runs_none_of_it_again_and_one_before_it_runs_all(run_sweep: Make) -> None:
     sweep = run_sweep(fan(), CASES)
-    origin = head_of(sweep)
 
     def forked(at: str, **variants: str) -> tuple[int, Counter[str]]:
         before = {run["id"] for run in sweep.node_runs}
-        id, _ = add_fork(
-            Context(sweep.database, by="ada"), origin.id, bound=sweep.prepared.bound, at=at, variants=variants
-        )
+        id = fork(sweep, at, variants=variants)
         sweep.run_fork(id)
         total = execution_document(sweep.database, find_one(sweep.database, id))["state"]["sum"]
         return total, Counter(run["task"] for run in sweep.node_runs if run["id"] not in before)
@@ -222,7 +233,7 @@ def test_what_a_task_saved_is_found_by_that_task_alone(bench: Make, tmp_path: Pa
     assert (inside["inside"]["node"], inside["inside"]["task"]) == ("work", "work|1")
 
     flag.touch()
-    id, _ = add_fork(Context(sweep.database, by="ada"), head_of(sweep).id, bound=sweep.prepared.bound, at="half")
+    id = fork(sweep, "half")
     sweep.run_fork(id)
 
     document = execution_document(sweep.database, find_one(sweep.database, id))
@@ -240,11 +251,7 @@ def test_a_question_of_one_task_holds_the_step_and_only_that_task_starts_again(b
     sweep = bench(fan(work), CASES)
     sweep.run()
     assert sweep.counts == {"waiting": 1}
-    (question,) = approvals.approval_rows(sweep.database, sweep_id=sweep.sweep_id)
-    assert question.node == "work|1"
-    answer(Context(sweep.database, by="ada"), question.id, "approve", feedback="three")
-    sweep.run()
-
+    assert reply(sweep, feedback="three").node == "work|1"
     assert sweep.cells()[0].state["found"] == [1, 5, 1]
     assert attempts_of(sweep) == {("work|0", "default"): 1, ("work|1", "default"): 2, ("work|2", "default"): 1}
 
@@ -268,13 +275,8 @@ def test_a_task_that_has_failed_for_good_asks_for_itself(bench: Make, tmp_path: 
     flag = tmp_path / "flag"
     sweep = bench(fan(refusing(2, flag)), CASES, run={"approval": "on_error"})
     sweep.run()
-    (question,) = approvals.approval_rows(sweep.database, sweep_id=sweep.sweep_id)
-    assert question.question == "work|2 failed: ValueError: not yet 2. Try again?"
-
     flag.touch()
-    answer(Context(sweep.database, by="ada"), question.id, "approve")
-    sweep.run()
-
+    assert reply(sweep).question == "work|2 failed: ValueError: not yet 2. Try again?"
     assert sweep.counts == {"succeeded": 1}
     assert attempts_of(sweep) == {("work|0", "default"): 1, ("work|1", "default"): 1, ("work|2", "default"): 2}
 
@@ -290,10 +292,7 @@ def test_a_state_that_a_person_changes_with_an_answer_runs_the_step_anew_with_wh
 
     sweep = bench(fan(work), CASES)
     sweep.run()
-    (question,) = approvals.approval_rows(sweep.database, sweep_id=sweep.sweep_id)
-    more = {"feedback": "now it is", "set": {"items": [7, 8, 9]}}
-    answer(Context(sweep.database, by="ada"), question.id, "modify", bound=sweep.prepared.bound, **more)
-    sweep.run()
+    reply(sweep, "modify", feedback="now it is", set={"items": [7, 8, 9]})
 
     assert sweep.cells()[0].state["found"] == [[7, {}], ["now it is", {"seen": [1, 2, 3]}], [9, {}]]
 
@@ -306,10 +305,7 @@ def test_a_task_that_is_tried_again_with_a_changed_state_is_told_what_was_said_o
 
     sweep = bench(fan(work), CASES, run={"approval": "on_error"})
     sweep.run()
-    (question,) = approvals.approval_rows(sweep.database, sweep_id=sweep.sweep_id)
-    more = {"feedback": "four, then", "set": {"items": [1, 2, 4]}}
-    answer(Context(sweep.database, by="ada"), question.id, "modify", bound=sweep.prepared.bound, **more)
-    sweep.run()
+    reply(sweep, "modify", feedback="four, then", set={"items": [1, 2, 4]})
 
     assert sweep.cells()[0].state["found"] == [None, None, "four, then"]
 
@@ -393,13 +389,7 @@ def test_nobody_sets_what_is_the_engines_own(run_sweep: Make) -> None:
     sweep = run_sweep(fan(), CASES)
 
     with pytest.raises(InputError, match=sentence("key {} is the engine's own", "'~steps'")):
-        add_fork(
-            Context(sweep.database, by="ada"),
-            head_of(sweep).id,
-            bound=sweep.prepared.bound,
-            at="plan",
-            set={"~steps": 9},
-        )
+        fork(sweep, "plan", set={"~steps": 9})
 
 
 def test_a_workflow_may_have_breakpoints_of_its_own(bench: Make) -> None:

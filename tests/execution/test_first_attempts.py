@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support.bench import Bench
+from tests.support.bench import Bench, one_node
 from wtb.authoring.workflow import Workflow
 from wtb.store.access import budgets
 from wtb.store.read import costs, queries
@@ -22,17 +22,14 @@ USD, TOKENS = 0.25, (5, 3)
 
 def workflow(failures: int) -> Workflow:
     """One node that spends money and fails in its first attempts."""
-    wf = Workflow("first")
 
-    @wf.node(retries=3, backoff=0.0)
     def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
         ctx.cost(usd=USD, tokens_in=TOKENS[0], tokens_out=TOKENS[1])
         if ctx.attempt <= failures:
             raise ValueError(f"attempt {ctx.attempt}")
         return {"y": 1}
 
-    wf.entry(work)
-    return wf
+    return one_node(work, retries=3, backoff=0.0)
 
 
 def stored(sweep: Bench) -> list[dict[str, Any]]:

@@ -207,16 +207,6 @@ def test_an_execution_that_was_released_is_not_written_to_any_more(store: Store)
     assert {row["status"] for row in store.all(cells)} == {"pending"}
 
 
-def test_settling_raises_where_the_lease_is_gone(store: Store) -> None:
-    mine, _ = store.claimed
-    journal = store.journal(0.0)
-    store.steal(mine.id)
-
-    journal.record(mine.id, mine.token, **say("late", mine.id))
-    with pytest.raises(Lost):
-        journal.flush(mine.id)
-
-
 # Commits
 
 

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -169,7 +170,7 @@ class Measuring:
     def __init__(self, database: Database, clock: Clock, *busy: int, idle: list[int] | None = None) -> None:
         self.clock = clock
         self.database = database
-        self.runner = identity().__class__(**{**vars_of(identity()), "id": new_id()})
+        self.runner = replace(identity(), id=new_id())
         slots.register_runner(database, self.runner, DEFAULT_SESSION, 8)
         self.processes = Processes(list(busy), idle)
         self.memory = SessionMemory(database, self.runner.id, DEFAULT_SESSION)
@@ -194,10 +195,6 @@ class Measuring:
         except Stopped:
             return False
         return True
-
-
-def vars_of(process: ProcessIdentity) -> dict[str, Any]:
-    return {name: getattr(process, name) for name in ("id", "host", "boot", "pid", "process_started_at")}
 
 
 def test_without_a_quota_nothing_is_measured_or_recorded(database: Database, clock: Clock) -> None:
@@ -522,19 +519,6 @@ def test_no_node_run_begins_while_another_runner_uses_too_much(flows: Flows) -> 
     assert len(events_of(bench, "sweep.memory_has_room")) == 1
 
 
-def test_a_session_that_is_above_its_quota_begins_nothing(flows: Flows) -> None:
-    bench = flows.bench(HUNGRY, 1, params={"mb": {}})
-    other = ProcessIdentity(new_id(), "elsewhere", "b", 7, 0.0)
-    slots.register_runner(bench.database, other, DEFAULT_SESSION, 1)
-    record_memory(bench.database, other.id, DEFAULT_SESSION, Memory(700 * MB, 600 * MB))
-    go(flows)
-    with running(bench, 500 * MB):
-        until(lambda: bench.row.reason, "a reason")
-        assert flows.lines_of("began") == []
-        sessions.change(bench.database, DEFAULT_SESSION, {"memory": None})
-    assert len(states(bench)) == 1
-
-
 def test_runs_that_share_a_process_are_lost_with_it_and_found_out_one_by_one(flows: Flows) -> None:
     text = """
 @wf.node
@@ -584,16 +568,6 @@ def heavy(case, result):
     (cell,) = bench.cells()
     assert cell.status == "succeeded"
     assert "MemoryQuotaReached" in str(cell.scores)
-
-
-def test_a_quota_that_is_not_reached_changes_nothing(flows: Flows) -> None:
-    go(flows)
-    bench = flows.bench(HUNGRY, 20, run={"concurrency": 2}, params={"mb": {}})
-    with running(bench, 2000 * MB):
-        pass
-    assert len(states(bench)) == 20
-    assert Counter(flows.lines_of("began")) == {str(n): 1 for n in range(20)}
-    assert events_of(bench, "sweep.memory_full") == []
 
 
 def test_a_waiting_run_is_stopped_with_its_sweep(flows: Flows) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +22,27 @@ from tests.support.invariants import lives
 from tests.support.prose import sentence
 from tests.support.waiting import until
 from wtb.analysis.matrix.build import build
-from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
-from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.context.attempt_record import CaseView
-from wtb.authoring.graph import outline_digest
 from wtb.authoring.workflow import Workflow
 from wtb.authoring.workflow_facts import END
-from wtb.config.run_options import Run
 from wtb.core.errors import WTBError
 from wtb.core.serialization.codec import decode
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value
 from wtb.display.views.sweeps import status_document
-from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Root, Task
 from wtb.execution.runtime.sweep_run import SweepRun
 from wtb.execution.sandbox.attempt_output import CAP
 from wtb.execution.sandbox.launch.launching import environment
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER
 from wtb.execution.sandbox.node_process import NodeProcess, Setup
-from wtb.execution.sandbox.pool import InProcesses, UserCode
+from wtb.execution.sandbox.pool import InProcesses
 from wtb.execution.sandbox.process_pool import Pool
 from wtb.handles.local_sweep import Sweep
 from wtb.operations.context import Context
 from wtb.operations.running.local import follow
-from wtb.store.files.locations import workspaces_of
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.read import queries
@@ -64,17 +58,14 @@ def a(state):
 
 
 @pytest.mark.nodes("started")
-def test_nodes_run_in_another_process(flows: Flows) -> None:
-    (state,) = states(flows.run(ENVIRONMENT))
-    assert state["pid"] != os.getpid()
-
-
-@pytest.mark.nodes("started")
-def test_a_node_finds_the_environment_but_for_wtbs_own(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_runs_in_another_process_and_finds_the_environment_but_for_wtbs_own(
+    flows: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WTB_DATABASE_URL", "postgresql://somebody:secret@host/db")
     monkeypatch.setenv("WTB_ANYTHING", "1")
     monkeypatch.setenv("OPENAI_API_KEY", "the user's own")
     (state,) = states(flows.run(ENVIRONMENT))
+    assert state["pid"] != os.getpid()
     assert state["found"]["OPENAI_API_KEY"] == "the user's own"
     assert [name for name in state["found"] if name.startswith("WTB_")] == [RUNNER, PROCESS]
     assert "secret" not in str(state["found"])
@@ -84,15 +75,11 @@ def test_a_node_finds_the_environment_but_for_wtbs_own(flows: Flows, monkeypatch
 def test_run_env_narrows_it_to_what_it_names(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANTED", "yes")
     monkeypatch.setenv("UNWANTED", "no")
-    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["PATH", "WANTED"]}))
+    monkeypatch.setenv("WTB_SCHEDULER_INTERVAL_S", "7")  # one of WTB's own that is no credential
+    names = ["PATH", "WANTED", "WTB_SCHEDULER_INTERVAL_S"]
+    (state,) = states(flows.run(ENVIRONMENT, run={"env": names}))
     added_by_python = {"LC_CTYPE"}
-    assert state["found"].keys() - added_by_python == {"PATH", "WANTED", RUNNER, PROCESS}
-
-
-def test_run_env_may_name_one_of_wtbs_own_that_is_no_credential(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WTB_SCHEDULER_INTERVAL_S", "7")
-    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["WTB_SCHEDULER_INTERVAL_S"]}))
-    assert state["found"]["WTB_SCHEDULER_INTERVAL_S"] == "7"
+    assert state["found"].keys() - added_by_python == {*names, RUNNER, PROCESS}
 
 
 def test_the_working_directory_of_a_node_is_its_workspace(flows: Flows) -> None:
@@ -338,17 +325,6 @@ async def a(state, ctx):
     assert not lives(pid)
 
 
-def test_async_nodes_share_one_loop_in_their_process(flows: Flows) -> None:
-    text = """
-@wf.node
-async def a(state):
-    await asyncio.sleep(0)
-    return {"loop": id(asyncio.get_running_loop()), "pid": os.getpid()}
-"""
-    end_states = states(flows.run(text, cases=4))
-    assert len({(state["loop"], state["pid"]) for state in end_states}) == 1
-
-
 # Killed processes
 
 KILLED = """
@@ -386,21 +362,6 @@ def test_a_cell_that_kills_its_process_too_often_is_set_aside(flows: Flows, limi
     assert bench.status == "completed"
     assert bench.counts == {"set_aside": 1}
     assert [kind for kind, _ in failures(bench)] == ["killed"] * limit
-
-
-def test_other_cells_are_not_touched_by_one_that_kills_its_process(flows: Flows) -> None:
-    text = """
-@wf.node
-def a(state, ctx):
-    if ctx.case.id == "c3":
-        os._exit(7)
-    return {"n": state["n"] + 1}
-"""
-    bench = flows.run(text, cases=8, run={"concurrency": 3})
-    assert bench.counts == {"succeeded": 7, "set_aside": 1}
-    (bad,) = [cell for cell in bench.cells() if cell.status == "set_aside"]
-    assert bad.case == "c3"
-    assert "exit code 7" in bad.error
 
 
 def test_an_ordinary_failure_after_a_kill_still_uses_up_the_retries(flows: Flows) -> None:
@@ -716,16 +677,14 @@ wf.edge(a, END)
 def score(case, result):
     return os.getpid() == result.state["pid"]
 
-result = Sweep(workflow=wf, cases=[{{"input": {{}}}}], vary={{"a": "all"}}, evaluate={evaluate}, run={run}).run()
+result = Sweep(workflow=wf, cases=[{{"input": {{}}}}], vary={{"a": "all"}}, evaluate=[score, "cost"], run={run}).run()
 (cell,) = result.cells()
 print(result.status, cell["state"]["pid"] == os.getpid(), sorted(cell["scores"]))
 """
 
 
-def script(
-    folder: Path, run: Mapping[str, Any], first: str = "", evaluate: str = "[score]"
-) -> subprocess.CompletedProcess[str]:
-    (folder / "mine.py").write_text(SCRIPT.format(first=first, evaluate=evaluate, run=dict(run)), "utf-8")
+def script(folder: Path, run: Mapping[str, Any], first: str = "") -> subprocess.CompletedProcess[str]:
+    (folder / "mine.py").write_text(SCRIPT.format(first=first, run=dict(run)), "utf-8")
     child_environment = {name: setting for name, setting in os.environ.items() if not name.startswith("WTB_")}
     return subprocess.run(
         [sys.executable, "mine.py"],
@@ -739,13 +698,8 @@ def script(
 
 
 def test_a_sweep_in_a_script_runs_on_threads(tmp_path: Path) -> None:
-    done = script(tmp_path, {})
-    assert (done.returncode, done.stdout) == (0, "completed True ['score']\n"), done.stderr
-
-
-def test_a_script_is_a_script_whatever_other_names_its_module_has(tmp_path: Path) -> None:
-    done = script(tmp_path, {}, first="import multiprocessing  # which names it __mp_main__ too", evaluate="['cost']")
-    assert (done.returncode, done.stdout) == (0, "completed True ['cost']\n"), done.stderr
+    done = script(tmp_path, {}, first="import multiprocessing  # which names it __mp_main__ too")
+    assert (done.returncode, done.stdout) == (0, "completed True ['cost', 'score']\n"), done.stderr
 
 
 def test_processes_are_refused_to_a_script_and_it_is_told_what_to_do(tmp_path: Path) -> None:
@@ -780,29 +734,15 @@ def a(state, ctx):
 class Pooled:
     """The node processes of a workflow, without a sweep."""
 
-    def __init__(self, flows: Flows, limit: int, runs: int = 1000, text: str = POOLED, **params: Any) -> None:
-        name = flows.write(text)
-        workflow = load(f"{name}:wf")
-        database = in_memory()
-        self.workspaces = workspaces_of(database, flows.files)
-        database.close()
-        self.recipe = Recipe(f"{name}:wf", params=params)
-        self.workflow = workflow
-        self.code = self.pool(limit, runs)
-
-    def pool(self, limit: int = 1, runs: int = 1) -> InProcesses:
-        run = Run.model_validate({"recycle": {"runs": runs}})
-        codes = {
-            "fingerprints": fingerprints(self.workflow.nodes.values(), {}),
-            "outline": outline_digest(self.workflow.facts()),
-        }
-        engine = NativeEngine(self.workflow)
-        return InProcesses(UserCode(engine, [], self.recipe, codes), run, self.workspaces, "test", limit)
+    def __init__(self, flows: Flows, limit: int, **params: Any) -> None:
+        self.flows = flows
+        self.name = flows.write(POOLED)
+        self.code = flows.processes(self.name, None, limit, **params)
 
     @property
     def leftovers(self) -> list[Path]:
         """The directories of processes."""
-        root = self.workspaces.root
+        root = self.flows.files / "sessions"
         return list(root.iterdir()) if root.exists() else []
 
     def run(self, case: str = "one") -> dict[str, Any]:
@@ -850,11 +790,6 @@ def test_a_pool_starts_no_more_processes_than_it_may(flows: Flows, pooled: Calla
     assert set(map(str, outcomes)) == set(flows.lines_of("began")[:2])
 
 
-def test_a_process_stays_warm_between_two_uses(pooled: Callable[..., Pooled]) -> None:
-    pool = pooled(4)
-    assert len({pool.run()["pid"] for _ in range(5)}) == 1
-
-
 def test_a_process_that_died_while_nobody_used_it_is_replaced_without_a_failure(
     pooled: Callable[..., Pooled],
 ) -> None:
@@ -872,17 +807,14 @@ def test_a_pool_that_is_closed_ends_what_is_running_and_says_that_it_was_stopped
     pool = pooled(2, wait=True)
     threads, outcomes = pool.side_by_side(3)
     until(lambda: len(flows.lines_of("began")) == 2, "two nodes to have begun")
+    pids = [int(pid) for pid in flows.lines_of("began")]
+    keepers = [psutil.Process(pid).ppid() for pid in pids]
     pool.code.close()
     for thread in threads:
         thread.join(PATIENCE_S)
     assert [type(outcome) for outcome in outcomes] == [Stopped] * 3
-    assert not any(lives(int(pid)) for pid in flows.lines_of("began"))
+    assert not any(map(lives, [*pids, *keepers]))
     assert pool.leftovers == []
-
-
-def test_a_closed_pool_gives_no_process(pooled: Callable[..., Pooled]) -> None:
-    pool = pooled(1)
-    pool.code.close()
     with pytest.raises(Stopped):
         pool.run()
 
@@ -895,7 +827,7 @@ def test_a_process_that_cannot_start_says_why(flows: Flows, pooled: Callable[...
     with pytest.raises(WTBError, match=r"a node process could not start: (.*)exit code 5\nno GPU"):
         pool.code.prepare()
     path.write_text("raise RuntimeError('half a module')\n")
-    second_pool = pool.pool()
+    second_pool = flows.processes(pool.name)
     with pytest.raises(WTBError, match="cannot be imported: RuntimeError: half a module"):
         second_pool.prepare()
     second_pool.close()
@@ -910,18 +842,6 @@ def test_a_folder_that_is_gone_is_an_error_and_no_traceback(tmp_path: Path) -> N
     with pytest.raises(WTBError, match=r"a node process cannot start: .*No such file or directory"), lost.lend():
         pass
     lost.close()
-
-
-def test_the_deaths_of_many_at_once_leave_nothing_behind(flows: Flows, pooled: Callable[..., Pooled]) -> None:
-    pool = pooled(3, wait=True)
-    threads, _ = pool.side_by_side(3)
-    until(lambda: len(flows.lines_of("began")) == 3, "three nodes to have begun")
-    pids: Sequence[int] = [int(pid) for pid in flows.lines_of("began")]
-    keepers = [psutil.Process(pid).ppid() for pid in pids]
-    pool.code.close()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert not any(lives(pid) for pid in [*pids, *keepers])
 
 
 EQUAL = """

@@ -105,6 +105,7 @@ def test_states_outputs_calls_errors_events_and_cases_are_redacted_before_they_a
         "draft": "from [redacted:mail] | [redacted:phone] | [redacted:mail]",
     }
     stored = checked(sweep)
+    assert sweep.row.spec["redact"] == REDACT, "for whoever continues it"
     for what in ("logged", "to", "failed for", "scored"):
         assert f"{what} [redacted:mail]" in stored, what
     assert "eve@exam" not in stored
@@ -255,11 +256,6 @@ def test_a_project_redacts_for_all_of_its_sweeps(tmp_path: Path, monkeypatch: py
     (tmp_path / "wtb.toml").write_text("[redact]\npatterns = { a = '(' }\n")
     with pytest.raises(InputError, match=r"wtb\.toml: \[redact\].*no regular expression"):
         read_project_redaction()
-
-
-def test_a_sweep_is_stored_with_what_redacts_for_whoever_continues_it(bench: Callable[..., Bench]) -> None:
-    sweep = bench(talkative(), CASES, redact=REDACT, run={"pool": "thread"})
-    assert sweep.row.spec["redact"] == REDACT
 
 
 @pytest.mark.parametrize("patterns", [{"mail": MAIL}, {}], ids=["by patterns", "by keys alone"])

@@ -14,17 +14,13 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import attempts
-from tests.support.bench import Bench, in_memory
+from tests.support.bench import Bench
 from tests.support.flows import PATIENCE_S, Flows, events_of, failures, states
 from tests.support.invariants import lives
 from tests.support.prose import sentence
 from tests.support.waiting import until
 from wtb.analysis.matrix.build import build
-from wtb.authoring.code.fingerprint import fingerprints
-from wtb.authoring.code.import_paths import load
-from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.context.attempt_record import CaseView
-from wtb.authoring.graph import outline_digest
 from wtb.config.run_options import Run
 from wtb.core.errors import InputError, WTBError
 from wtb.core.serialization.codec import decode
@@ -36,14 +32,12 @@ from wtb.display.text.executions import execution as execution_text
 from wtb.display.views.costs import costs_document
 from wtb.display.views.executions import execution_document
 from wtb.execution.engine import resource_usage
-from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Task
 from wtb.execution.journal import Lost
-from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode, _places
+from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, _places
 from wtb.execution.sandbox.process_pool import Pool
 from wtb.execution.sandbox.shared_process import GUILTY_RUNS, Isolation, RunKey
 from wtb.execution.sandbox.shared_worker import Lag
-from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
 from wtb.store.read.costs import Which
 from wtb.store.tables.schema import executions, node_runs
@@ -884,15 +878,8 @@ class Code:
 
     def __init__(self, flows: Flows, text: str) -> None:
         self.flows = flows
-        name = flows.write(text)
-        workflow = load(f"{name}:wf")
-        database = in_memory()
-        workspaces = workspaces_of(database, flows.files)
-        database.close()
-        codes = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow.facts())}
-        recipe, engine = Recipe(f"{name}:wf"), NativeEngine(workflow)
         run = Run(per_process=MANY)  # or some go to a second process once that one is ready
-        self.processes = InProcesses(UserCode(engine, [], recipe, codes), run, workspaces, "test", MANY)
+        self.processes = flows.processes(flows.write(text), run, MANY)
         self.results: dict[str, Result | Exception] = {}
         self.threads: list[threading.Thread] = []
 

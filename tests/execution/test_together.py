@@ -13,21 +13,15 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import attempts
-from tests.support.bench import Bench, in_memory
+from tests.support.bench import Bench
 from tests.support.flows import PATIENCE_S, Flows, attempts_of, failures, states
 from tests.support.waiting import until
-from wtb.authoring.code.fingerprint import fingerprints
-from wtb.authoring.code.import_paths import load
-from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.context.attempt_record import CaseView, Record
-from wtb.authoring.graph import outline_digest
-from wtb.config.run_options import Run
 from wtb.core.failures import Failure
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value
 from wtb.execution.attempt import Attempt
-from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Settings, Task
 from wtb.execution.execution import NodeRun
 from wtb.execution.journal import Lost
@@ -36,8 +30,7 @@ from wtb.execution.sandbox import messages, pool
 from wtb.execution.sandbox.attempt_output import Output
 from wtb.execution.sandbox.framing import Inbox, packed
 from wtb.execution.sandbox.node_process import NodeProcess
-from wtb.execution.sandbox.pool import QUICK_S, RUNS_UNTIL_QUICK, TOGETHER_S, InProcesses, QuickNodes, UserCode
-from wtb.store.files.locations import workspaces_of
+from wtb.execution.sandbox.pool import QUICK_S, RUNS_UNTIL_QUICK, TOGETHER_S, QuickNodes
 from wtb.store.tables.schema import node_runs
 
 VARIANTS = 4
@@ -293,13 +286,7 @@ class Together:
     """Node processes without a sweep, in which attempts have started together."""
 
     def __init__(self, flows: Flows, text: str) -> None:
-        name = flows.write(text)
-        workflow, database = load(f"{name}:wf"), in_memory()
-        workspaces = workspaces_of(database, flows.files)
-        database.close()
-        head = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow.facts())}
-        code = UserCode(NativeEngine(workflow), [], Recipe(f"{name}:wf"), head)  # type: ignore[arg-type]
-        self.processes = InProcesses(code, Run(), workspaces, "test", 1)
+        self.processes = flows.processes(flows.write(text))
         self.outcomes: dict[str, Result | Exception | None] = {}
         root = Root(CaseView("c"))
         self.tasks = [

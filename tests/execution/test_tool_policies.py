@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support.bench import Bench, in_memory
+from tests.support.bench import Bench
 from tests.support.flows import Flows, attempts_of, events_of, failures
 from tests.support.prose import sentence
 from wtb.authoring.cedar_policies import NodePolicies, PolicySet, named_arguments
 from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
-from wtb.operations.running.local import signed
-from wtb.planning.prepare import prepare
-from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.tables.schema import approvals, invocations
 
@@ -46,35 +43,12 @@ def pay(*, sum):
     return sum
 """
 
-Submit = Callable[..., Bench]
+Run = Callable[..., Bench]
 
 
 @pytest.fixture
-def submit(flows: Flows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
-    """Submit a sweep of a module with policies."""
-    folder = tmp_path / "policy"
-    folder.mkdir()
-    monkeypatch.setenv("WTB_POLICY", str(folder))
-    monkeypatch.setattr("wtb.operations.policy_rules.KEEP_S", -1.0)
-
-    def submit(
-        text: str, *, policies: str = POLICIES, pool: str = "process", database: Database | None = None, **spec: Any
-    ) -> Bench:
-        (folder / "house.cedar").write_text(policies, "utf-8")
-        flows.write(TOOLS + text)
-        document = {
-            "workflow": f"{flows.name}:wf",
-            "cases": [{"id": "one", "input": {}}],
-            "vary": {"a": "all"},
-            "run": {"pool": pool},
-            **spec,
-        }
-        place = database or in_memory()
-        sweep = Bench(place, signed(Context(place, by="ana"), prepare(parse_spec(document))), flows.files)
-        flows.benches.append(sweep)
-        return sweep
-
-    return submit
+def run(policed: Run) -> Run:
+    return lambda text, *, policies=POLICIES, **more: policed(TOOLS + text, policies, **more)
 
 
 def open_questions(bench: Bench) -> list[dict[str, Any]]:
@@ -90,8 +64,8 @@ def reply(bench: Bench, action: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pool", ["process", "thread"])
-def test_a_call_is_allowed_or_denied_by_its_arguments(submit: Submit, flows: Flows, pool: str) -> None:
-    bench = submit(
+def test_a_call_is_allowed_or_denied_by_its_arguments(run: Run, flows: Flows, pool: str) -> None:
+    bench = run(
         """
 @wf.node(retries=2)
 def a(state, ctx):
@@ -100,7 +74,6 @@ def a(state, ctx):
 """,
         pool=pool,
     )
-    bench.run()
 
     assert flows.lines_of("made") == ["pay 1", "pay 2", "pay 1000"]
     message = "tool 'pay' may not be called with these arguments: policy no-large-sums forbids it"
@@ -118,27 +91,9 @@ def a(state, ctx):
     }
 
 
-def test_a_node_may_handle_a_denial(submit: Submit) -> None:
-    bench = submit(
-        """
-from wtb import ToolDenied
-
-@wf.node
-def a(state, ctx):
-    try:
-        ctx.tools.pay(sum=5000)
-    except ToolDenied as error:
-        return {"why": str(error)}
-"""
-    )
-    bench.run()
-
-    assert "no-large-sums" in bench.cells()[0].state["why"]
-
-
-def test_an_approved_call_is_made_once_whatever_follows(submit: Submit, flows: Flows, database: Database) -> None:
+def test_an_approved_call_is_made_once_whatever_follows(run: Run, flows: Flows, database: Database) -> None:
     """A node that asks more later, fails after the call, and dies after it, does not repeat the call."""
-    bench = submit(
+    bench = run(
         """
 @wf.node(retries=1, backoff=0.01)
 def a(state, ctx):
@@ -156,7 +111,6 @@ def a(state, ctx):
 """,
         database=database,
     )
-    bench.run()
     first = reply(bench, "approve")
     second = reply(bench, "approve")
     third = reply(bench, "yes")
@@ -171,15 +125,14 @@ def a(state, ctx):
     }
 
 
-def test_a_call_that_failed_after_its_approval_is_asked_about_again(submit: Submit, flows: Flows) -> None:
-    bench = submit(
+def test_a_call_that_failed_after_its_approval_is_asked_about_again(run: Run, flows: Flows) -> None:
+    bench = run(
         """
 @wf.node(retries=1, backoff=0.01)
 def a(state, ctx):
     return {"sent": ctx.tools.send(to="x@elsewhere.org", fails=True)}
 """
     )
-    bench.run()
     reply(bench, "approve")
     assert flows.lines_of("made") == ["send x@elsewhere.org"]
     reply(bench, "approve")
@@ -191,17 +144,16 @@ def a(state, ctx):
     assert statuses == ["failed", "done"]
 
 
-def test_variants_are_approved_one_by_one(submit: Submit, flows: Flows) -> None:
-    bench = submit(
+def test_variants_are_approved_one_by_one(run: Run, flows: Flows) -> None:
+    bench = run(
         """
 async def sends(state, ctx):
     return {"sent": ctx.tools.send(to="x@elsewhere.org")}
 
-a = wf.node(sends, name="a")
+a = wf.node(sends, name="a", retries=3)
 a.variant("other")(sends)
 """
     )
-    bench.run()
     context, bound = Context(bench.database, by="bea"), bench.prepared.bound
     for question, action in zip(open_questions(bench), ("approve", "reject"), strict=True):
         answer(context, question["id"], action, bound=bound)
@@ -209,27 +161,13 @@ a.variant("other")(sends)
 
     assert flows.lines_of("made") == ["send x@elsewhere.org"]
     assert bench.counts == {"succeeded": 1, "failed": 1}
-
-
-def test_a_rejected_call_is_not_made(submit: Submit, flows: Flows) -> None:
-    bench = submit(
-        """
-@wf.node(retries=3)
-def a(state, ctx):
-    ctx.tools.send(to="x@elsewhere.org")
-"""
-    )
-    bench.run()
-    reply(bench, "reject")
-
-    assert flows.lines_of("made") == []
     ((_, message),) = [failure for failure in failures(bench) if failure[0] == "error"]
     assert message.startswith("tool 'send' may not be called: policy mail-to-others requires that a person approves it")
     assert message.endswith("it was rejected by bea")
 
 
-def test_policies_that_name_no_calls_record_nothing(submit: Submit) -> None:
-    bench = submit(
+def test_policies_that_name_no_calls_record_nothing(run: Run) -> None:
+    bench = run(
         """
 @wf.node
 def a(state, ctx):
@@ -237,15 +175,14 @@ def a(state, ctx):
 """,
         policies="permit(principal, action, resource);",
     )
-    bench.run()
 
     assert "policies" not in bench.row.spec
     assert bench.cells()[0].state["paid"] == 5000
     assert events_of(bench, "policy.decided") == []
 
 
-def test_the_policies_of_the_submission_hold_to_the_end(submit: Submit, flows: Flows, tmp_path: Path) -> None:
-    bench = submit(
+def test_the_policies_of_the_submission_hold_to_the_end(run: Run, flows: Flows, tmp_path: Path) -> None:
+    bench = run(
         """
 @wf.node
 def a(state, ctx):
@@ -253,22 +190,23 @@ def a(state, ctx):
     ctx.tools.pay(sum=5000)
 """
     )
-    bench.run()
     (tmp_path / "policy" / "house.cedar").write_text("permit(principal, action, resource);")
     reply(bench, "approve")
 
     assert flows.lines_of("made") == []
 
 
-def test_arguments_are_redacted_wherever_they_are_kept(submit: Submit) -> None:
-    """Policies see arguments unredacted."""
-    bench = submit(
+def test_arguments_are_redacted_wherever_they_are_kept(run: Run) -> None:
+    """Policies see arguments unredacted. A node may handle a denial."""
+    bench = run(
         """
+from wtb import ToolDenied
+
 @wf.node
 def a(state, ctx):
     try:
         ctx.tools.pay(sum={"of": "tok-1234", "large": 2})
-    except Exception as error:
+    except ToolDenied:
         pass
     ctx.tools.send(to="tok-1234@elsewhere.org")
 """,
@@ -280,7 +218,6 @@ when { context.arguments.hasTag("sum.of") && context.arguments.getTag("sum.of") 
 """,
         redact={"patterns": {"token": "tok-[0-9]+"}},
     )
-    bench.run()
 
     (question,) = open_questions(bench)
     assert "tok-1234" not in f"{question['question']} {question['context']}"
@@ -291,8 +228,8 @@ when { context.arguments.hasTag("sum.of") && context.arguments.getTag("sum.of") 
     assert bench.counts == {"succeeded": 1}
 
 
-def test_a_policy_that_asks_denies_where_nobody_is_there(submit: Submit, flows: Flows) -> None:
-    bench = submit(
+def test_a_policy_that_asks_denies_where_nobody_is_there(run: Run, flows: Flows) -> None:
+    bench = run(
         """
 @wf.node
 def a(state, ctx):
@@ -300,7 +237,6 @@ def a(state, ctx):
 """,
         run={"pool": "process", "approval": "none"},
     )
-    bench.run()
 
     assert flows.lines_of("made") == []
     assert failures(bench)[0][1].endswith("and no person can approve it")

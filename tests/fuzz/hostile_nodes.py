@@ -10,22 +10,8 @@ import random
 from typing import Any
 
 HEAD = r"""
-import asyncio
-import atexit
-import builtins
-import ctypes
-import gc
-import json
-import os
-import random
-import shutil
-import signal
-import socket
-import struct
-import subprocess
-import sys
-import threading
-import time
+import asyncio, atexit, builtins, ctypes, gc, json, os, random, shutil
+import signal, socket, struct, subprocess, sys, threading, time
 from pathlib import Path
 
 from wtb import END, Workflow
@@ -33,38 +19,31 @@ from wtb import END, Workflow
 wf = Workflow("hostile")
 HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
 
-
 def note(word):
     log = os.open(HERE + "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(log, f"{word} {os.getpid()}\n".encode())
     os.close(log)
 
-
 class Rude(BaseException):
     pass
-
 
 class Wordless(Exception):
     def __str__(self):
         raise Rude("no words")
-
 
 class Faceless(Exception):
     @property
     def __class__(self):
         raise RuntimeError("no class")
 
-
 class FullDisk(OSError):
     @property
     def errno(self):
         raise RuntimeError("no number")
 
-
 class Angry(dict):
     def items(self):
         raise Rude("no items")
-
 
 class Endless(dict):
     def items(self):
@@ -73,14 +52,12 @@ class Endless(dict):
             n += 1
             yield f"k{n}", n
 
-
 class Word(str):
     def __len__(self):
         return -1
 
     def replace(self, *args):
         raise Rude("stays")
-
 
 def sockets():
     for descriptor in range(3, 64):
@@ -90,14 +67,11 @@ def sockets():
         except OSError:
             continue
 
-
 def frame(kind, head, blobs=()):
     text = json.dumps([kind, [len(one) for one in blobs], head]).encode()
     return b"WTB1" + struct.pack("!IQ", len(text), sum(map(len, blobs))) + text + b"".join(blobs)
 
-
 WRITER = "import sys\nwith open(sys.argv[1], 'ab') as file:\n    for _ in range(20_000): file.write(b'x' * 9999)"
-
 
 def keeper():
     pid = os.getppid()
@@ -105,7 +79,6 @@ def keeper():
         if b"reaper.py" not in file.read():
             raise Rude("no keeper")
     return pid
-
 
 def child(do):
     if os.fork() == 0:
@@ -244,7 +217,6 @@ TOLD = [
     [1, "event", ["node.log", 1.0, {"message": "\0"}]], [1, "call", None], ["x", "y", "z"],
 ]
 
-
 @wf.node(timeout=TIMEOUT)
 def work(state, ctx, *, acts=None, end=None, seed=0):
     rng = random.Random(state["seed"])
@@ -253,10 +225,8 @@ def work(state, ctx, *, acts=None, end=None, seed=0):
         ACTS[act](ctx, here, rng)
     return ENDS[end or state["end"]](state, ctx, seed)
 
-
 wf.entry(work)
 wf.edge(work, END)
-
 
 def seen(case, result):
     return True

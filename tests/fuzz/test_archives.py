@@ -9,7 +9,7 @@ import random
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,20 @@ from wtb import END, Workflow
 wf = Workflow("tooled")
 kept = {}
 
-
 @wf.tool(reverse=lambda call: None)
 def remember(text: str) -> str:
     return text.upper()
-
 
 @wf.node
 def one(state, ctx):
     ctx.checkpoint("half way", saved={"n": 1})
     return {"said": ctx.tools.remember(text="hello"), "blob": b"123", "when": {1, 2}}
 
-
 @wf.node
 def two(state, ctx):
     if state.get("fail"):
         raise ValueError("it fails")
     return {"done": True}
-
 
 wf.entry(one)
 wf.edge(one, two)
@@ -191,15 +187,10 @@ def _change_members(parts: Parts, dice: random.Random) -> Parts:
     return rest if dice.random() < 0.5 else {**parts, odd: b"1"}
 
 
-CHANGES: list[tuple[int, Callable[[Parts, random.Random], Parts]]] = [
-    (8, _change_row),
-    (4, _change_rows),
-    (4, _change_head),
-    (2, _change_value),
-    (2, _change_list_of_files),
-    (1, _mangle_member),
-    (1, _change_members),
-]
+CHANGES = {
+    _change_row: 8, _change_rows: 4, _change_head: 4, _change_value: 2, _change_list_of_files: 2,
+    _mangle_member: 1, _change_members: 1,
+}  # fmt: skip
 
 
 def packed(parts: Parts, dice: random.Random) -> bytes:
@@ -220,7 +211,7 @@ def packed(parts: Parts, dice: random.Random) -> bytes:
 def tampered(good: list[Parts], dice: random.Random) -> bytes:
     parts = dict(dice.choice(good))
     for _ in range(dice.choice((1, 1, 1, 2))):
-        (change,) = dice.choices([change for _, change in CHANGES], [weight for weight, _ in CHANGES])
+        (change,) = dice.choices([*CHANGES], [*CHANGES.values()])
         try:
             parts = change(parts, dice)
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
@@ -229,17 +220,8 @@ def tampered(good: list[Parts], dice: random.Random) -> bytes:
 
 
 TABLES = (
-    "sweeps",
-    "executions",
-    "checkpoints",
-    "node_runs",
-    "events",
-    "cases",
-    "cells",
-    "scores",
-    "files",
-    "approvals",
-)
+    "sweeps", "executions", "checkpoints", "node_runs", "events", "cases", "cells", "scores", "files", "approvals",
+)  # fmt: skip
 
 
 def written(project: Project) -> list[Any]:
@@ -251,18 +233,11 @@ def looked_at(project: Project, imported: dict[str, Any]) -> None:
     sweep, execution = imported["id"], imported["execution"]
     for command in (
         *(["show", execution, "--calls"], ["show", execution, "--calls", "--format", "json"], ["show", sweep]),
-        *(
-            ["show", sweep, "--cells", "--format", "json"],
-            ["history", execution],
-            ["history", execution, "--format", "json"],
-        ),
+        *(["show", sweep, "--cells", "--format", "json"], ["history", execution]),
+        ["history", execution, "--format", "json"],
         *(["log", sweep], ["log", sweep, "--format", "json"], ["tree", sweep], ["tree", execution]),
         *(["diff", execution, execution], ["status", sweep], ["status", execution], ["files", execution]),
-        *(
-            ["report", sweep, "-o", "report.html"],
-            ["report", sweep, "--format", "md"],
-            ["report", sweep, "--format", "json"],
-        ),
+        *(["report", sweep, "-o", "report.html"], *(["report", sweep, "--format", form] for form in ("md", "json"))),
         *(["report", sweep, "--format", "junit"], ["matrix", sweep, "--format", "json"], ["matrix", sweep]),
         *(["costs", sweep], ["series", execution], ["approvals", "--all"], ["list", "--format", "json"], ["list"]),
         ["admin", "export", execution, "-o", "again.wtb", "--force"],

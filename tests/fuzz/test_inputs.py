@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,23 +52,12 @@ FULL: dict[str, Any] = {
     "margin": {"total": 0.5},
     "agreement": {"total": "by hand", "latency": "by hand"},
     "limits": {"cell_timeout": "20s", "node_runs": 1000, "usd": 100, "tokens": 10_000, "nodes": {"A": {"usd": 50}}},
-    "run": {
-        "pool": "thread",
-        "concurrency": 2,
-        "share": True,
-        "grace": "1s",
-        "durability": 0.02,
-        "checkpoints": "fine",
-    },
+    "run": {"pool": "thread", "concurrency": 2, "share": True, "grace": "1s", "durability": 0.02},
 }
+FULL["run"]["checkpoints"] = "fine"
 FULL["evaluate"][2]["json_schema"]["schema"]["$defs"] = {"a": {"minimum": 0}}
-CASE: dict[str, Any] = {
-    "id": "one",
-    "input": {"x": 1},
-    "expected": {"x": 2},
-    "tags": ["a"],
-    "files": {"data/a.txt": "a.txt"},
-}
+CASE: dict[str, Any] = {"id": "one", "input": {"x": 1}, "expected": {"x": 2}, "tags": ["a"]}
+CASE["files"] = {"data/a.txt": "a.txt"}
 SETTINGS = """
 [workflows]
 flow = "flow:wf"
@@ -89,82 +78,22 @@ URLS = (
     "rediss://user:sesame@127.0.0.1:1/0",
 )
 VARIABLES = (
-    "WTB_DATABASE_URL",
-    "WTB_BROKER_URL",
-    "WTB_SESSION",
-    "WTB_FILES",
-    "WTB_FILES_CACHE",
-    "COLUMNS",
-    "LINES",
-    "TZ",
-)
+    "WTB_DATABASE_URL", "WTB_BROKER_URL", "WTB_SESSION", "WTB_FILES", "WTB_FILES_CACHE", "COLUMNS", "LINES", "TZ",
+)  # fmt: skip
 TOKENS = (
-    *("total", "x", "latency", "mean", "max", "min", "baseline", ".", ".", ".", "(", ")", "[", "]", "+", "-", "*", "/"),
-    *(
-        "<",
-        ">=",
-        "==",
-        "and",
-        "or",
-        "not",
-        "in",
-        "if",
-        "else",
-        "lambda:",
-        "0",
-        "1e309",
-        "9" * 400,
-        '"a"',
-        "'b'",
-        "None",
-    ),
-    *("len(", "max(", ",", ":", "**", "@", "%", "~", "#", "\\", "é", "\u2028", "yield", "await", "f'{x}'", "x:=1"),
-)
+    "total", "x", "latency", "mean", "max", "min", "baseline", ".", ".", ".", "(", ")", "[", "]", "+", "-", "*", "/",
+    "<", ">=", "==", "and", "or", "not", "in", "if", "else", "lambda:", "0", "1e309", ",", ":", "**", "@", "%", "~",
+    "#", "\\", "é", "yield", "await", "x:=1", "9" * 400, '"a"', "'b'", "None", "\u2028", "f'{x}'", "len(", "max(",
+)  # fmt: skip
+MANY = (b"a: ", b"[", b"{", b"- ", b"? ")  # each of them is repeated
 # Those that end by themselves, without a server.
 COMMANDS = (
-    *(
-        "plan",
-        "run",
-        "start",
-        "resume",
-        "retry",
-        "pause",
-        "cancel",
-        "breakpoint",
-        "compare",
-        "regress",
-        "matrix",
-        "score",
-    ),
-    *("report", "list", "status", "show", "log", "history", "tree", "diff", "series", "rollback", "fork"),
-    *(
-        "admin export",
-        "admin import",
-        "approvals",
-        "answer",
-        "answer-all",
-        "doctor",
-        "costs",
-        "admin gc",
-        "admin pin",
-        "admin unpin",
-        "files",
-        "submit",
-    ),
-    *(
-        "baseline",
-        "workflow",
-        "admin db",
-        "admin session",
-        "admin budget",
-        "schedule",
-        "pilot",
-        "label",
-        "comment",
-        "admin scoring",
-        "combination",
-    ),
-)
+    "plan", "run", "start", "resume", "retry", "pause", "cancel", "breakpoint", "compare", "regress", "matrix",
+    "score", "report", "list", "status", "show", "log", "history", "tree", "diff", "series", "rollback", "fork",
+    "approvals", "answer", "answer-all", "doctor", "costs", "files", "submit", "baseline", "workflow", "schedule",
+    "pilot", "label", "comment", "combination", "admin export", "admin import", "admin gc", "admin pin",
+    "admin unpin", "admin db", "admin session", "admin budget", "admin scoring",
+)  # fmt: skip
 
 
 # One input: what stands in the files, what the command is, and what a refusal has to name.
@@ -212,51 +141,15 @@ def _sweep_text(dice: random.Random) -> Input:
     content = yaml.safe_dump(FULL).encode()
     odd = dice.choice(
         (
-            *(
-                b"\xef\xbb\xbf" + content,
-                content.decode().encode("utf-16"),
-                content.replace(b"\n", b"\r\n"),
-                b"",
-                b"\n\n",
-                b"---\n...\n",
-            ),
-            *(
-                b"a: " * 3000,
-                b"[" * 3000,
-                b"{" * 3000,
-                b"- " * 3000,
-                b"&a " * 50,
-                b"? " * 3000,
-                b"a: |\n" + b" x\n" * 1000,
-            ),
-            *(
-                b"<<: {a: 1}\n" + content,
-                b"x: &a 1\ny: *a\n",
-                b"x: !!python/object:os.system 1\n",
-                b"%YAML 9.9\n---\n" + content,
-            ),
-            *(
-                content + b"\nrepeats: " + b"9" * 5000 + b"\n",
-                content + content,
-                content + b"\0",
-                b"\x85\xe2\x80\xa8".join((content, content)),
-            ),
-            *(
-                content.replace(b"full", b"\xff"),
-                b"sweep: \xed\xa0\x80\n" + content,
-                b'"\\ud800": 1\n' + content,
-                b'"\\0": 1\n' + content,
-            ),
-            *(
-                content + b"\nx" * 5000 + b": 1\n",
-                b"!" + content,
-                b"@",
-                b"`",
-                b"%",
-                b"\t",
-                b"!!binary aGk=",
-                b"2024-01-01: 1",
-            ),
+            *(b"\xef\xbb\xbf" + content, content.decode().encode("utf-16"), content.replace(b"\n", b"\r\n")),
+            *(b"", b"\n\n"),
+            *(b"---\n...\n", b"&a " * 50, b"a: |\n" + b" x\n" * 1000, *(many * 3000 for many in MANY)),
+            *(b"<<: {a: 1}\n" + content, b"x: &a 1\ny: *a\n", b"x: !!python/object:os.system 1\n"),
+            *(b"%YAML 9.9\n---\n" + content, content + b"\nrepeats: " + b"9" * 5000 + b"\n", content + content),
+            *(content + b"\0", b"\x85\xe2\x80\xa8".join((content, content)), content.replace(b"full", b"\xff")),
+            *(b"sweep: \xed\xa0\x80\n" + content, b'"\\ud800": 1\n' + content, b'"\\0": 1\n' + content),
+            *(content + b"\nx" * 5000 + b": 1\n", b"!" + content, b"@", b"`", b"%", b"\t"),
+            *(b"!!binary aGk=", b"2024-01-01: 1"),
         )
     )
     sample.files["sweep.yaml"] = odd if dice.random() < 0.5 else nasty.mangled(content, dice)
@@ -305,23 +198,8 @@ def _settings(dice: random.Random) -> Input:
     name = dice.choice(("wtb.toml", "pyproject.toml"))
     for _ in range(dice.choice((1, 2))):
         line = dice.choice([line for line in text.splitlines() if "=" in line])
-        odd = dice.choice(
-            (
-                "1",
-                "-1",
-                "[]",
-                "{}",
-                "true",
-                '""',
-                '"\\u0000"',
-                f'"{"a" * 9000}"',
-                "1e400",
-                "nan",
-                "2**70",
-                "[1,",
-                "9" * 30,
-            )
-        )
+        odds = ('""', '"\\u0000"', f'"{"a" * 9000}"', "9" * 30, "1", "-1", "[]", "{}", "true", "1e400", "nan", "2**70")
+        odd = dice.choice((*odds, "[1,"))
         text = text.replace(
             line, dice.choice((f"{line.partition('=')[0]}= {odd}", f"{line}x", f"x{line}", f"{line}\n{line}", "")), 1
         )
@@ -373,53 +251,11 @@ def _usual(parameter: Any, dice: random.Random) -> str:
 
 def _word(dice: random.Random) -> str:
     words = (
-        *(
-            "",
-            " ",
-            "-",
-            "--",
-            "-1",
-            "0",
-            "9" * 30,
-            "1e999",
-            "nan",
-            "a" * 300,
-            "a" * 20_000,
-            "a=b=c",
-            "=",
-            "x=",
-            "=x",
-            "x={",
-            "x=[1",
-        ),
-        *(
-            "\x1b[31m",
-            "\n",
-            "\udcff",
-            "\u202e",
-            "é" * 50,
-            "*",
-            "%",
-            "'; DROP TABLE cells; --",
-            "../x",
-            "nowhere/x",
-            ".",
-        ),
-        *(
-            "before",
-            "after A",
-            "A if",
-            "A if x >",
-            "x=" + "[" * 500,
-            "x=" + "9" * 5000,
-            "1/0",
-            "99999d",
-            "1e5d",
-            "-3h",
-            "@",
-            "@x",
-        ),
-    )
+        "", " ", "9" * 30, "a" * 300, "a" * 20_000, "é" * 50, "\x1b[31m", "\n", "\udcff", "\u202e", "-", "--", "-1",
+        "0", "1e999", "nan", "a=b=c", "=", "x=", "=x", "x={", "x=[1", "*", "%", "../x", "nowhere/x", ".", "before",
+        "1/0", "99999d", "1e5d", "-3h", "@", "@x", "'; DROP TABLE cells; --", "after A", "A if", "A if x >",
+        "x=" + "[" * 500, "x=" + "9" * 5000,
+    )  # fmt: skip
     return dice.choice(words)
 
 
@@ -465,20 +301,14 @@ def _environment(dice: random.Random) -> Input:
     return sample
 
 
-KINDS: list[tuple[int, Callable[[random.Random], Input]]] = [
-    (8, _sweep_file),
-    (3, _sweep_text),
-    (6, _cases),
-    (2, _settings),
-    (8, _command_line),
-    (3, _url),
-    (3, _expression),
-    (1, _environment),
-]
+KINDS = {
+    _sweep_file: 8, _sweep_text: 3, _cases: 6, _settings: 2,
+    _command_line: 8, _url: 3, _expression: 3, _environment: 1,
+}  # fmt: skip
 
 
 def make_input(dice: random.Random) -> Input:
-    (kind,) = dice.choices([kind for _, kind in KINDS], [weight for weight, _ in KINDS])
+    (kind,) = dice.choices([*KINDS], [*KINDS.values()])
     return kind(dice)
 
 

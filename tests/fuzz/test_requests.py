@@ -44,6 +44,7 @@ def tenant(prepared_url: str, tmp_path: Path) -> Iterator[Tenant]:
     database.close()
 
 
+CHECKS = list(HealthCheck)
 PARTS = 4  # of the paths, each of which is asked in time by itself
 
 
@@ -86,9 +87,8 @@ def test_values_that_no_schema_would_think_of_are_no_fault(
         for method, path, query, body in calls:
             arguments = {"params": query} if method == "get" else {"data": json.dumps(body)}
             headers = {**HEADERS, "Content-Type": "application/json"}
-            with session.request(
-                method, url + path, headers=headers, timeout=HANGS_S, stream=True, **arguments
-            ) as answer:
+            options = {"headers": headers, "timeout": HANGS_S, "stream": True, **arguments}
+            with session.request(method, url + path, **options) as answer:
                 is_stream = answer.headers.get("Content-Type", "").startswith(STREAMS)
                 wrong = None if is_stream else _wrong(answer, answer.content, {"200": 1, "201": 1, "202": 1, "204": 1})
             if wrong:
@@ -101,16 +101,9 @@ def _hostile(
     document: Mapping[str, Any], names: Mapping[str, str], dice: random.Random, many: int
 ) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
     """Yield requests with some unexpected arguments: method, path, query, body."""
-    operations = [
-        (method, path, description)
-        for path, methods in document["paths"].items()
-        for method, description in methods.items()
-    ]
-    calm = [
-        operation
-        for operation in operations
-        if not any(word in operation[1] for word in LAST) and operation[0] != "delete"
-    ]
+    calm_paths = {path: of for path, of in document["paths"].items() if not any(word in path for word in LAST)}
+    operations = [(method, path, told) for path, methods in calm_paths.items() for method, told in methods.items()]
+    calm = [operation for operation in operations if operation[0] != "delete"]
     for method, path, described in dice.choices(calm, k=many):
         text = quote(dice.choice(nasty.TEXTS[2:7]), safe="", errors="replace")
         named = text if dice.random() < 0.1 else names.get(_kind(path), text)
@@ -135,13 +128,7 @@ def _cases(operation: Any, mode: GenerationMode, many: int, number: int) -> list
     cases: list[Any] = []
 
     @seed(number)
-    @settings(
-        max_examples=many,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=many, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=CHECKS)
     @given(operation.as_strategy(generation_mode=mode))
     def collect(case: Any) -> None:
         cases.append(case)

@@ -14,3 +14,9 @@ from tests.support.cluster import Cluster
 def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
     with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as sending:
         yield sending
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop of tests that are coroutines, as that of the server."""
+    return "asyncio"

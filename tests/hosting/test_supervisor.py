@@ -9,13 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.support import prose
+from tests.support.prose import sentence
 from tests.support.waiting import until
 from wtb.core.errors import WTBError
 from wtb.hosting.servers import up as supervising
@@ -102,15 +102,31 @@ def make(tmp_path: Path, output: Output) -> Iterator[Callable[..., Program]]:
     until(lambda: not working_in(tmp_path), "all processes in the test's folder to end")
 
 
+def start(program: Program, output: Output, line: str) -> None:
+    """Start a program, and wait for a line of its output."""
+    program.start()
+    until(lambda: f"it: {line}" in output.lines, "the program")
+
+
+@contextmanager
+def supervised(program: Program, changed: Callable[[], None] = lambda: None) -> Iterator[tuple[Supervisor, list[str]]]:
+    """Supervise a started program. Yields the supervisor and the list of its reports."""
+    reports: list[str] = []
+    with Requests() as requests:
+        supervisor = Supervisor(requests, reports.append, changed)
+        supervisor.start(program)
+        yield supervisor, reports
+        supervisor.stop([["it"]])
+
+
 def test_a_program_that_is_asked_to_stop_ends_by_itself(make: Callable[..., Program], output: Output) -> None:
     program = make(ENDING)
-    program.start()
-    until(lambda: "it: ready" in output.lines, "the program")
+    start(program, output, "ready")
     assert program.part is not None
     assert psutil.Process(program.part.pid).cmdline()[-1] == ENDING
     program.ask_to_stop()
     assert program.end()
-    assert program.poll() == prose.sentence("ended with exit code {}", 0)
+    assert program.poll() == sentence("ended with exit code {}", 0)
     assert output.lines == ["it: ready", "it: ends by itself"]
     assert program.part is None
 
@@ -118,19 +134,18 @@ def test_a_program_that_is_asked_to_stop_ends_by_itself(make: Callable[..., Prog
 @pytest.mark.parametrize("reason", ["its grace is over", "it is urgent"])
 def test_a_program_that_does_not_hear_is_killed(make: Callable[..., Program], output: Output, reason: str) -> None:
     program = make(DEAF, grace=0.3 if reason == "its grace is over" else PATIENCE_S)
-    program.start()
-    until(lambda: "it: deaf" in output.lines, "the program")
+    start(program, output, "deaf")
     began = time.monotonic()
     program.ask_to_stop()
     assert not program.end(lambda: reason == "it is urgent")
     assert time.monotonic() - began < PATIENCE_S / 2
-    assert program.poll() == prose.sentence("was killed by {}", "SIGKILL")
+    assert program.poll() == sentence("was killed by {}", "SIGKILL")
 
 
 def test_a_command_that_is_not_there_says_so(make: Callable[..., Program], output: Output, tmp_path: Path) -> None:
     program = Program("it", ["no-such-command"], folder=tmp_path, environment=os.environ, line=output, grace=1)
     program.start()
-    assert program.wait(PATIENCE_S) == prose.sentence("ended with exit code {}", 127)
+    assert program.wait(PATIENCE_S) == sentence("ended with exit code {}", 127)
     assert output.lines == ["it: no-such-command: No such file or directory"]
 
 
@@ -138,12 +153,11 @@ def test_with_a_killed_program_its_daemons_end_too(
     make: Callable[..., Program], output: Output, tmp_path: Path
 ) -> None:
     program = make(FAMILY)
-    program.start()
-    until(lambda: "it: ready" in output.lines, "the family")
+    start(program, output, "ready")
     assert len(working_in(tmp_path)) == 4  # with the reaper
     assert program.part is not None
     os.kill(program.part.pid, signal.SIGKILL)
-    assert program.wait(PATIENCE_S) == prose.sentence("was killed by {}", "SIGKILL")
+    assert program.wait(PATIENCE_S) == sentence("was killed by {}", "SIGKILL")
     assert working_in(tmp_path) == []
 
 
@@ -151,11 +165,10 @@ def test_with_a_killed_reaper_all_that_it_kept_ends(
     make: Callable[..., Program], output: Output, tmp_path: Path
 ) -> None:
     program = make(FAMILY)
-    program.start()
-    until(lambda: "it: ready" in output.lines, "the family")
+    start(program, output, "ready")
     assert program.part is not None
     psutil.Process(program.part.pid).parent().kill()  # type: ignore[union-attr]
-    assert program.wait(PATIENCE_S) == prose.sentence("ended together with its reaper")
+    assert program.wait(PATIENCE_S) == sentence("ended together with its reaper")
     assert working_in(tmp_path) == []
 
 
@@ -172,8 +185,7 @@ def test_nothing_outlives_a_holder_that_is_killed(tmp_path: Path) -> None:
 
 def test_what_a_program_starts_hears_no_ctrl_c(make: Callable[..., Program], output: Output) -> None:
     program = make(ENDING)
-    program.start()
-    until(lambda: "it: ready" in output.lines, "the program")
+    start(program, output, "ready")
     assert program.part is not None
     assert os.getpgid(program.part.pid) != os.getpgid(0)
     program.end_now()
@@ -198,44 +210,31 @@ def test_what_died_is_started_again_and_that_is_said(
 ) -> None:
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 0.2))
     program = make(ENDING)
-    reports: list[str] = []
-    changes: list[tuple[int, ...]] = []
-    with Requests() as requests:
-        supervisor = Supervisor(
-            requests, reports.append, lambda: changes.append(tuple(part.pid for part in supervisor.parts()))
-        )
-        supervisor.start(program)
+    changes: list[int | None] = []
+    changed = lambda: changes.append(program.part.pid if program.part else None)  # noqa: E731
+    with supervised(program, changed) as (supervisor, reports):
         assert supervisor.wait_until_ready(PATIENCE_S)
         kill_each_time_it_is_ready(program, supervisor, output, 3)
-        supervisor.stop([["it"]])
     waits = ["0.05", "0.1", "0.2"]
     restarts = [f"it was killed by SIGKILL; it is started again in {wait} s" for wait in waits]
-    assert reports == [line for sentence in restarts for line in (sentence, "it was started again")]
-    pids = [pids for pids in changes if pids]
-    assert len(set(pids)) == 4
-    assert () in changes
+    assert reports == [line for restart in restarts for line in (restart, "it was started again")]
+    assert len(set(changes)) == 5, "four processes, and none between two"
+    assert None in changes
 
 
 def test_what_had_worked_for_a_while_is_started_again_without_a_growing_delay(
     make: Callable[..., Program], output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 30.0))
+    assert supervising.STEADY_S <= 5.0, "twice a minute used to double the delay up to 30 s"
     monkeypatch.setattr(supervising, "STEADY_S", 0.0)  # all of it is steady work
     program = make(ENDING)
-    reports: list[str] = []
-    with Requests() as requests:
-        supervisor = Supervisor(requests, reports.append, lambda: None)
-        supervisor.start(program)
+    with supervised(program) as (supervisor, reports):
         assert supervisor.wait_until_ready(PATIENCE_S)
         kill_each_time_it_is_ready(program, supervisor, output, 5)
-        supervisor.stop([["it"]])
-    assert [line for line in reports if prose.sentence("started again in") in line] == [
-        prose.sentence("{} {}; it is started again in {} s", "it", "was killed by SIGKILL", "0.05")
+    assert [line for line in reports if sentence("started again in") in line] == [
+        sentence("{} {}; it is started again in {} s", "it", "was killed by SIGKILL", "0.05")
     ] * 5
-
-
-def test_a_kill_now_and_then_is_no_reason_to_wait_longer() -> None:
-    assert supervising.STEADY_S <= 5.0, "twice a minute used to double the delay up to 30 s"
 
 
 def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
@@ -243,25 +242,16 @@ def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
 ) -> None:
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 0.2))
     program = make("print('cannot'); raise SystemExit(3)", check=lambda: False)
-    with Requests() as requests:
-        supervisor = Supervisor(requests, lambda text: None, lambda: None)
-        supervisor.start(program)
-        with pytest.raises(
-            WTBError, match=prose.sentence("{} {}, {} times, before it was ready", "it", "ended with exit code 3", 2)
-        ):
-            supervisor.wait_until_ready(PATIENCE_S)
-        supervisor.stop([["it"]])
+    words = sentence("{} {}, {} times, before it was ready", "it", "ended with exit code 3", 2)
+    with supervised(program) as (supervisor, _), pytest.raises(WTBError, match=words):
+        supervisor.wait_until_ready(PATIENCE_S)
     assert output.lines == ["it: cannot"] * 2
 
 
 def test_what_is_not_ready_in_time_is_named(make: Callable[..., Program]) -> None:
     program = make(ENDING, check=lambda: False)
-    with Requests() as requests:
-        supervisor = Supervisor(requests, lambda text: None, lambda: None)
-        supervisor.start(program)
-        with pytest.raises(WTBError, match=r"not ready after 0\.3 s: it"):
-            supervisor.wait_until_ready(0.3)
-        supervisor.stop([["it"]])
+    with supervised(program) as (supervisor, _), pytest.raises(WTBError, match=r"not ready after 0\.3 s: it"):
+        supervisor.wait_until_ready(0.3)
 
 
 def test_a_second_request_hurries_the_end(make: Callable[..., Program], output: Output) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import psutil
 import pytest
 
+from tests.support.model_server import ModelHandler, serving
 from tests.support.prose import sentence
 from wtb.integrations import mcp_connection
-from wtb.integrations import mcp_connection as connections
 from wtb.integrations.mcp import ServerLost, ToolFailed
 from wtb.integrations.mcp_connection import Connection, Server
 
@@ -46,6 +45,10 @@ for line in sys.stdin:
 """
 LISTED = '{"tools": [tool]}'
 CALLED = '{"content": [{"type": "text", "text": "hello"}]}'
+LOST = sentence("was lost during {}", "files").removesuffix(" files")
+UNLIKE = sentence(": its list of tools")
+LATE = sentence("{} did not respond within {} s", "files.read", 1)
+LONG = sentence("it sent a message of more than {} bytes", "1,000,000")
 
 
 def scripted(listed: str = LISTED, called: str = CALLED) -> Server:
@@ -71,28 +74,13 @@ def test_what_a_server_prints_beside_its_messages_is_passed_over() -> None:
     ("listed", "called", "kind", "why"),
     [
         ('{"tools": [tool], "nextCursor": str(pages)}', CALLED, ServerLost, sentence("lists tools endlessly")),
-        (
-            '{"tools": "all of them"}',
-            CALLED,
-            ServerLost,
-            sentence("was lost during {}", "files") + sentence(": its list of tools") + ": ValidationError",
-        ),
-        (
-            LISTED,
-            '{"content": [{"type": "text", "text": 7}]}',
-            ServerLost,
-            sentence("was lost during {}: ", "files.read") + "Validation",
-        ),
-        (LISTED, "[1]", ToolFailed, sentence("{} did not respond within {} s", "files.read", 1)),
-        (LISTED, "time.sleep(60)", ToolFailed, sentence("{} did not respond within {} s", "files.read", 1)),
-        (LISTED, "sys.exit(0)", ServerLost, sentence("was lost during {}", "files.read")),
+        ('{"tools": "all of them"}', CALLED, ServerLost, f"{LOST} files{UNLIKE}: ValidationError"),
+        (LISTED, '{"content": [{"type": "text", "text": 7}]}', ServerLost, f"{LOST} files.read: Validation"),
+        (LISTED, "[1]", ToolFailed, LATE),
+        (LISTED, "time.sleep(60)", ToolFailed, LATE),
+        (LISTED, "sys.exit(0)", ServerLost, f"{LOST} files.read"),
         (LISTED, '{"content": [], "isError": True}', ToolFailed, sentence("it failed without a message")),
-        (
-            LISTED,
-            "print('x' * 3_000_000)",
-            ServerLost,
-            sentence("it sent a message of more than {} bytes", "1,000,000"),
-        ),
+        (LISTED, "print('x' * 3_000_000)", ServerLost, LONG),
     ],
 )
 def test_a_server_that_lies_or_hangs_costs_one_call(
@@ -168,7 +156,7 @@ def _redirect(request: BaseHTTPRequestHandler) -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (_endless("application/json"), sentence("it sent a message of more than {} bytes", "1,000,000")),
+        (_endless("application/json"), LONG),
         (_endless("text/event-stream"), "SSE stream ended without a response"),
         (_endless("application/json", "gzip"), sentence("it sent a compressed response, which was not asked for")),
         (_hang, sentence("no answer within {} s", 1)),
@@ -181,27 +169,19 @@ def test_an_address_that_floods_or_hangs_is_lost(
 ) -> None:
     monkeypatch.setattr(mcp_connection, "MOST_LINE", 1_000_000)
     if answer is _hang:
-        monkeypatch.setattr(connections, "START_S", 1.0)
+        monkeypatch.setattr(mcp_connection, "START_S", 1.0)
     sent: list[int] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(ModelHandler):
+        protocol_version = "HTTP/1.0"
+
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            self.read_json()
             sent.append(1)
             answer(self)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        listening.daemon_threads = True
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        try:
-            server = Server("files", url=f"http://127.0.0.1:{listening.server_address[1]}/mcp", timeout_s=10.0)
-            with connected(server) as connection, pytest.raises(ServerLost, match=why):
-                connection.tools()
-        finally:
-            listening.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        server = Server("files", url=f"{address}/mcp", timeout_s=10.0)
+        with connected(server) as connection, pytest.raises(ServerLost, match=why):
+            connection.tools()
     assert sent

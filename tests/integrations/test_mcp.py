@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -176,7 +175,6 @@ use_server(
     tools={"read": None, "write": "remove"},
 )
 
-
 @wf.node
 def copy(state, ctx, *, to="b.txt"):
     files = ctx.mcp("files")
@@ -185,23 +183,19 @@ def copy(state, ctx, *, to="b.txt"):
         ctx.ask("go on?")
     return {"copied": to}
 
-
 @copy.variant("async")
 async def _(state, ctx):
     files = ctx.mcp("files")
     await files.write(path="c.txt", text=await files.read(path=state["path"]))
     return {"copied": sorted(files)}
 
-
 @copy.variant("undeclared")
 def _(state, ctx):
     return {"copied": ctx.mcp("files").hang()}
 
-
 @wf.node
 def last(state):
     return {}
-
 
 wf.entry(copy)
 wf.edge(copy, last)
@@ -222,9 +216,16 @@ def project(files: Path) -> Iterator[Project]:
     new_project.close()
 
 
-def cells(project: Project, sweep: str) -> dict[str, Any]:
-    cell_rows = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
-    return {cell["combination"]["copy"]: cell for cell in cell_rows}
+def undone(project: Project, execution: str) -> list[str]:
+    """Roll an execution back to its beginning, and return the tools of the calls that were undone."""
+    first = project.json("history", execution)["checkpoints"][0]["id"]
+    return [call["tool"] for call in project.json("rollback", execution, "--to", first)["undone"]]
+
+
+def by_default(project: Project) -> str:
+    """Return the execution of the default variant."""
+    cells = project.cells("first")
+    return str(next(cell["execution"] for cell in cells if cell["combination"]["copy"] == "default"))
 
 
 def test_nodes_call_tools_which_are_recorded_and_undone_by_others(project: Project) -> None:
@@ -232,22 +233,25 @@ def test_nodes_call_tools_which_are_recorded_and_undone_by_others(project: Proje
     project.inside("run", "sweep.yaml", check=0)
 
     assert (project.folder / "files/b.txt").read_text() == (project.folder / "files/c.txt").read_text() == "hello"
-    execution = cells(project, "first")["default"]["execution"]
+    execution = by_default(project)
     calls = project.inside("show", execution, "--calls", check=0).stdout
     assert "files.read" in calls
     assert "files.write" in calls
-    first = project.inside("history", execution, "--format", "json", check=0).json["checkpoints"][0]["id"]
-    back = project.inside("rollback", execution, "--to", first, "--format", "json", check=0).json
-    assert [call["tool"] for call in back["undone"]] == ["files.write"]
+    assert undone(project, execution) == ["files.write"]
     assert not (project.folder / "files/b.txt").exists()
 
 
-def test_a_call_is_not_made_again_after_a_question(project: Project) -> None:
+def ask_and_answer(project: Project) -> None:
+    """Run the sweep with one cell that asks, and answer its question."""
     asking = SWEEP.replace("a.txt}", "a.txt, asks: true}").replace("[default, async]", "[default]")
     project.write({"sweep.yaml": asking})
     project.inside("run", "sweep.yaml")
-    (question,) = project.inside("approvals", "--format", "json", check=0).json["approvals"]
+    (question,) = project.json("approvals")["approvals"]
     project.inside("answer", question["id"], "approve", check=0)
+
+
+def test_a_call_is_not_made_again_after_a_question(project: Project) -> None:
+    ask_and_answer(project)
     project.inside("resume", "first", check=0)
 
     assert (project.folder / "files/calls").read_text() == "write b.txt\n"
@@ -331,11 +335,7 @@ def change_description(project: Project) -> None:
 
 
 def test_who_resumes_a_sweep_is_told_that_a_server_changed_a_tool(project: Project) -> None:
-    asking = SWEEP.replace("a.txt}", "a.txt, asks: true}").replace("[default, async]", "[default]")
-    project.write({"sweep.yaml": asking})
-    project.inside("run", "sweep.yaml")
-    (question,) = project.inside("approvals", "--format", "json", check=0).json["approvals"]
-    project.inside("answer", question["id"], "approve", check=0)
+    ask_and_answer(project)
     change_description(project)
     refused = project.inside("resume", "first")
     assert sentence("servers have changed {} since it was submitted", "files.read") in refused.output
@@ -380,6 +380,7 @@ def test_a_connection_looks_again_what_tools_are(connection: Connection, monkeyp
     assert connection.version("read") == "new"
 
 
+COMMAND = 'command=["python", "server.py"]'
 DECLARED = """
 mcp:
   files:
@@ -402,10 +403,7 @@ def declaring(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 def test_a_sweep_file_declares_servers_as_a_workflow_does(declaring: Project) -> None:
     declaring.inside("run", "sweep.yaml", check=0)
     assert (declaring.folder / "files/b.txt").read_text() == (declaring.folder / "files/c.txt").read_text() == "hello"
-    execution = cells(declaring, "first")["default"]["execution"]
-    first = declaring.inside("history", execution, "--format", "json", check=0).json["checkpoints"][0]["id"]
-    back = declaring.inside("rollback", execution, "--to", first, "--format", "json", check=0).json
-    assert [call["tool"] for call in back["undone"]] == ["files.write"]
+    assert undone(declaring, by_default(declaring)) == ["files.write"]
     assert not (declaring.folder / "files/b.txt").exists()
     stored = str(declaring.query("SELECT spec FROM sweeps"))
     assert "${THE_FILES}" in stored
@@ -417,21 +415,15 @@ def test_a_sweep_file_declares_servers_as_a_workflow_does(declaring: Project) ->
     assert [setting["key"] for setting in settings] == ["mcp.files.env.DESCRIBED", "environment.tools.files.read"]
 
 
+NO_TOOL = sentence("MCP server {} has no tool {}", "'files'", "'reed'") + sentence("; did you mean '{}'?", "read")
+NO_SERVER = sentence("MCP server {} ({}) cannot be used", "'files'", "`python missing.py`")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (
-            "read: null",
-            "reed: null",
-            "sweep.yaml:8: "
-            + sentence("MCP server {} has no tool {}", "'files'", "'reed'")
-            + sentence("; did you mean '{}'?", "read"),
-        ),
-        (
-            "server.py",
-            "missing.py",
-            "sweep.yaml:8: " + sentence("MCP server {} ({}) cannot be used", "'files'", "`python missing.py`"),
-        ),
+        ("read: null", "reed: null", f"sweep.yaml:8: {NO_TOOL}"),
+        ("server.py", "missing.py", f"sweep.yaml:8: {NO_SERVER}"),
         ("${THE_FILES}", "${OTHER_FILES}", "sweep.yaml:10: OTHER_FILES: not set in this environment"),
         ("mcp:", "run: {env: [HOME]}\nmcp:", "THE_FILES: " + sentence("not among those of 'run.env'")),
     ],
@@ -440,18 +432,18 @@ def test_servers_of_a_sweep_file_that_cannot_be_used_are_refused(
     declaring: Project, old: str, new: str, why: str
 ) -> None:
     declaring.write({"sweep.yaml": (SWEEP + DECLARED).replace(old, new)})
-    done = declaring.inside("run", "sweep.yaml", check=2)
-    assert why in " ".join(done.stderr.split())
-    assert declaring.query("SELECT count(*) FROM sweeps") in ([], [(0,)])
+    check_refused(declaring, why)
+
+
+def check_refused(project: Project, why: str) -> None:
+    assert why in project.inside("run", "sweep.yaml", check=2).output
+    assert project.query("SELECT count(*) FROM sweeps") in ([], [(0,)])
 
 
 def test_a_server_that_workflow_and_sweep_file_declare_is_refused(declaring: Project) -> None:
     declaring.write({"flow.py": FLOW})
-    done = declaring.inside("plan", "sweep.yaml", check=2)
-    assert (
-        "sweep.yaml:8: " + sentence("workflow {} has a server {} already, with {}", "'flow'", "'files'", "'files.read'")
-        in done.stderr
-    )
+    twice = sentence("workflow {} has a server {} already, with {}", "'flow'", "'files'", "'files.read'")
+    assert f"sweep.yaml:8: {twice}" in declaring.inside("plan", "sweep.yaml", check=2).stderr
 
 
 def test_a_tool_that_is_not_declared_is_not_called(project: Project) -> None:
@@ -463,30 +455,16 @@ def test_a_tool_that_is_not_declared_is_not_called(project: Project) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (
-            '"read": None',
-            '"reed": None',
-            sentence("MCP server {} has no tool {}", "'files'", "'reed'") + sentence("; did you mean '{}'?", "read"),
-        ),
-        (
-            '"server.py"',
-            '"missing.py"',
-            sentence("MCP server {} ({}) cannot be used", "'files'", "`python missing.py`"),
-        ),
-        ('command=["python", "server.py"]', 'url="http://127.0.0.1:9/mcp"', sentence("cannot be used")),
-        (
-            'command=["python", "server.py"]',
-            'command="server.py"',
-            sentence("command is a list of a program and its arguments"),
-        ),
-        ('command=["python", "server.py"], ', "", sentence("give either its command or its url")),
+        ('"read": None', '"reed": None', NO_TOOL),
+        ('"server.py"', '"missing.py"', NO_SERVER),
+        (COMMAND, 'url="http://127.0.0.1:9/mcp"', sentence("cannot be used")),
+        (COMMAND, 'command="server.py"', sentence("command is a list of a program and its arguments")),
+        (f"{COMMAND}, ", "", sentence("give either its command or its url")),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_runs(project: Project, old: str, new: str, why: str) -> None:
     project.write({"flow.py": FLOW.replace(old, new)})
-    done = project.inside("run", "sweep.yaml", check=2)
-    assert why in " ".join(done.stderr.split())
-    assert project.query("SELECT count(*) FROM sweeps") in ([], [(0,)])
+    check_refused(project, why)
 
 
 def test_a_server_over_http_is_reached_by_its_address(files: Path) -> None:

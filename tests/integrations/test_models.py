@@ -7,12 +7,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from tests.support.model_server import ModelHandler
+from tests.support.model_server import ModelHandler, serving
 from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.authoring.code.calling import Caller
@@ -40,11 +39,8 @@ def chat(body: dict[str, Any]) -> dict[str, Any]:
         message = {"role": "assistant", "content": None, "tool_calls": [TOOL]}
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
     usage["prompt_tokens_details"] = {"cached_tokens": 400}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"] + "-2024-07-18"} | {
-        "choices": [choice],
-        "usage": usage,
-    }
+    completion = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"] + "-2024-07-18"}
+    return completion | {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
 
 
 def chat_chunks(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
@@ -64,38 +60,31 @@ def response(body: dict[str, Any]) -> dict[str, Any]:
     message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]}
     usage = {"input_tokens": 20, "output_tokens": 3, "total_tokens": 23}
     usage |= {"input_tokens_details": {"cached_tokens": 5}, "output_tokens_details": {"reasoning_tokens": 1}}
-    return {"id": "r", "object": "response", "created_at": 0, "model": body["model"], "status": "completed"} | {
-        "output": [message],
-        "usage": usage,
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    }
+    whole = {"id": "r", "object": "response", "created_at": 0, "model": body["model"], "status": "completed"}
+    whole |= {"output": [message], "usage": usage, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    return whole
 
 
 def message(body: dict[str, Any]) -> dict[str, Any]:
     usage = {"input_tokens": 30, "output_tokens": 4, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 50}
-    return {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "stop_reason": "end_turn"} | {
-        "content": [{"type": "text", "text": "four"}],
-        "stop_sequence": None,
-        "usage": usage,
-    }
+    content = [{"type": "text", "text": "four"}]
+    ended = {"stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
+    return {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "content": content, **ended}
 
 
 def message_events(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
     start = {**message(body), "content": [], "stop_reason": None}
     start["usage"] = {"input_tokens": 30, "output_tokens": 1}
-    events = [
-        {"type": "message_start", "message": start},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "fo"}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ur"}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
-        {"type": "message_stop"},
-    ]
-    for event in events:
-        yield event["type"], event
+    deltas = [{"index": 0, "delta": {"type": "text_delta", "text": text}} for text in ("fo", "ur")]
+    for kind, event in (
+        ("message_start", {"message": start}),
+        ("content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}),
+        *(("content_block_delta", delta) for delta in deltas),
+        ("content_block_stop", {"index": 0}),
+        ("message_delta", {"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}}),
+        ("message_stop", {}),
+    ):
+        yield kind, {"type": kind, **event}
 
 
 def response_events(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
@@ -145,7 +134,7 @@ class Answering(ModelHandler):
         self.send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "us"}]})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.read_json()
         if body["model"].startswith("broken-"):
             error = {"type": "error", "error": {"type": "busy", "message": "come back later"}}
             self.send(int(body["model"].removeprefix("broken-")), error)
@@ -171,13 +160,8 @@ class Answering(ModelHandler):
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Answering) as address:
+        yield address
 
 
 # The packages are imported where they are needed: it takes seconds, and every process of the tests reads every test.
@@ -264,8 +248,7 @@ def ran(node: Callable[..., Any], timeout: float | None = None) -> Result:
 
 
 def only_call(node_result: Result) -> dict[str, Any]:
-    assert node_result.failure is None, str(node_result.failure)
-    (call,) = node_result.record.calls
+    (call,) = succeeded(node_result).record.calls
     return {**call, **{key: text_of(call[key]) for key in ("prompt", "response")}}
 
 
@@ -277,13 +260,24 @@ def warnings(node_result: Result) -> list[str]:
     return [details["message"] for kind, _, details in node_result.record.events if kind == "node.log"]
 
 
+def chats(completions: Any, model: str = MODEL, **options: Any) -> Any:
+    return completions.create(model=model, messages=[CHAT], **options)
+
+
+def succeeded(node_result: Result) -> Result:
+    assert node_result.failure is None, str(node_result.failure)
+    return node_result
+
+
+def tokens(node_result: Result) -> list[tuple[int, int]]:
+    return [(call["tokens_in"], call["tokens_out"]) for call in node_result.record.calls]
+
+
 def test_a_chat_is_kept_with_tokens_and_price_and_without_the_key(clients: Clients) -> None:
     client = clients.openai()
 
     def ask(state: Any) -> None:
-        answer = client.chat.completions.create(
-            model=MODEL, messages=[CHAT], extra_headers={"Authorization": SECRET}, timeout=30
-        )
+        answer = chats(client.chat.completions, extra_headers={"Authorization": SECRET}, timeout=30)
         assert answer.choices[0].message.content == "four"
 
     node_result = ran(ask)
@@ -303,7 +297,7 @@ def test_tools_that_the_model_wants_called_are_kept_and_secrets_of_tools_are_not
     remote = {"type": "mcp", "server_url": "https://example.org", "headers": {"Authorization": SECRET}}
 
     def ask(state: Any) -> None:
-        client.chat.completions.create(model=MODEL, messages=[CHAT], tools=[remote], temperature=0.5)
+        chats(client.chat.completions, tools=[remote], temperature=0.5)
 
     node_result = ran(ask)
     call = only_call(node_result)
@@ -320,18 +314,8 @@ def test_tools_that_the_model_wants_called_are_kept_and_secrets_of_tools_are_not
         (lambda c: c.responses.create(model=MODEL, input="2 + 2?"), "2 + 2?", "four", (20, 3)),
         (lambda c: c.completions.create(model=MODEL, prompt="2 + 2 ="), "2 + 2 =", "four", (1000, 100)),
         (lambda c: c.embeddings.create(model="text-embedding-3-small", input="x"), "x", {"embeddings": 1}, (7, 0)),
-        (
-            lambda c: c.chat.completions.with_raw_response.create(model=MODEL, messages=[CHAT]),
-            [CHAT],
-            "four",
-            (1000, 100),
-        ),
-        (
-            lambda c: c.with_options(timeout=9).chat.completions.create(model=MODEL, messages=[CHAT]),
-            [CHAT],
-            "four",
-            (1000, 100),
-        ),
+        (lambda c: chats(c.chat.completions.with_raw_response), [CHAT], "four", (1000, 100)),
+        (lambda c: chats(c.with_options(timeout=9).chat.completions), [CHAT], "four", (1000, 100)),
     ],
     ids=["responses", "completions", "embeddings", "raw response", "other options"],
 )
@@ -357,9 +341,7 @@ def test_a_stream_is_recorded_at_its_end_with_the_usage_of_its_last_chunk(client
     client = clients.openai()
 
     def ask(state: Any) -> None:
-        chunks = client.chat.completions.create(
-            model=MODEL, messages=[CHAT], stream=True, stream_options={"include_usage": True}
-        )
+        chunks = chats(client.chat.completions, stream=True, stream_options={"include_usage": True})
         assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "four"
 
     node_result = ran(ask)
@@ -374,10 +356,7 @@ def test_a_stream_that_is_to_have_no_usage_has_an_unknown_cost(clients: Clients)
 
     def ask(state: Any) -> None:
         for _ in range(2):
-            options = {"include_usage": False}
-            with client.chat.completions.create(
-                model=MODEL, messages=[CHAT], stream=True, stream_options=options
-            ) as chunks:
+            with chats(client.chat.completions, stream=True, stream_options={"include_usage": False}) as chunks:
                 for _ in chunks:
                     pass
 
@@ -391,17 +370,16 @@ def test_a_stream_of_which_nobody_asked_the_usage_has_it_recorded_and_reads_as_b
     client = clients.openai()
 
     def ask(state: Any) -> None:
-        chunks = list(client.chat.completions.create(model=MODEL, messages=[CHAT], stream=True))
+        chunks = list(chats(client.chat.completions, stream=True))
         assert [len(chunk.choices) for chunk in chunks] == [1, 1, 1]
-        stream = client.chat.completions.create(model=MODEL, messages=[CHAT], stream=True)
+        stream = chats(client.chat.completions, stream=True)
         assert next(stream).choices[0].delta.content == "fo"
         assert [len(chunk.choices) for chunk in stream] == [1, 1]
         with client.chat.completions.stream(model=MODEL, messages=[CHAT]) as helper:
             assert helper.get_final_completion().choices[0].message.content == "four"
 
-    node_result = ran(ask)
-    assert node_result.failure is None, str(node_result.failure)
-    assert [(call["tokens_in"], call["tokens_out"]) for call in node_result.record.calls] == [(10, 2)] * 3
+    node_result = succeeded(ran(ask))
+    assert tokens(node_result) == [(10, 2)] * 3
     assert not node_result.record.unknown_costs
 
 
@@ -412,8 +390,7 @@ def test_a_server_that_rejects_the_request_for_usage_is_asked_again_without_it(c
         for _ in range(2):
             assert len(list(client.chat.completions.create(model="old", messages=[CHAT], stream=True))) == 3
 
-    node_result = ran(ask)
-    assert node_result.failure is None, str(node_result.failure)
+    node_result = succeeded(ran(ask))
     assert [text_of(call["response"]) for call in node_result.record.calls] == ["four", "four"]
     assert node_result.record.unknown_costs == [{"cause": "usage", "what": "old"}]
 
@@ -423,9 +400,7 @@ def test_streams_of_raw_responses_are_counted_as_agents_of_openai_read_them(clie
     client, later = clients.openai(), clients.async_openai()
 
     def ask(state: Any) -> None:
-        with client.chat.completions.with_streaming_response.create(
-            model=MODEL, messages=[CHAT], stream=True
-        ) as response:
+        with chats(client.chat.completions.with_streaming_response, stream=True) as response:
             assert response.status_code == 200
             assert [len(chunk.choices) for chunk in response.parse()] == [1, 1, 1]
         with client.chat.completions.with_streaming_response.create(model=MODEL, messages=[CHAT]) as response:
@@ -444,18 +419,10 @@ def test_streams_of_raw_responses_are_counted_as_agents_of_openai_read_them(clie
             assert (await response.parse()).output_text == "four"
         await later.close()
 
-    node_result = ran(ask)
-    assert node_result.failure is None, str(node_result.failure)
-    assert [(call["tokens_in"], call["tokens_out"]) for call in node_result.record.calls] == [
-        (10, 2),
-        (1000, 100),
-        (10, 2),
-    ]
-    assert not node_result.record.unknown_costs
-    node_result = ran(ask_later)
-    assert node_result.failure is None, str(node_result.failure)
-    assert [(call["tokens_in"], call["tokens_out"]) for call in node_result.record.calls] == [(20, 3), (20, 3)]
-    assert not node_result.record.unknown_costs
+    for node, used in ((ask, [(10, 2), (1000, 100), (10, 2)]), (ask_later, [(20, 3), (20, 3)])):
+        node_result = succeeded(ran(node))
+        assert tokens(node_result) == used
+        assert not node_result.record.unknown_costs
 
 
 def test_a_raw_response_that_nobody_reads_has_an_unknown_cost(clients: Clients) -> None:
@@ -527,8 +494,7 @@ def test_helpers_for_streams_are_recorded_too(clients: Clients) -> None:
         with openai.chat.completions.stream(model=MODEL, messages=[CHAT], **usage) as stream:
             assert stream.get_final_completion().choices[0].message.content == "four"
 
-    node_result = ran(ask)
-    assert node_result.failure is None, str(node_result.failure)
+    node_result = succeeded(ran(ask))
     recorded = [(call["model"], text_of(call["response"]), call["tokens_out"]) for call in node_result.record.calls]
     assert recorded == [(CLAUDE, "four", 4), (MODEL, "four", 3), (MODEL, "four", 2)]
 
@@ -574,8 +540,7 @@ def test_async_clients_are_recorded_in_async_nodes(clients: Clients) -> None:
             with pytest.raises(anthropic.RateLimitError):
                 await other.messages.create(model="broken-429", max_tokens=9, messages=[CHAT])
 
-    node_result = ran(ask, timeout=60)
-    assert node_result.failure is None, str(node_result.failure)
+    node_result = succeeded(ran(ask, timeout=60))
     *well, failed = [text_of(call["response"]) for call in node_result.record.calls]
     assert well == ["four", "four", "four"]
     assert "RateLimitError" in failed["error"]
@@ -587,7 +552,7 @@ def test_threads_that_a_node_starts_have_its_context(clients: Clients, timeout: 
 
     def ask(state: Any) -> None:
         def work() -> None:
-            client.chat.completions.create(model=MODEL, messages=[CHAT])
+            chats(client.chat.completions)
 
         thread = threading.Thread(target=work)
         thread.start()
@@ -620,7 +585,7 @@ def test_a_recorded_client_is_what_it_stands_for(clients: Clients) -> None:
     assert record_calls(client) is client
     with pytest.raises(AttributeError):
         _ = client.chat.nothing_of_that_name
-    outside = client.chat.completions.create(model=MODEL, messages=[CHAT])  # of no node: it passes unrecorded
+    outside = chats(client.chat.completions)  # of no node: it passes unrecorded
     assert outside.choices[0].message.content == "four"
 
 
@@ -642,8 +607,7 @@ def test_complete_asks_any_kind_of_client_for_text(clients: Clients, url: str) -
         assert complete(lambda prompt: prompt.upper(), "four") == "FOUR"
         assert complete(lambda prompt: ("4", {"tokens_in": 5, "usd": 0.5}), "2 + 2?", model=None) == "4"
 
-    node_result = ran(ask)
-    assert node_result.failure is None, str(node_result.failure)
+    node_result = succeeded(ran(ask))
     prompts = [text_of(call["prompt"]) for call in node_result.record.calls]
     assert prompts[0] == [CHAT]
     assert prompts[1] == {"max_tokens": 4096, "messages": [CHAT], "system": "Be brief."}
@@ -664,8 +628,7 @@ def test_complete_sends_options_that_a_client_has_no_parameter_for(clients: Clie
     def ask(state: Any) -> None:
         assert complete(client, "2 + 2?", model=CLAUDE, temperature=0.5, max_tokens=9) == "four"
 
-    node_result = ran(ask)
-    assert node_result.failure is None, str(node_result.failure)
+    node_result = succeeded(ran(ask))
     assert text_of(node_result.record.calls[0]["prompt"]) == {"max_tokens": 9, "messages": [CHAT], "temperature": 0.5}
 
 

@@ -28,6 +28,7 @@ from wtb.core.failures import Failure
 from wtb.core.provider_errors import provider_fault, retry_after_s
 from wtb.core.provider_faults import ProviderFault, is_lasting, wait_s
 
+TOO_MANY = "Request too large for gpt-4o on tokens per min: Limit 30000, Requested 50000"
 CHAT: Any = [{"role": "user", "content": "hello"}]
 Call = Callable[[str], Any]
 
@@ -99,6 +100,12 @@ def fault_of(provider: ModelProvider, fault: Fault, call: Call) -> ProviderFault
     return provider_fault(error_of(lambda: call(provider.url)))
 
 
+def seen(fault: ProviderFault | None) -> ProviderFault:
+    """Return a fault, which there must be."""
+    assert fault is not None
+    return fault
+
+
 @pytest.mark.parametrize("call", [*MODELS, *HTTP])
 @pytest.mark.parametrize(
     ("fault", "reason", "status", "seconds"),
@@ -118,13 +125,9 @@ def fault_of(provider: ModelProvider, fault: Fault, call: Call) -> ProviderFault
 def test_what_a_provider_could_not_do_is_its_fault(
     provider: ModelProvider, fault: Fault, reason: str, status: int | None, seconds: float | None, call: Call
 ) -> None:
-    provider_error = fault_of(provider, fault, call)
-    assert provider_error is not None
-    assert (provider_error["reason"], provider_error["status"], provider_error["retry_after_s"]) == (
-        reason,
-        status,
-        seconds,
-    )
+    provider_error = seen(fault_of(provider, fault, call))
+    figures = (provider_error["reason"], provider_error["status"], provider_error["retry_after_s"])
+    assert figures == (reason, status, seconds)
     assert not is_lasting(provider_error)
 
 
@@ -142,8 +145,7 @@ def test_what_a_provider_could_not_do_is_its_fault(
 def test_what_waiting_does_not_change_is_told_apart(
     provider: ModelProvider, fault: Fault, reason: str, call: Call
 ) -> None:
-    provider_error = fault_of(provider, fault, call)
-    assert provider_error is not None
+    provider_error = seen(fault_of(provider, fault, call))
     assert provider_error["reason"] == reason
     assert provider_error["provider"] in ("openai", "anthropic")
     assert is_lasting(provider_error)
@@ -157,9 +159,7 @@ def test_what_waiting_does_not_change_is_told_apart(
         provider_of.FILTERED,
         Fault(400, "invalid_request_error", "temperature: must be at most 1"),
         Fault(413, "request_too_large", "Request too large"),
-        Fault(
-            429, "rate_limit_exceeded", "Request too large for gpt-4o on tokens per min: Limit 30000, Requested 50000"
-        ),
+        Fault(429, "rate_limit_exceeded", TOO_MANY),
         Fault(403, "forbidden", "Your chosen model requires moderation and your input was flagged"),
         Fault(404, "not_found_error", "No such file: file-1"),
         Fault(500, "internal", "the input exceeds the context window of the model"),
@@ -177,30 +177,24 @@ def test_a_page_that_is_not_there_is_a_result(provider: ModelProvider, status: i
 
 @pytest.mark.parametrize("call", [openai_chat, anthropic_messages])
 def test_json_that_was_cut_is_a_fault_of_the_provider(provider: ModelProvider, call: Call) -> None:
-    provider_error = fault_of(provider, provider_of.CUT_JSON, call)
-    assert provider_error is not None
-    assert (provider_error["provider"] in ("openai", "anthropic"), provider_error["reason"]) == (
-        True,
-        "invalid_response",
-    )
+    provider_error = seen(fault_of(provider, provider_of.CUT_JSON, call))
+    assert provider_error["provider"] in ("openai", "anthropic")
+    assert provider_error["reason"] == "invalid_response"
     assert provider_fault(error_of(lambda: json.loads("{"))) is None  # the node's own
 
 
 def test_an_error_within_a_stream_is_a_fault_although_its_status_is_200(provider: ModelProvider) -> None:
     in_stream = Fault(529, "overloaded_error", "Overloaded", instead="in_stream")
     for call in (openai_stream, anthropic_stream):
-        provider_error = fault_of(provider, in_stream, call)
-        assert provider_error is not None
+        provider_error = seen(fault_of(provider, in_stream, call))
         assert provider_error["reason"] == "overloaded"
 
 
 def test_a_refused_connection_is_a_fault_whoever_makes_it(unused_port: int) -> None:
     for call in (*MODELS, *HTTP):
-        provider_error = provider_fault(error_of(lambda call=call: call(f"http://127.0.0.1:{unused_port}")))  # type: ignore[misc]
-        assert provider_error is not None
+        provider_error = seen(provider_fault(error_of(lambda call=call: call(f"http://127.0.0.1:{unused_port}"))))  # type: ignore[misc]
         assert provider_error["reason"] == "connection"
-    provider_error = provider_fault(error_of(lambda: socket.create_connection(("127.0.0.1", unused_port))))
-    assert provider_error is not None
+    provider_error = seen(provider_fault(error_of(lambda: socket.create_connection(("127.0.0.1", unused_port)))))
     assert provider_error["provider"] == "network"
 
 
@@ -244,19 +238,18 @@ def raised_while(first: BaseException, second: BaseException, *, because: bool =
         try:
             raise first
         except BaseException as handled:
-            raise second from handled
-
-    def bare() -> None:
-        try:
-            raise first
-        except BaseException:  # noqa: BLE001
+            if because:
+                raise second from handled
             raise second  # noqa: B904
 
-    return error_of(raising if because else bare)
+    return error_of(raising)
 
 
 AWS_LIMIT = {"Error": {"Code": "ThrottlingException"}, "ResponseMetadata": {"HTTPStatusCode": 400, "HTTPHeaders": {}}}
-AWS_DENIED = {"Error": {"Code": "AccessDeniedException"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+_DENIED = {"Error": {"Code": "AccessDeniedException"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+AWS_DENIED: Any = {"response": _DENIED, "operation_name": "Converse"}
+UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE
+GRPC_UNAVAILABLE = type("Code", (), {"name": "UNAVAILABLE"})
 GOOGLE_BODY = {"error": {"details": [{"@type": "…RetryInfo", "retryDelay": "17s"}]}}
 
 
@@ -265,20 +258,11 @@ GOOGLE_BODY = {"error": {"details": [{"@type": "…RetryInfo", "retryDelay": "17
     [
         (RateLimitError(), ("network", "rate_limit", None)),
         (of_library("google.genai", "ClientError", code=429, details=GOOGLE_BODY), ("google", "rate_limit", 17.0)),
-        (
-            of_library("google.api_core", "Unavailable", code=HTTPStatus.SERVICE_UNAVAILABLE),
-            ("google", "overloaded", None),
-        ),
+        (of_library("google.api_core", "Unavailable", code=UNAVAILABLE), ("google", "overloaded", None)),
         (of_library("botocore", "ClientError", response=AWS_LIMIT), ("network", "rate_limit", None)),
-        (
-            of_library("botocore", "ClientError", response=AWS_DENIED, operation_name="Converse"),
-            ("bedrock", "credentials", None),
-        ),
+        (of_library("botocore", "ClientError", **AWS_DENIED), ("bedrock", "credentials", None)),
         (of_library("grpc", "RpcError", code=lambda: HTTPStatus.NOT_FOUND), None),
-        (
-            of_library("grpc", "RpcError", code=lambda: type("Code", (), {"name": "UNAVAILABLE"})),
-            ("network", "overloaded", None),
-        ),
+        (of_library("grpc", "RpcError", code=lambda: GRPC_UNAVAILABLE), ("network", "overloaded", None)),
         (of_library("aiohttp", "ServerTimeoutError"), ("network", "timeout", None)),
         (of_library("httpx", "UnsupportedProtocol"), None),
         (raised_while(RateLimitError(), RuntimeError("no answer"), because=True), ("network", "rate_limit", None)),
@@ -291,10 +275,8 @@ GOOGLE_BODY = {"error": {"details": [{"@type": "…RetryInfo", "retryDelay": "17
 def test_errors_of_other_libraries_and_wrapped_ones(
     error: BaseException, expected: tuple[str, str, float | None] | None
 ) -> None:
-    provider_error = provider_fault(error)
-    assert (
-        provider_error and (provider_error["provider"], provider_error["reason"], provider_error["retry_after_s"])
-    ) == expected
+    fault = provider_fault(error)
+    assert (fault and (fault["provider"], fault["reason"], fault["retry_after_s"])) == expected
 
 
 class Hostile(Exception):

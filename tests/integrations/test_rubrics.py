@@ -17,13 +17,11 @@ def test_a_level_may_be_a_number_or_its_text(level: Any) -> None:
     assert RUBRIC.score_of(json.dumps({"reasoning": "r", "level": level})) == 3
 
 
-@pytest.mark.parametrize("level", ["7", "0", "-1", "2.5", "three", "", "3 of 3", "1e0", "nan", True, None, ["3"]])
-def test_what_is_no_level_is_no_score(level: Any) -> None:
-    with pytest.raises(UnusableReply):
-        RUBRIC.score_of(json.dumps({"level": level}))
+NO_LEVELS = ("7", "0", "-1", "2.5", "three", "", "3 of 3", "1e0", "nan", True, None, ["3"])
+SEVERAL = ('{"level": "1", "level": "3"}', '{"level": 1} {"level": 3}', '{"level": "3', "3")
 
 
-@pytest.mark.parametrize("reply", ['{"level": "1", "level": "3"}', '{"level": 1} {"level": 3}', '{"level": "3', "3"])
-def test_a_reply_that_may_mean_several_things_is_no_score(reply: str) -> None:
+@pytest.mark.parametrize("reply", [*(json.dumps({"level": level}) for level in NO_LEVELS), *SEVERAL])
+def test_what_is_no_level_or_may_mean_several_things_is_no_score(reply: str) -> None:
     with pytest.raises(UnusableReply):
         RUBRIC.score_of(reply)

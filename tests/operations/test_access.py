@@ -188,26 +188,19 @@ def test_an_attribution_fits_whatever_the_names_are() -> None:
     assert who.attribution.startswith("n" * 84)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            {"role": "vewer", "user": "ann"},
-            sentence("there is no role {}", "'vewer'") + sentence("; did you mean '{}'", "viewer"),
-        ),
-        ({"role": "viewer"}, sentence("a role needs one holder")),
-        ({"role": "viewer", "user": "ann", "team": "core"}, sentence("expected a user or a team")),
-        (
-            {"role": "viewer", "user": "amn"},
-            sentence("there is no user {}", "'amn'") + sentence("; did you mean '{}'", "ann"),
-        ),
-        ({"role": "viewer", "team": "cote"}, sentence("there is no {} {}", "team", "'cote'")),
-        ({"role": "viewer", "user": "ann", "project": "serch"}, sentence("there is no project {}", "'serch'")),
-    ],
-)
-def test_what_is_wrong_with_a_role_is_told(context: Context, arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words.replace("?", r"\?")):
-        grant_access(context, **arguments)
+def test_what_is_wrong_with_a_role_is_told(context: Context, subtests: pytest.Subtests) -> None:
+    near = sentence("; did you mean '{}'", "viewer"), sentence("; did you mean '{}'", "ann")
+    wrong: list[tuple[str, dict[str, str], str]] = [
+        ("vewer", {"user": "ann"}, sentence("there is no role {}", "'vewer'") + near[0]),
+        ("viewer", {}, sentence("a role needs one holder")),
+        ("viewer", {"user": "ann", "team": "core"}, sentence("expected a user or a team")),
+        ("viewer", {"user": "amn"}, sentence("there is no user {}", "'amn'") + near[1]),
+        ("viewer", {"team": "cote"}, sentence("there is no {} {}", "team", "'cote'")),
+        ("viewer", {"user": "ann", "project": "serch"}, sentence("there is no project {}", "'serch'")),
+    ]
+    for role, arguments, words in wrong:
+        with subtests.test(role, **arguments), pytest.raises(InputError, match=words.replace("?", r"\?")):
+            grant_access(context, role, **arguments)
     assert list_access(context) == []
 
 

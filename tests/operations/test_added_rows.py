@@ -14,16 +14,15 @@ from langgraph.graph import START, StateGraph
 from tests.support.abc_flow import Abc, changed, node, ran, score, write_new
 from tests.support.bench import Bench
 from tests.support.prose import sentence
-from wtb import END, Workflow, evaluator
+from wtb import Workflow, evaluator
 from wtb.analysis import sweep_ends
-from wtb.analysis.matrix.build import build
 from wtb.authoring.code.import_paths import as_workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.integrations.langgraph import variants
 from wtb.operations.context import Context
 from wtb.operations.control.forks import add_fork
 from wtb.operations.control.rollback import rollback
-from wtb.operations.running.added_rows import add_row
+from wtb.operations.running.added_rows import AddedRow, add_row
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant
@@ -71,8 +70,15 @@ def test_exactly_what_is_downstream_runs_once_for_every_case_and_nothing_upstrea
 def test_a_row_that_is_best_by_far_is_exploratory_and_not_the_best(abc: Make) -> None:
     flow = abc()
     write_new(flow)
-    best = flow.matrix()["best"]["score"]
+    before = flow.matrix()
+    best = before["best"]["score"]
     flow.add(flow.execution("c3", b="loud"), {"b": "new"})
+    meanwhile = flow.matrix()
+    assert meanwhile["figures"] == "final"
+    old_means = [[row["metrics"]["score"]["mean"] for row in rows[:2]] for rows in (meanwhile["rows"], before["rows"])]
+    assert old_means[0] == old_means[1]
+    figures = meanwhile["rows"][2]["metrics"]["score"]
+    assert (figures["n"], figures["mean"], figures["p"]) == (0, None, None), "before its end the row has no figures"
     flow.run()
     matrix = flow.matrix()
     planned, row = matrix["rows"][:2], matrix["rows"][2]
@@ -91,6 +97,12 @@ def test_a_row_that_is_best_by_far_is_exploratory_and_not_the_best(abc: Make) ->
     assert best["combination"] == {"b": "loud"}
     assert all(2 not in front for front in matrix["front"].values())
     assert any("exploratory" in text and sentence("case {} suggested it", "c3") in text for text in matrix["warnings"])
+    flow.bench.sweep_id = submit_again(flow.bench.database, flow.bench.row)
+    repeated = flow.matrix()
+    assert repeated["figures"] == "anytime"  # of the repeat nothing has run
+    assert [bool(combination.get("exploratory")) for combination in repeated["rows"]] == [False, False, True]
+    flow.run()
+    assert flow.matrix()["best"]["score"]["tried"] == 4, "two rows, in two looks"
 
 
 def test_the_rule_of_a_sweep_file_does_not_choose_it(abc: Make) -> None:
@@ -100,35 +112,6 @@ def test_the_rule_of_a_sweep_file_does_not_choose_it(abc: Make) -> None:
     flow.run()
     choice = flow.matrix()["choice"]
     assert (choice["combination"], choice["left_out"]) == ({"b": "loud"}, 1)
-
-
-def test_before_its_end_what_was_planned_stands_and_the_row_has_no_figures(abc: Make) -> None:
-    flow = abc()
-    write_new(flow)
-    before = flow.matrix()
-    flow.add(flow.execution("c3", b="loud"), {"b": "new"})
-    meanwhile = flow.matrix()
-    assert meanwhile["figures"] == "final"
-    assert [row["metrics"]["score"]["mean"] for row in meanwhile["rows"][:2]] == [
-        row["metrics"]["score"]["mean"] for row in before["rows"]
-    ]
-    figures = meanwhile["rows"][2]["metrics"]["score"]
-    assert (figures["n"], figures["mean"], figures["p"]) == (0, None, None)
-
-
-def test_later_sweeps_over_the_same_cases_count_it_as_tried(abc: Make) -> None:
-    flow = abc()
-    write_new(flow)
-    flow.add(flow.execution("c3", b="loud"), {"b": "new"})
-    flow.run()
-    second_id = submit_again(flow.bench.database, flow.bench.row)
-    row = queries.find_sweep(flow.bench.database, second_id)
-    matrix = build(flow.bench.database, row)
-    assert matrix["figures"] == "anytime"  # of the repeat nothing has run
-    assert [bool(combination.get("exploratory")) for combination in matrix["rows"]] == [False, False, True]
-    flow.bench.sweep_id = second_id
-    flow.run()
-    assert flow.matrix()["best"]["score"]["tried"] == 4, "two rows, in two looks"
 
 
 def test_a_fork_that_was_looked_at_first_says_what_differs(abc: Make) -> None:
@@ -222,6 +205,18 @@ def test_a_cell_of_a_row_that_was_rolled_back_does_not_touch_the_row_made_from_i
     assert flow.bench.counts == {"succeeded": 5, "pending": 1}
 
 
+def add_to(sweep: Bench, workflow: Any, evaluators: Any, execution: str, variants: dict[str, Variant]) -> AddedRow:
+    """Add a row to a sweep that is not of Abc, which then runs with it."""
+
+    def code(spec: SweepSpec) -> Bound:
+        return bind(spec, workflow, evaluators)
+
+    context = Context(sweep.database, by="anna")
+    added = add_row(context, execution, variants=variants, run=False, code=code)
+    sweep.prepared = replace(sweep.prepared, bound=code(stored_spec(sweep.row)))
+    return added
+
+
 def test_whoever_never_comes_to_what_differs_ends_where_it_ended(bench: Callable[..., Bench], tmp_path: Path) -> None:
     wf = Workflow("ways")
     for name in ("route", "left", "right", "last"):
@@ -231,21 +226,14 @@ def test_whoever_never_comes_to_what_differs_ends_where_it_ended(bench: Callable
     wf.branch("route", {"1": "left", "0": "right"}, by=lambda state: str(state["x"] % 2))
     wf.edge("left", "last")
     wf.edge("right", "last")
-    wf.edge("last", END)
     cases = [{"id": f"c{x}", "input": {"x": x}} for x in range(4)]
     sweep = bench(wf, cases, {"route": ["default"]}, evaluators={"t:score": score})
     sweep.run()
     (tmp_path / "log").unlink()
     (cell,) = queries.cell_rows(sweep.database, sweep.sweep_id, case="c1")
 
-    def code(spec: SweepSpec) -> Bound:
-        return bind(spec, wf, {"t:score": score})
-
-    added = add_row(
-        Context(sweep.database, by="anna"), cell.execution_id, variants={"left": "other"}, run=False, code=code
-    )
+    added = add_to(sweep, wf, {"t:score": score}, cell.execution_id, {"left": "other"})
     assert (added.cells, added.node_runs) == (4, 4)
-    sweep.prepared = replace(sweep.prepared, bound=code(stored_spec(sweep.row)))
     sweep.run()
     assert ran(tmp_path) == {"left": 2, "last": 2}
     assert sweep.counts == {"succeeded": 8}
@@ -281,7 +269,6 @@ def test_code_that_changed_under_a_name_is_refused(abc: Make) -> None:
     other.entry("a")
     other.edge("a", "b")
     other.edge("b", "c")
-    other.edge("c", END)
     flow.wf = other
     with pytest.raises(ConflictError, match=sentence("the code of {} has changed since it was submitted", "c=default")):
         flow.add(flow.execution("c1", b="loud"), {"b": "off"})
@@ -298,8 +285,7 @@ def test_a_row_of_which_cells_are_open_and_a_cancelled_sweep_are_refused(abc: Ma
         flow.add(origin, {"b": "off"})
     assert len(queries.choices(flow.bench.database, flow.bench.sweep_id)) == 2
     flow.add(flow.execution("c1", b="default"), {"b": "off"})  # of the other row all have
-    with flow.bench.database.write() as connection:
-        connection.execute(sweeps.update().values(status="cancelled"))
+    flow.bench.database.execute(sweeps.update().values(status="cancelled"))
     with pytest.raises(ConflictError, match=sentence("is cancelled")):
         flow.add(flow.execution("c1", b="default"), {"c": "late"})
 
@@ -343,13 +329,8 @@ def test_a_row_of_a_langgraph_graph_runs_what_is_downstream_and_nothing_upstream
     (tmp_path / "log").unlink()
     cell, _ = queries.cell_rows(sweep.database, sweep.sweep_id, case="c1")
 
-    def code(spec: SweepSpec) -> Bound:
-        return bind(spec, workflow, {"t:score": score})
-
-    context = Context(sweep.database, by="anna")
-    added = add_row(context, cell.execution_id, variants={"b": "late"}, run=False, code=code)
+    added = add_to(sweep, workflow, {"t:score": score}, cell.execution_id, {"b": "late"})
     assert (added.cells, added.node_runs) == (4, 8)
-    sweep.prepared = replace(sweep.prepared, bound=code(stored_spec(sweep.row)))
     sweep.run()
     assert ran(tmp_path) == {"b": 4, "c": 4}  # what runs beside it is shared
     ways = [cell.state["way"] for cell in sweep.cells() if cell.combination == {"b": "late"}]
@@ -371,20 +352,14 @@ def test_a_sweep_that_stops_when_enough_is_known_runs_the_whole_row(
     wf["b"].variant("off", suffix="")
     wf.entry("a")
     wf.edge("a", "b")
-    wf.edge("b", END)
     cases = [{"id": f"c{x}", "input": {"x": x}} for x in range(6)]
     vary, evaluators = {"b": ["default", "loud"]}, {"t:loud": is_loud}
     sweep = bench(wf, cases, vary, evaluators=evaluators, stop="when_known", run={"concurrency": 1})
     sweep.run()
     assert sweep.counts == {"succeeded": 12}
 
-    def code(spec: SweepSpec) -> Bound:
-        return bind(spec, wf, evaluators)
-
     (cell, *_) = [row for row in queries.cell_rows(sweep.database, sweep.sweep_id) if row.status == "succeeded"]
-    context = Context(sweep.database, by="anna")
-    added = add_row(context, cell.execution_id, variants={"b": "off"}, run=False, code=code)
-    sweep.prepared = replace(sweep.prepared, bound=code(stored_spec(sweep.row)))
+    added = add_to(sweep, wf, evaluators, cell.execution_id, {"b": "off"})
     monkeypatch.setattr(sweep_ends, "reason_to_stop", lambda *args: pytest.fail("nobody asks whether enough is known"))
     assert sweep_ends.stop_where_known(sweep.database, sweep.row) is None
     assert sweep.run().status == "completed"

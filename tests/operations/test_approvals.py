@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import attempts
-from tests.support.bench import Bench
+from tests.support.bench import Bench, finish
 from tests.support.prose import sentence
 from tests.support.waiting import until
-from wtb import END, InputError, Workflow
+from wtb import InputError, Workflow
 from wtb.core.errors import ConflictError, Rejected, WTBError
 from wtb.display.views.questions import question_document, whole_question
 from wtb.display.views.sweeps import status_document
@@ -45,7 +46,6 @@ def questioner(**ask: Any) -> Workflow:
     b.variant("other", k=1)
     wf.entry(a)
     wf.edge(a, b)
-    wf.edge(b, END)
     return wf
 
 
@@ -114,7 +114,6 @@ def valued() -> Workflow:
 
     a.variant("other", k=1)
     wf.entry(a)
-    wf.edge(a, END)
     return wf
 
 
@@ -199,7 +198,6 @@ def test_a_question_is_asked_again_where_the_node_asks_several(run_sweep: Make) 
         return {"names": [first, ctx.ask("Name?").feedback]}
 
     wf.entry(a)
-    wf.edge(a, END)
     sweep = run_sweep(wf)
     answer_question(sweep, "approve", feedback="one")
     sweep.run()
@@ -243,7 +241,6 @@ def test_a_node_can_handle_a_rejection(run_sweep: Make) -> None:
         return {}
 
     wf.entry(a)
-    wf.edge(a, END)
     sweep = run_sweep(wf)
     answer_question(sweep, "reject")
     sweep.run()
@@ -276,16 +273,13 @@ def test_one_who_asks_late_what_was_answered_continues_at_once(bench: Make) -> N
 
     a.variant("late", late=True)
     wf.entry(a)
-    wf.edge(a, END)
     sweep = bench(wf, vary={"a": ["default", "late"]}, run={"concurrency": 2})
     run = sweep.start()
     while not open_questions(sweep):
         assert not run.wait(0.02)
     answer_question(sweep, "modify", set={"x": 7})
     answered.set()
-    while not run.wait(30):
-        pass
-    run.finish()
+    finish(run)
     if sweep.status == "paused":  # it ended before it saw what can go on
         sweep.run()
     assert outputs(sweep) == [7, 7]
@@ -345,7 +339,6 @@ def test_on_error_a_failed_node_run_asks_and_knows_the_feedback(run_sweep: Make)
         return {"y": [state["x"], ctx.previous.error, ctx.previous.feedback]}
 
     wf.entry(a)
-    wf.edge(a, END)
     sweep = run_sweep(wf, [{"id": name, "input": {"x": 1}} for name in ("p", "q", "r")], run={"approval": "on_error"})
     assert sweep.counts == {"waiting": 3}
     ask, bound = who(sweep), sweep.prepared.bound
@@ -381,7 +374,6 @@ def planned(approval: Any = None) -> Workflow:
     wf.edge("plan", "left")
     wf.edge("plan", "right")
     wf.edge(["left", "right"], "write")
-    wf.edge("write", END)
     return wf
 
 
@@ -484,11 +476,8 @@ def test_of_two_who_answer_at_once_one_wins_and_the_other_is_told(run_sweep: Mak
             except WTBError as error:
                 outcomes.append(error)
 
-        threads = [threading.Thread(target=give, args=(by,)) for by in ("ada", "bob")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(give, ("ada", "bob")))
         (winner,) = [outcome for outcome in outcomes if isinstance(outcome, str)]
         (refused,) = [outcome for outcome in outcomes if not isinstance(outcome, str)]
         assert isinstance(refused, ConflictError)
@@ -531,7 +520,6 @@ def test_nodes_beside_one_that_asks_are_kept_and_answered_ones_continue(run_swee
     for node in (b, c, d):
         wf.edge(a, node)
     wf.edge([b, c, d], e)
-    wf.edge(e, END)
     sweep = run_sweep(wf, vary={"b": ["default", "one"], "d": ["default", "one"]})
 
     assert sorted(ran) == ["b0", "b1", "c", "d0", "d1"]
@@ -593,7 +581,6 @@ def action_flow(resources: Any = None, **options: Any) -> Workflow:
     act = wf.node(ActionNode(instructions, confirm, name="act", **options))
     act.variant("warm", tone="warm")
     wf.entry(act)
-    wf.edge(act, END)
     return wf
 
 

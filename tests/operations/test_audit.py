@@ -219,8 +219,7 @@ def written(context: Context) -> Context:
 
 
 def change(context: Context, statement: Any) -> None:
-    with context.database.write() as connection:
-        connection.execute(statement)
+    context.database.execute(statement)
 
 
 def test_a_log_as_it_was_written_is_well(written: Context) -> None:
@@ -230,13 +229,16 @@ def test_a_log_as_it_was_written_is_well(written: Context) -> None:
     assert verify_audit(written)["head"] == audit_head(written)
 
 
-@pytest.mark.parametrize("column", [column.name for column in audit.columns if column.name != "number"])
-def test_a_changed_row_is_found(written: Context, column: str) -> None:
+def test_a_changed_row_is_found(written: Context) -> None:
     values = {"at": 1.0, "outcome": "failed", "hash": "f" * 64, "arguments": "{}"}
-    change(written, audit.update().where(audit.c.number == 4).values({column: values.get(column, "x")}))
-    report = verify_audit(written)
-    assert not report["ok"]
-    assert report["problems"][0].startswith("row 4 is not as it was written")
+    row, of_row = next(row for row in store.rows(written.database) if row.number == 4), audit.c.number == 4
+    for name in (column.name for column in audit.columns if column.name != "number"):
+        change(written, audit.update().where(of_row).values({name: values.get(name, "x")}))
+        report = verify_audit(written)
+        assert (name, report["ok"]) == (name, False)
+        assert report["problems"][0].startswith("row 4 is not as it was written"), name
+        change(written, audit.update().where(of_row).values({name: getattr(row, name)}))
+    assert verify_audit(written)["ok"]
 
 
 def test_a_removed_row_is_found(written: Context) -> None:
@@ -324,10 +326,10 @@ def test_the_newest_row_is_never_pruned(written: Context) -> None:
     assert audit_head(written)["number"] == 8
 
 
-@pytest.mark.parametrize("head", ["", "1", "x:y", "1:abc", f"-1:{'0' * 64}"])
-def test_what_is_no_head_is_refused(context: Context, head: str) -> None:
-    with pytest.raises(InputError):
-        verify_audit(context, [head])
+def test_what_is_no_head_is_refused(context: Context, subtests: pytest.Subtests) -> None:
+    for head in ("", "1", "x:y", "1:abc", f"-1:{'0' * 64}"):
+        with subtests.test(head=head), pytest.raises(InputError):
+            verify_audit(context, [head])
 
 
 def test_two_who_write_at_once_make_one_chain(prepared_url: str) -> None:

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from tests.support.bench import Bench, make_bench
+from tests.support.bench import Bench, finish, make_bench
 from tests.support.databases import postgres_database
 from tests.support.project import FLOW, SWEEP, Project
 from tests.support.prose import sentence
-from wtb import END, Workflow
 from wtb import Context as NodeContext
+from wtb import Workflow
 from wtb.config.retention_policy import Policy
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.features.access.audit import list_audit, verify_audit
@@ -64,7 +64,6 @@ class Steps:
         second.variant("twice", by=2)
         self.workflow.entry(first)
         self.workflow.edge(first, second)
-        self.workflow.edge(second, END)
 
 
 @pytest.fixture
@@ -155,8 +154,7 @@ def test_all_rows_and_files_come_back_in_either_database(
     assert [event["kind"] for event in queries.event_rows(target.database, row.id)] == before
     # What happens next comes after all of it.
     leases.pause(target.database, row.id, "x", by="x")
-    with target.database.write() as connection:
-        connection.execute(sweeps.update().values(status="running"))
+    target.database.execute(sweeps.update().values(status="running"))
     assert leases.pause(target.database, row.id, "a look", by="ana")
     assert queries.event_rows(target.database, row.id)[-1]["kind"] == "sweep.paused"
 
@@ -170,9 +168,7 @@ def test_a_backup_is_made_while_a_sweep_runs_and_the_sweep_continues_where_it_is
 
     backup(place, tmp_path / "backup")
     steps.gate.set()
-    while not run.wait(30):
-        pass
-    run.finish()
+    finish(run)
     restored = restore(target, tmp_path / "backup")
 
     assert sweep.counts == {"succeeded": 6}, "the backup held the sweep up"
@@ -356,10 +352,10 @@ def test_commands_and_python_make_and_restore_one(project: Project, tmp_path: Pa
     assert "is not empty" in second.output
 
 
-@pytest.mark.parametrize("place", ["files", "files/projects/default", "sessions"])
-def test_a_backup_among_the_files_that_it_copies_is_refused(local: Context, place: str) -> None:
+def test_a_backup_among_the_files_that_it_copies_is_refused(local: Context, subtests: pytest.Subtests) -> None:
     home = local.workspaces.files.top.parent
-    (home / place).mkdir(parents=True, exist_ok=True)
-    with pytest.raises(InputError, match=sentence("in which WTB stores its own files")):
-        backup(local, home / place / "kept")
+    for place in ("files", "files/projects/default", "sessions"):
+        (home / place).mkdir(parents=True, exist_ok=True)
+        with subtests.test(place), pytest.raises(InputError, match=sentence("in which WTB stores its own files")):
+            backup(local, home / place / "kept")
     assert not list(home.rglob("*kept*"))

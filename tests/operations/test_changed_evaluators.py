@@ -78,14 +78,12 @@ def test_a_changed_evaluator_is_named_with_what_to_do(project: Project, change: 
     assert values(project) == [2.0, 3.0]
 
 
-def test_what_has_changed_in_the_code_is_named(project: Project) -> None:
+def test_only_scoring_the_old_cells_again_by_the_changed_evaluator_permits_the_extension(project: Project) -> None:
     project.write({"scoring.py": scoring(10)})
-    refused = project.inside("extend", "plain", "--repeats", "2", check=2)
-    assert "scoring:FACTOR changed" in refused.output
-
-
-def test_scoring_the_old_cells_again_permits_the_extension(project: Project) -> None:
-    project.write({"scoring.py": scoring(10)})
+    project.inside("score", "plain", "--evaluate", "scoring:other", check=0)
+    refused = project.inside("extend", "plain", "--repeats", "2", check=2).output
+    assert sentence("{} has changed", "'good'") in refused
+    assert "scoring:FACTOR changed" in refused
     project.inside("score", "plain", "--evaluate", "scoring:good", check=0)
     project.inside("extend", "plain", "--cases", "more.jsonl", "--quiet", check=0)
     assert values(project) == [20.0, 30.0, 40.0]
@@ -96,12 +94,6 @@ def test_options_of_a_new_scoring_hold_for_new_cells_as_well(project: Project) -
     project.inside("score", "plain", "--file", "again.yaml", check=0)
     project.inside("extend", "plain", "--cases", "more.jsonl", "--quiet", check=0)
     assert values(project) == [2.0, 3.0, 3.0]
-
-
-def test_scoring_by_another_evaluator_changes_nothing_for_the_changed_one(project: Project) -> None:
-    project.write({"scoring.py": scoring(10)})
-    project.inside("score", "plain", "--evaluate", "scoring:other", check=0)
-    assert sentence("{} has changed", "'good'") in project.inside("extend", "plain", "--repeats", "2", check=2).output
 
 
 def test_a_change_can_be_allowed_and_the_old_code_brought_back(project: Project) -> None:

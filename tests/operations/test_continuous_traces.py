@@ -59,8 +59,7 @@ class Sending:
 
     def restart(self) -> None:
         """Export as a scheduler that starts after another was killed: later, and without its memory."""
-        with self.database.write() as connection:
-            connection.execute(exporters.update().values(lease_until=0.0))
+        self.database.execute(exporters.update().values(lease_until=0.0))
         self.look(TraceExports(self.database, self.settings, self.messages.append))
 
     @property
@@ -132,13 +131,19 @@ def test_parts_continue_where_the_last_one_ended(
     assert len(attempts_of(receiver)) == count(sending.database)
 
 
-def test_a_collector_that_is_away_loses_nothing(tmp_path: Path) -> None:
+def test_a_collector_that_is_away_loses_nothing_and_doctor_and_metrics_say_so(tmp_path: Path) -> None:
     with receiving(status=503) as receiver:
         sending = Sending(tmp_path, receiver.url)
         sending.run()
         sending.look()
         assert "answers 503" in sending.state.error
         assert sending.state.failing_since is not None
+        (collector,) = _collectors(sending.database)
+        assert collector["status"] == "problem"
+        assert "answers 503" in collector["found"]
+        body, _ = exposition([DatabaseMetrics(sending.database, Tallies())], "text/plain")
+        assert b'wtb_exported_spans{status="accepted"} 0.0' in body
+        assert b"wtb_export_failing_seconds 0.0\n" not in body
         sending.look()
         assert len(receiver.bodies) == 1, "it is given time"
         receiver.status = 200
@@ -213,12 +218,10 @@ def test_one_of_several_schedulers_sends(sending: Sending, receiver: Receiver) -
 def test_what_had_ended_before_is_not_sent_until_it_is_tried_again(tmp_path: Path, receiver: Receiver) -> None:
     sending = Sending(tmp_path, receiver.url, from_now_on=False)
     old = sending.run()
-    with sending.database.write() as connection:
-        connection.execute(sweeps.update().values(finished_at=sweeps.c.finished_at - 60))
+    sending.database.execute(sweeps.update().values(finished_at=sweeps.c.finished_at - 60))
     sending.look()
     assert not receiver.bodies
-    with sending.database.write() as connection:
-        connection.execute(sweeps.update().values(finished_at=sweeps.c.finished_at + 3600))
+    sending.database.execute(sweeps.update().values(finished_at=sweeps.c.finished_at + 3600))
     sending.look()
     assert {attributes(span).get("wtb.sweep") for span in receiver.spans} == {None, old.sweep_id}
 
@@ -226,8 +229,7 @@ def test_what_had_ended_before_is_not_sent_until_it_is_tried_again(tmp_path: Pat
 def test_a_sweep_that_is_deleted_is_forgotten(sending: Sending, receiver: Receiver) -> None:
     bench = sending.run()
     sending.look()
-    with sending.database.write() as connection:
-        connection.execute(sweeps.delete().where(sweeps.c.id == bench.sweep_id))
+    sending.database.execute(sweeps.delete().where(sweeps.c.id == bench.sweep_id))
     assert sending.database.scalar(sa.select(sa.func.count()).select_from(exports)) == 0
 
 
@@ -283,16 +285,3 @@ def test_a_header_of_no_use_is_not_repeated(headers: str) -> None:
     with pytest.raises(InputError, match="expected NAME=VALUE") as refused:
         parse_headers([headers], "--header")
     assert headers not in str(refused.value)
-
-
-def test_doctor_and_metrics_say_what_a_collector_takes(tmp_path: Path) -> None:
-    with receiving(status=503) as receiver:
-        sending = Sending(tmp_path, receiver.url)
-        sending.run()
-        sending.look()
-        (collector,) = _collectors(sending.database)
-        assert collector["status"] == "problem"
-        assert "answers 503" in collector["found"]
-        body, _ = exposition([DatabaseMetrics(sending.database, Tallies())], "text/plain")
-        assert b'wtb_exported_spans{status="accepted"} 0.0' in body
-        assert b"wtb_export_failing_seconds 0.0\n" not in body

@@ -52,8 +52,10 @@ def x(case: Any, result: Any) -> float:
 def make(bench: Make) -> Make:
     FAILS.clear()
 
-    def make(*args: Any, **spec: Any) -> Bench:
-        return bench(abc(), [{"id": "one", "input": {"x": 0}}], *args, evaluators={"x": x}, **spec)
+    def make(*args: Any) -> Bench:
+        sweep = bench(abc(), [{"id": "one", "input": {"x": 0}}], *args, evaluators={"x": x})
+        sweep.run()
+        return sweep
 
     return make
 
@@ -99,7 +101,6 @@ def edited(bench: Bench) -> list[bool]:
 
 def test_a_cell_that_is_rolled_back_to_before_its_edit_is_counted_again(make: Make) -> None:
     bench = make()
-    bench.run()
     assert counted(bench) == [3.0]
 
     back(bench, "b")
@@ -116,7 +117,6 @@ def test_a_cell_that_is_rolled_back_to_before_its_edit_is_counted_again(make: Ma
 
 def test_a_cell_that_is_rolled_back_to_after_its_edit_stays_edited(make: Make) -> None:
     bench = make()
-    bench.run()
     back(bench, "a")
     edit(bench, x=40)
 
@@ -128,7 +128,6 @@ def test_a_cell_that_is_rolled_back_to_after_its_edit_stays_edited(make: Make) -
 
 def test_undoing_a_rollback_brings_the_edit_back(make: Make) -> None:
     bench = make()
-    bench.run()
     back(bench, "b")
     edit(bench, x=40)
     back(bench, "a")
@@ -143,7 +142,6 @@ def test_undoing_a_rollback_brings_the_edit_back(make: Make) -> None:
 
 def test_a_value_that_is_set_to_what_it_was_is_no_edit(make: Make) -> None:
     bench = make()
-    bench.run()
     back(bench, "b")
     edit(bench, x=2)
     assert (counted(bench), edited(bench)) == ([3.0], [False])
@@ -152,7 +150,6 @@ def test_a_value_that_is_set_to_what_it_was_is_no_edit(make: Make) -> None:
 @pytest.mark.parametrize(("at", "is_edited"), [("a", False), ("b", True)])
 def test_a_fork_is_edited_only_if_it_starts_below_the_edit(make: Make, at: str, is_edited: bool) -> None:
     bench = make()
-    bench.run()
     back(bench, "a")
     edit(bench, x=40)
 
@@ -163,7 +160,6 @@ def test_a_fork_is_edited_only_if_it_starts_below_the_edit(make: Make, at: str, 
 
 def test_cells_of_a_fork_by_variants_follow_their_common_line(make: Make) -> None:
     bench = make({"c": ["default", "other"]})
-    bench.run()
     back(bench, "a")
     edit(bench, x=40)
     assert counted(bench) == []
@@ -182,7 +178,6 @@ def test_cells_of_a_fork_by_variants_follow_their_common_line(make: Make) -> Non
 
 def test_a_retry_below_an_edit_is_edited_and_no_longer_after_a_rollback(make: Make) -> None:
     bench = make()
-    bench.run()
     back(bench, "b")
     FAILS.append("no")
     edit(bench, x=40)

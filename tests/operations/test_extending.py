@@ -16,9 +16,9 @@ from tests.support.bench import Bench
 from tests.support.project import Project
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
+from wtb.display.text.added_cases import PlannedExtension
 from wtb.operations.results.comparing import set_baseline
 from wtb.operations.running.extending import Extended, extend, plan_extension
-from wtb.operations.running.extension_draft import PlannedExtension
 from wtb.planning.sweep_spec import Variant
 from wtb.store.read import queries
 
@@ -173,32 +173,27 @@ def test_an_input_that_is_there_under_another_id_is_a_warning_and_one_cluster(ab
     assert flow.matrix()["clusters"] == 3
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
+def test_bad_input_and_a_baseline_are_rejected_before_anything_changes(abc: Make, subtests: pytest.Subtests) -> None:
+    flow = abc(cases=2, repeats=2)
+    same_name = {"name": "loud", "of": "default", "suffix": "?"}
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({}, sentence("nothing to add")),
         ({"repeats": 1}, sentence("expected at least as many")),
         ({"vary": {"x": ["new"]}}, sentence("the workflow has no node {}", "'x'")),
         ({"vary": {"b": ["newer"]}}, "newer"),
-        ({"vary": {"b": [{"name": "loud", "of": "default", "suffix": "?"}]}}, sentence("another variant {}", "'loud'")),
+        ({"vary": {"b": [same_name]}}, sentence("another variant {}", "'loud'")),
         ({"cases": []}, "no cases"),
         ({"cases": [{"id": "c9", "inputs": {"x": 1}}]}, "inputs"),
         ({"cases": [{"id": "c9", "input": {"x": 1}}, {"id": "c9", "input": {"x": 2}}]}, "a second time"),
-    ],
-)
-def test_bad_input_is_rejected_before_anything_changes(abc: Make, options: dict[str, Any], problem: str) -> None:
-    flow = abc(cases=2, repeats=2)
-    with pytest.raises(InputError, match=problem):
-        add(flow, **options)
-    assert flow.bench.row.cells == 8
-    assert "extensions" not in flow.bench.row.spec
-
-
-def test_a_baseline_is_not_extended(abc: Make) -> None:
-    flow = abc(cases=2)
+    ]
+    for options, problem in wrong:
+        with subtests.test(problem), pytest.raises(InputError, match=problem):
+            add(flow, **options)
     set_baseline(flow.context, "main", flow.bench.sweep_id)
     with pytest.raises(ConflictError, match="baseline 'main'"):
-        add(flow, repeats=2)
+        add(flow, repeats=3)
+    assert flow.bench.row.cells == 8
+    assert "extensions" not in flow.bench.row.spec
 
 
 def test_changed_code_is_rejected_unless_it_is_allowed(abc: Make) -> None:
@@ -225,12 +220,10 @@ def test_held_out_cases_stay_out_and_old_membership_stays(abc: Make) -> None:
 
 def test_what_was_shown_before_counts_as_a_look(abc: Make) -> None:
     flow = abc(cases=8)
-    assert not any("look" in warning for warning in flow.matrix()["warnings"])
+    assert "look" not in " ".join(flow.matrix()["warnings"])
     add(flow, cases=cases_of(8, 9))
     flow.run()
-    assert any(
-        sentence("{} look at these rows by {}", "second", "score") in warning for warning in flow.matrix()["warnings"]
-    )
+    assert sentence("{} look at these rows by {}", "second", "score") in " ".join(flow.matrix()["warnings"])
 
 
 def test_a_new_level_of_a_factor_stands_beside_every_other_level(tmp_path: Path) -> None:

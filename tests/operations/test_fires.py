@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -93,25 +94,29 @@ class Cron:
 
     def is_due(self, ago: float = 1.0) -> None:
         """Let the next fire have been due some seconds ago."""
-        with self.database.write() as connection:
-            connection.execute(schedules.update().values(next_at=now() - ago))
+        self.database.execute(schedules.update().values(next_at=now() - ago))
 
     def was_down(self, days: int) -> None:
         """Let nothing have looked for so many days."""
-        with self.database.write() as connection:
-            connection.execute(schedules.update().values(next_at=schedules.c.next_at - days * A_DAY))
+        self.database.execute(schedules.update().values(next_at=schedules.c.next_at - days * A_DAY))
 
     def make(self) -> Fire:
         """Make a fire that is due, and return its row."""
         store.make_manual(self.database, store.find_schedule(self.database, "nightly").id)
         return store.open_fires(self.database)[-1]
 
-    def carry(self, fire: Fire) -> Fire:
-        """Claim a fire and carry it out, as a child of a scheduler does. Its row afterwards."""
+    def claim(self, fire: Fire) -> Fire:
         claimed = store.claim(self.database, fire)
         assert claimed is not None
-        carry_out(Context(self.database, report=self.messages.append), claimed)
+        return claimed
+
+    def carry(self, fire: Fire) -> Fire:
+        """Claim a fire and carry it out, as a child of a scheduler does. Its row afterwards."""
+        self.carry_out(self.claim(fire))
         return self.row(fire)
+
+    def carry_out(self, claimed: Fire, **options: Any) -> None:
+        carry_out(Context(self.database, report=self.messages.append, **options), claimed)
 
     def row(self, fire: Fire) -> Fire:
         rows = fire_rows(self.database, fire.schedule_id)
@@ -148,11 +153,9 @@ def test_two_schedulers_at_once_make_one_fire(cron: Cron) -> None:
         both.wait()
         due_fires.extend(store.make_due(cron.database))
 
-    threads = [threading.Thread(target=look) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        for outcome in [threads.submit(look) for _ in range(2)]:
+            outcome.result()
     assert len(due_fires) == 1
     assert cron.count(fires) == 1
     assert store.make_due(cron.database) == []
@@ -214,13 +217,11 @@ def test_what_a_pause_leaves_out_is_skipped(cron: Cron) -> None:
 def test_a_fire_is_claimed_once_and_given_up_after_some_deaths(cron: Cron) -> None:
     cron.add(notify={"command": ["true"]})
     fire = cron.make()
-    claimed = store.claim(cron.database, fire)
-    assert claimed is not None
+    claimed = cron.claim(fire)
     assert store.claim(cron.database, fire) is None
     for _ in range(TRIES - 1):
         store.release(cron.database, claimed, died=True)
-        claimed = store.claim(cron.database, cron.row(fire))
-        assert claimed is not None
+        claimed = cron.claim(cron.row(fire))
     assert store.claim(cron.database, cron.row(fire)) is None, "it is held"
     store.release(cron.database, claimed, died=True)
     assert store.claim(cron.database, cron.row(fire)) is None
@@ -235,18 +236,14 @@ def test_files_of_a_fire_are_where_its_context_keeps_them(quick: Cron) -> None:
     (quick.folder / "cases.json").write_text(json.dumps([{"id": "c0", "input": {"x": 0}, "files": {"a.txt": "a.txt"}}]))
     (quick.folder / "a.txt").write_text("abc")
     quick.add()
-    claimed = store.claim(quick.database, quick.make())
-    assert claimed is not None
-    carry_out(Context(quick.database, files=quick.folder / "elsewhere", report=quick.messages.append), claimed)
+    quick.carry_out(quick.claim(quick.make()), files=quick.folder / "elsewhere")
     assert (quick.folder / "elsewhere" / "files").is_dir()
     assert not (quick.folder / ".wtb").exists()
 
 
 def test_a_fire_at_its_end_is_not_held_again_by_a_late_renewal(cron: Cron) -> None:
     cron.add()
-    fire = cron.make()
-    claimed = store.claim(cron.database, fire)
-    assert claimed is not None
+    claimed = cron.claim(cron.make())
     assert store.renew(cron.database, claimed)
     assert store.end_fire(cron.database, claimed, "failed", [], baseline=None, notify=False)
     assert not store.renew(cron.database, claimed)
@@ -256,16 +253,14 @@ def test_a_fire_at_its_end_is_not_held_again_by_a_late_renewal(cron: Cron) -> No
 def test_who_lost_a_fire_submits_nothing(cron: Cron) -> None:
     cron.add()
     fire = cron.make()
-    first = store.claim(cron.database, fire)
-    assert first is not None
+    first = cron.claim(fire)
     store.release(cron.database, first)  # as if its lease had run out
-    second = store.claim(cron.database, cron.row(fire))
-    carry_out(Context(cron.database, report=cron.messages.append), first)
+    second = cron.claim(cron.row(fire))
+    cron.carry_out(first)
     assert cron.count(sweeps) == 0
     with pytest.raises(ConflictError), cron.database.write() as connection:
         store.mark_submitted(connection, first, "x")
-    assert second is not None
-    carry_out(Context(cron.database, report=cron.messages.append), second)
+    cron.carry_out(second)
     assert cron.count(sweeps) == 1
     assert cron.row(fire).status == "judged"
 
@@ -273,10 +268,9 @@ def test_who_lost_a_fire_submits_nothing(cron: Cron) -> None:
 def test_a_schedule_that_is_removed_meanwhile_submits_nothing_and_keeps_its_sweeps(cron: Cron) -> None:
     added = cron.add()
     cron.carry(cron.make())
-    claimed = store.claim(cron.database, cron.make())
-    assert claimed is not None
+    claimed = cron.claim(cron.make())
     assert store.remove_schedule(cron.database, added.id) == 2
-    carry_out(Context(cron.database, report=cron.messages.append), claimed)
+    cron.carry_out(claimed)
     assert (cron.count(sweeps), cron.count(fires)) == (1, 0)
 
 
@@ -351,8 +345,7 @@ def test_a_sweep_for_workers_is_left_to_them_and_judged_when_it_is_at_its_end(cr
     fire = cron.carry(cron.make())
     assert (fire.status, fire.sweep_status) == ("running", "pending")
     assert store.claim(cron.database, fire) is None, "there is nothing to do"
-    with cron.database.write() as connection:
-        connection.execute(sweeps.update().values(status="cancelled", reason="by ann"))
+    cron.database.execute(sweeps.update().values(status="cancelled", reason="by ann"))
     row = cron.carry(cron.row(fire))
     assert (row.verdict, row.why) == ("failed", ["its sweep was cancelled: by ann"])
 
@@ -369,32 +362,24 @@ def test_a_sweep_that_was_deleted_fails_its_fire(quick: Cron) -> None:
 def test_a_sweep_that_is_paused_waits_for_a_person_and_is_said_to(quick: Cron) -> None:
     quick.add(queued=True)
     fire = quick.carry(quick.make())
-    with quick.database.write() as connection:
-        connection.execute(sweeps.update().values(status="paused", reason="limit reached: usd = 1"))
+    quick.database.execute(sweeps.update().values(status="paused", reason="limit reached: usd = 1"))
     assert store.claim(quick.database, quick.row(fire)) is None
     checked = check_schedule(Context(quick.database), "nightly")
     assert checked.is_wrong
-    message = checked.sentence
-    assert "limit reached" in message
-    assert f"wtb resume {fire.sweep_id}" in message
+    assert "limit reached" in checked.sentence
+    assert f"wtb resume {fire.sweep_id}" in checked.sentence
 
 
 def test_a_sweep_that_waits_for_a_provider_is_judged_as_unclear_and_is_no_baseline(quick: Cron) -> None:
     quick.add()
     first = quick.carry(quick.make())
-    second = quick.make()
-    claimed = store.claim(quick.database, second)
-    assert claimed is not None
-    carry_out(Context(quick.database), claimed)
+    second = quick.carry(quick.make())
     reason = "waiting for provider openai, which is overloaded (529)"
     with quick.database.write() as connection:
-        connection.execute(
-            fires.update()
-            .where(fires.c.fire_at == second.fire_at)
-            .values(status="running", verdict=None, lease_until=None)
-        )
-        judged = sa.select(fires.c.sweep_id).where(fires.c.fire_at == second.fire_at).scalar_subquery()
-        connection.execute(sweeps.update().where(sweeps.c.id == judged).values(status="paused", reason=reason))
+        running = {"status": "running", "verdict": None, "lease_until": None}
+        connection.execute(fires.update().where(fires.c.fire_at == second.fire_at).values(running))
+        paused = sweeps.update().values(status="paused", reason=reason)
+        connection.execute(paused.where(sweeps.c.id == second.sweep_id))
     row = quick.carry(quick.row(second))
     assert row.verdict == "unclear"
     assert row.why[-1].endswith(f"of cells lost to the provider: {reason}")
@@ -408,8 +393,7 @@ def test_a_fire_that_nobody_makes_or_carries_out_is_overdue(quick: Cron) -> None
     quick.is_due(3700.0)
     checked = check_schedule(Context(quick.database), "nightly")
     assert checked.is_wrong
-    message = checked.sentence
-    assert prose.sentence("does anything run `wtb schedule run-due`") in message
+    assert prose.sentence("does anything run `wtb schedule run-due`") in checked.sentence
 
 
 def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cron) -> None:
@@ -419,12 +403,10 @@ def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cro
         connection.execute(sweeps.update().values(queued=False, status="running"))
         connection.execute(fires.update().values(lease_until=now() - 60))
     assert not check_schedule(Context(cron.database), "nightly").is_wrong
-    with cron.database.write() as connection:
-        connection.execute(fires.update().values(lease_until=now() - 3700))
+    cron.database.execute(fires.update().values(lease_until=now() - 3700))
     checked = check_schedule(Context(cron.database), "nightly")
     assert checked.is_wrong
-    message = checked.sentence
-    assert message.startswith("interrupted: no process carries on the fire of ")
+    assert checked.sentence.startswith("interrupted: no process carries on the fire of ")
     assert store.claim(cron.database, cron.row(fire)) is not None
     assert not check_schedule(Context(cron.database), "nightly").is_wrong
 
@@ -606,15 +588,13 @@ def test_who_is_down_for_a_while_is_told_by_a_later_round(
     assert (row.notify_tries, row.held) == (2, True)
     assert store.claim(quick.database, row) is None
     assert prose.sentence("it is tried again") in check_schedule(Context(quick.database), "nightly").sentence
-    with quick.database.write() as connection:
-        connection.execute(fires.update().values(lease_until=now() - 1))
+    quick.database.execute(fires.update().values(lease_until=now() - 1))
     fire = quick.carry(quick.row(row))
     assert (fire.notify_tries, fire.notify_error) == (3, None)
     assert fire.notified_at is not None
     checked = check_schedule(Context(quick.database), "nightly")
     assert checked.is_wrong
-    message = checked.sentence
-    assert "None" not in message, "it has no sweep"
+    assert "None" not in checked.sentence, "it has no sweep"
 
 
 def test_a_command_is_told_on_its_stdin_and_its_failure_is_said(quick: Cron, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from langgraph.graph import START, StateGraph
 
 from tests.support.bench import Bench
 from tests.support.prose import sentence
-from wtb import END, Workflow, evaluator
+from wtb import Workflow, evaluator
 from wtb.authoring.code.import_paths import as_workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import execution_document
@@ -49,7 +49,6 @@ def made_workflow() -> Workflow:
     wf.entry("a")
     wf.edge("a", "b")
     wf.edge("b", "c")
-    wf.edge("c", END)
     return wf
 
 
@@ -162,29 +161,27 @@ def test_what_a_fork_tried_becomes_a_row_for_every_case(bench: Callable[..., Ben
     assert flow.way(flow.fork(LOUD)) == "ab!!!c"
 
 
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [
-        (
-            {"name": "loud", "of": "default", "suffix": "?"},
-            sentence("has a variant {} already; give the one of the fork", "'loud'"),
-        ),
-        ({"name": "loud", "suffix": "?"}, sentence("has a variant {} already", "'loud'")),
-        (
-            {"name": "new", "of": "lout"},
-            sentence("has no variant {} to derive from{}", "'lout'", "; did you mean 'loud'"),
-        ),
-        ({"name": "new", "of": "loud", "sufix": "?"}, "sufix"),
-        ({"of": "loud", "suffix": "?"}, "no 'name'"),
-        ({"suffix": ["?", "!"]}, sentence("{}: a grid of levels; expected a single variant", "b")),
-        ("lout", sentence("has no variant {}", "'lout'") + sentence("; did you mean '{}'", "loud")),
-        ({"name": "lout"}, sentence("has no variant {}", "'lout'") + sentence("; did you mean '{}'", "loud")),
-        ("nowhere:fn", "nowhere"),
-    ],
-)
-def test_what_no_variant_can_be_made_of_is_refused_and_nothing_is_left(flow: Flow, form: Variant, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        flow.fork(form)
+TAKEN = sentence("has a variant {} already", "'loud'")
+LOUT = sentence("has no variant {}", "'lout'") + sentence("; did you mean '{}'", "loud")
+NO_VARIANTS: list[tuple[Any, str]] = [
+    ({"name": "loud", "of": "default", "suffix": "?"}, TAKEN + sentence("; give the one of the fork")),
+    ({"name": "loud", "suffix": "?"}, TAKEN),
+    ({"name": "new", "of": "lout"}, sentence("has no variant {} to derive from{}", "'lout'", "; did you mean 'loud'")),
+    ({"name": "new", "of": "loud", "sufix": "?"}, "sufix"),
+    ({"of": "loud", "suffix": "?"}, "no 'name'"),
+    ({"suffix": ["?", "!"]}, sentence("{}: a grid of levels; expected a single variant", "b")),
+    ("lout", LOUT),
+    ({"name": "lout"}, LOUT),
+    ("nowhere:fn", "nowhere"),
+]
+
+
+def test_what_no_variant_can_be_made_of_is_refused_and_nothing_is_left(flow: Flow, subtests: pytest.Subtests) -> None:
+    for form, words in NO_VARIANTS:
+        with subtests.test(repr(form)), pytest.raises(InputError, match=words):
+            flow.fork(form)
+    with pytest.raises(InputError, match=sentence("node {} does not run after", "'b'")):
+        flow.fork(LOUD, at="b")
     assert "fork_variants" not in flow.bench.row.spec
     assert len(flow.bench.executions) == 2
 
@@ -196,11 +193,6 @@ def test_a_name_stands_for_one_variant_in_all_forks_and_rows(flow: Flow) -> None
         flow.fork(other)
     with pytest.raises(InputError, match=sentence("a fork has another variant {} of node {}", "'loud !!!'", "'b'")):
         add_row(flow.context, flow.origin, variants={"b": other}, run=False, code=flow.code)
-
-
-def test_a_node_that_does_not_follow_is_refused(flow: Flow) -> None:
-    with pytest.raises(InputError, match=sentence("node {} does not run after", "'b'")):
-        flow.fork(LOUD, at="b")
 
 
 @pytest.mark.parametrize("form", [LOUD, "loud"])

@@ -11,7 +11,7 @@ import pytest
 import wtb
 from tests.support.prose import sentence
 from tests.support.tenants import limited_to
-from wtb import END, Bench, Workflow
+from wtb import Bench, Workflow
 from wtb.core.errors import InputError, NotFound
 from wtb.display.text.history import tree as draw
 from wtb.operations.context import Context
@@ -47,7 +47,6 @@ def looping() -> Workflow:
     wf.edge(count, look)
     wf.edge(look, count, when=lambda state: state["n"] < 2)
     wf.edge(look, end, default=True)
-    wf.edge(end, END)
     return wf
 
 
@@ -82,6 +81,11 @@ def test_a_history_has_visits_with_their_status_times_and_states(bench: Bench) -
     assert timeline.latest.is_terminal
     document = history(Context(bench.database), execution.id)
     assert {key: document[key] for key in timeline.document()} == timeline.document()  # type: ignore[literal-required]
+    assert all("state" not in checkpoint for checkpoint in document["checkpoints"])
+    on_request = history(Context(bench.database), execution.id, state=True)
+    visit = on_request["boundaries"][3]
+    assert (visit["input"], visit["output"]) == ({"n": 2, "seen": [10]}, {"seen": [10, 20]})
+    assert on_request["checkpoints"][-1]["state"] == {"n": 2, "seen": [10, 20]}
 
 
 def test_the_state_is_there_at_every_checkpoint_and_visit(bench: Bench) -> None:
@@ -107,16 +111,6 @@ def test_a_node_that_failed_has_its_error_and_never_had_a_state(bench: Bench) ->
     assert boundary.ended is not None
     with pytest.raises(InputError, match="has not run node 'end'; it has: 'count', 'look'"):
         execution.state_at("end")
-
-
-def test_input_and_output_of_each_visit_are_in_the_history_on_request(bench: Bench) -> None:
-    context, id = Context(bench.database), run(bench).id
-
-    document = history(context, id, state=True)
-    visit = document["boundaries"][3]
-    assert (visit["input"], visit["output"]) == ({"n": 2, "seen": [10]}, {"seen": [10, 20]})
-    assert document["checkpoints"][-1]["state"] == {"n": 2, "seen": [10, 20]}
-    assert all("state" not in checkpoint for checkpoint in history(context, id)["checkpoints"])
 
 
 def test_checkpoints_inside_nodes_have_their_ids_everywhere(bench: Bench) -> None:
@@ -197,12 +191,8 @@ def test_a_checkpoint_is_found_by_the_name_that_somebody_gave_it(bench: Bench) -
     assert (checkpoint["name"], checkpoint["note"]) == ("before the second page", "one page seen")
     assert execution.list_files(at="before the second page")["checkpoint"] == first
     (event,) = execution.log(kinds=["checkpoint.named"])
-    assert event["data"] == {
-        "checkpoint": first,
-        "name": "before the second page",
-        "note": "one page seen",
-        "by": "ana",
-    }
+    about = {"checkpoint": first, "name": "before the second page", "note": "one page seen"}
+    assert event["data"] == {**about, "by": "ana"}
 
     execution.rollback("before the second page")
     assert execution.resume().wait().state == {"n": 2, "seen": [10, 20]}
@@ -222,35 +212,16 @@ def test_a_name_given_after_a_rollback_outlives_its_undoing(bench: Bench) -> Non
     assert execution.resume().wait().state == {"n": 2, "seen": [10, 20]}
 
 
-def test_by_default_the_checkpoint_at_the_head_is_named(bench: Bench) -> None:
+def test_a_name_that_would_mean_two_things_is_rejected(bench: Bench, subtests: pytest.Subtests) -> None:
     execution = run(bench)
+    no_names = dict.fromkeys((" ", "a\nb", "x" * 201), "printable")
+    for name, message in ({"count": "is a node", "halfway": "is in use"} | no_names).items():
+        with subtests.test(repr(name)), pytest.raises(InputError, match=message):
+            execution.name_checkpoint(name)
+    assert list(execution.log(kinds=["checkpoint.named"])) == []
     latest = execution.history().latest
     assert latest is not None
-
-    assert execution.name_checkpoint("the end of it").checkpoint == latest.id
+    assert execution.name_checkpoint("the end of it").checkpoint == latest.id, "by default that at the head"
     assert execution.fork(at="the end of it", run=False)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("count", "is a node"),
-        ("halfway", "is in use"),
-        (" ", "printable"),
-        ("a\nb", "printable"),
-        ("x" * 201, "printable"),
-    ],
-)
-def test_a_name_that_would_mean_two_things_is_rejected(bench: Bench, name: str, message: str) -> None:
-    execution = run(bench)
-
-    with pytest.raises(InputError, match=message):
-        execution.name_checkpoint(name)
-    assert list(execution.log(kinds=["checkpoint.named"])) == []
-
-
-def test_an_execution_that_has_not_begun_has_no_checkpoint_to_name(bench: Bench) -> None:
-    execution = bench.start(looping(), {}, create_only=True)
-
     with pytest.raises(InputError, match=sentence("no checkpoint yet")):
-        execution.name_checkpoint("early")
+        bench.start(looping(), {}, create_only=True).name_checkpoint("early")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.prose import sentence
-from wtb import END, Sweep, Workflow
+from wtb import Sweep, Workflow
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
 from wtb.operations.control import naming
@@ -42,7 +42,6 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
 
     write.variant("twice", times=2)
     workflow.entry(write)
-    workflow.edge(write, END)
     folder = tmp_path_factory.mktemp("looking")
     database = Database(f"sqlite:///{folder / 'wtb.db'}")
     for name in ("first", "second"):

@@ -21,13 +21,13 @@ def test_a_session_gets_keeps_and_loses_its_memory_quota(prepared_url: str) -> N
         assert bench.session("ann")["session"]["usage"].get("memory") is None
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 2**63, 0.5, "4GB", True, float("inf")])
-def test_what_is_no_number_of_bytes_is_refused(prepared_url: str, wrong: Any) -> None:
+def test_what_is_no_number_of_bytes_is_refused(prepared_url: str, subtests: pytest.Subtests) -> None:
+    wrong_amounts: list[Any] = [0, -1, 2**63, 0.5, "4GB", True, float("inf")]
     with wtb.open(prepared_url) as bench:
-        with pytest.raises(InputError, match=r"memory is .*expected"):
-            bench.create_session("ann", memory=wrong)
-        with pytest.raises(InputError, match=r"memory is .*expected"):
-            bench.change_session("default", memory=wrong)
+        for wrong in wrong_amounts:
+            for name, act in (("ann", bench.create_session), ("default", bench.change_session)):
+                with subtests.test(name, memory=wrong), pytest.raises(InputError, match=r"memory is .*expected"):
+                    act(name, memory=wrong)
         with pytest.raises(InputError, match=r"no quota of 'memry'; did you mean 'memory'\?"):
             bench.change_session("default", memry=5)
         assert [session["name"] for session in bench.sessions()] == ["default"]

@@ -11,7 +11,7 @@ import pytest
 
 import wtb
 from tests.support.prose import sentence
-from wtb import END, InputError, Sweep, SweepHandle, Workflow
+from wtb import InputError, Sweep, SweepHandle, Workflow
 
 
 def workflow() -> Workflow:
@@ -23,7 +23,6 @@ def workflow() -> Workflow:
 
     answer.variant("<b>two</b>", by=2)
     wf.entry(answer)
-    wf.edge(answer, END)
     return wf
 
 

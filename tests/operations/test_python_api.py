@@ -132,9 +132,7 @@ def test_a_pilot_of_a_published_workflow_is_rejected(bench: Bench) -> None:
 
 def test_a_wait_ends_in_time(bench: Bench) -> None:
     gate = threading.Event()
-    wf = Workflow("slow")
-    wf.entry(wf.node(lambda state: gate.wait(60) and None, name="through"))
-    run = bench.start(wf, {}, run={"pool": "thread"})
+    run = bench.start(gated(gate), {"x": 1, "waits": True}, run={"pool": "thread"})
     assert run.wait(0.05).status in ("pending", "running")
     gate.set()
     assert run.wait(60).status == "completed"
@@ -176,9 +174,7 @@ def test_a_service_waits_and_follows_without_blocking_the_loop(bench: Bench) -> 
 
 def test_a_task_that_follows_can_be_cancelled(bench: Bench) -> None:
     gate = threading.Event()
-    wf = Workflow("slow")
-    wf.entry(wf.node(lambda state: gate.wait(60) and None, name="through"))
-    run = bench.start(wf, {}, run={"pool": "thread"})
+    run = bench.start(gated(gate), {"x": 1, "waits": True}, run={"pool": "thread"})
 
     async def follow() -> list[str]:
         return [event["kind"] async for event in run.follow_async(interval_s=0.05)]

@@ -138,28 +138,22 @@ def test_a_server_reads_what_was_sent_and_no_file_of_its_machine(bench: Bench, t
         assert "wtb-upload" not in problem
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "problem"),
-    [
-        (b"\x89PNG\r\n\x1a\n....", "cases.csv", "cases.csv: a PNG picture; expected a table as text in UTF-8"),
-        (
-            b"%PDF-1.7 ....",
-            "cases.xlsx",
-            sentence("{}; expected an XLSX workbook without a password", "cases.xlsx: a PDF document"),
-        ),
-        (b"", "cases.csv", "cases.csv: " + sentence("no cases; expected at least one")),
-        (b"question\n", "cases.csv", "cases.csv: " + sentence("no cases; expected at least one")),
-        (
-            b"\xff\xfeq\x00",
-            "cases.csv",
-            sentence("{}: byte 0x{} is not UTF-8; expected text in UTF-8", "cases.csv:1", "ff"),
-        ),
-        (b"{}\n{", "cases.jsonl", "cases.jsonl:2: not JSON"),
-    ],
-)
-def test_what_is_no_table_is_named_as_what_it_is(bench: Bench, content: bytes, name: str, problem: str) -> None:
-    document = read_case_file(served(bench), {"upload": send(bench, content), "name": name})
-    assert any(text.startswith(problem) for text in document["problems"]), document["problems"]
+NO_CASES = ": " + sentence("no cases; expected at least one")
+NO_TABLES = [
+    (b"\x89PNG\r\n\x1a\n....", "csv", ": a PNG picture; expected a table as text in UTF-8"),
+    (b"%PDF-1.7 ....", "xlsx", sentence("{}; expected an XLSX workbook without a password", ": a PDF document")),
+    (b"", "csv", NO_CASES),
+    (b"question\n", "csv", NO_CASES),
+    (b"\xff\xfeq\x00", "csv", sentence("{}: byte 0x{} is not UTF-8; expected text in UTF-8", ":1", "ff")),
+    (b"{}\n{", "jsonl", ":2: not JSON"),
+]
+
+
+def test_what_is_no_table_is_named_as_what_it_is(bench: Bench) -> None:
+    for content, suffix, problem in NO_TABLES:
+        document = read_case_file(served(bench), {"upload": send(bench, content), "name": f"cases.{suffix}"})
+        begin = f"cases.{suffix}{problem}"
+        assert any(text.startswith(begin) for text in document["problems"]), (content, document["problems"])
 
 
 def test_what_is_not_there_is_refused(bench: Bench, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,6 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "questions.answer": {"ref": "nothing", "action": "approve"},
     "questions.answer_all": {"action": "approve", "yes": True},
     "budgets.set": {"usd": 1, "project": "search"},
-    "combinations.add": {"all_cases": True},
     "sweeps.extend": {"repeats": 2},
     "combinations.stop": {"ref": "first", "combination": {"double": "default"}},
     "sweeps.plan_extension": {"repeats": 2, "dry_run": True},
@@ -264,74 +264,62 @@ def test_every_argument_of_the_table_comes_by_both_doors() -> None:
     assert common <= {argument for _, argument, _ in ROWS}
 
 
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [
-        (lambda doors: wtb.open(5), "url is 5; expected text or a path or a Database"),
-        (lambda doors: wtb.submit(5), "sweep is 5; expected a Sweep or text or a path"),
-        (lambda doors: doors.bench.run(5), "sweep is 5; expected a Sweep or text or a path"),
-        (
-            lambda doors: doors.bench.run("sweep.yaml", limit=True),
-            "limit is true; expected a whole number of at least 1",
-        ),
-        (
-            lambda doors: doors.bench.run("sweep.yaml", case="a\0b"),
-            sentence("{} has a NUL character; expected text without", "case"),
-        ),
-        (
-            lambda doors: doors.bench.run("sweep.yaml", breakpoints="double"),
-            sentence("{} is {}; expected a list", "breakpoints", "'double'"),
-        ),
-        (lambda doors: doors.bench.sweeps(limit="x"), "limit is 'x'; expected a whole number of at least 1"),
-        (
-            lambda doors: doors.bench.sweeps(since=datetime(2026, 1, 1)),
-            sentence("{} has no time zone; expected one, as datetime.now(UTC) has", "since"),
-        ),
-        (lambda doors: doors.bench.costs(since="2d"), "since is '2d'; expected a datetime with a time zone"),
-        (lambda doors: doors.bench.sweep("\0"), sentence("{} has a NUL character; expected text without", "ref")),
-        (lambda doors: doors.bench.execution("\ud800"), sentence("{} has half of a surrogate pair", "ref")),
-        (lambda doors: doors.bench.create_session("a", usd="x"), "usd is 'x'; expected a finite number above 0"),
-        (lambda doors: doors.bench.create_session("a", usd=math.nan), "usd is nan; expected a finite number above 0"),
-        (
-            lambda doors: doors.bench.set_budgets({"usd": "x"}, project="p"),
-            "usd is 'x'; expected a finite number above 0",
-        ),
-        (
-            lambda doors: doors.bench.set_budgets({5: 1.0}, project="p"),
-            sentence("{} is {}; expected text", "a key of limits", 5),
-        ),
-        (
-            lambda doors: doors.bench.compare("first", "first", margin={"m": -1}),
-            sentence("{} is {}; expected", "margin['m']", "-1"),
-        ),
-        (lambda doors: doors.bench.import_execution(5), sentence("{}; expected a path", "file is 5")),
-        (lambda doors: doors.bench.collect(7), sentence("{} is {}; expected {}", "policy", 7, "a Policy")),
-        (
-            lambda doors: doors.bench.collect(dry_run="no"),
-            sentence("{} is {}; expected true or false", "dry_run", "'no'"),
-        ),
-        (
-            lambda doors: doors.bench.add_schedule("n", "sweep.yaml", cron="0 3 * * *", missed="x"),
-            sentence("{} is {}; expected one", "missed", "'x'"),
-        ),
-        (
-            lambda doors: doors.sweep.matrix(on_failure="bogus"),
-            "on_failure is 'bogus'; expected a finite number or left_out",
-        ),
-        (lambda doors: doors.sweep.wait(math.inf), "timeout is inf; expected a finite number from 0 to 31,622,400"),
-        (
-            lambda doors: doors.sweep.resume(limits={"usd": "x"}),
-            sentence("{} is {}; expected a number", "'limits.usd'", "'x'"),
-        ),
-        (lambda doors: doors.sweep.pause("\0"), sentence("{} has a NUL character; expected text without", "reason")),
-        (lambda doors: doors.sweep.pause(now=1), sentence("{} is {}; expected true or false", "now", 1)),
-        (lambda doors: doors.execution.fork(set={5: 1}), sentence("{} is {}; expected text", "a key of set", 5)),
-    ],
-)
-def test_what_a_command_line_cannot_say_is_refused_alike(
-    doors: Doors, call: Callable[[Doors], Any], expected: str
-) -> None:
-    assert expected in refusal(lambda: call(doors))
+NUL = "{} has a NUL character; expected text without"
+SAYABLE_IN_PYTHON: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("wtb.open", (5,), {}, "url is 5; expected text or a path or a Database"),
+    ("wtb.submit", (5,), {}, "sweep is 5; expected a Sweep or text or a path"),
+    ("Bench.run", (5,), {}, "sweep is 5; expected a Sweep or text or a path"),
+    ("Bench.run", ("sweep.yaml",), {"limit": True}, "limit is true; expected a whole number of at least 1"),
+    ("Bench.run", ("sweep.yaml",), {"case": "a\0b"}, sentence(NUL, "case")),
+    (
+        "Bench.run",
+        ("sweep.yaml",),
+        {"breakpoints": "double"},
+        sentence("{} is {}; expected a list", "breakpoints", "'double'"),
+    ),
+    ("Bench.sweeps", (), {"limit": "x"}, "limit is 'x'; expected a whole number of at least 1"),
+    (
+        "Bench.sweeps",
+        (),
+        {"since": datetime(2026, 1, 1)},
+        sentence("{} has no time zone; expected one, as datetime.now(UTC) has", "since"),
+    ),
+    ("Bench.costs", (), {"since": "2d"}, "since is '2d'; expected a datetime with a time zone"),
+    ("Bench.sweep", ("\0",), {}, sentence(NUL, "ref")),
+    ("Bench.execution", ("\ud800",), {}, sentence("{} has half of a surrogate pair", "ref")),
+    ("Bench.create_session", ("a",), {"usd": "x"}, "usd is 'x'; expected a finite number above 0"),
+    ("Bench.create_session", ("a",), {"usd": math.nan}, "usd is nan; expected a finite number above 0"),
+    ("Bench.set_budgets", ({"usd": "x"},), {"project": "p"}, "usd is 'x'; expected a finite number above 0"),
+    ("Bench.set_budgets", ({5: 1.0},), {"project": "p"}, sentence("{} is {}; expected text", "a key of limits", 5)),
+    ("Bench.compare", ("first", "first"), {"margin": {"m": -1}}, sentence("{} is {}; expected", "margin['m']", "-1")),
+    ("Bench.import_execution", (5,), {}, sentence("{}; expected a path", "file is 5")),
+    ("Bench.collect", (7,), {}, sentence("{} is {}; expected {}", "policy", 7, "a Policy")),
+    ("Bench.collect", (), {"dry_run": "no"}, sentence("{} is {}; expected true or false", "dry_run", "'no'")),
+    (
+        "Bench.add_schedule",
+        ("n", "sweep.yaml"),
+        {"cron": "0 3 * * *", "missed": "x"},
+        sentence("{} is {}; expected one", "missed", "'x'"),
+    ),
+    ("SweepHandle.matrix", (), {"on_failure": "bogus"}, "on_failure is 'bogus'; expected a finite number or left_out"),
+    ("SweepHandle.wait", (math.inf,), {}, "timeout is inf; expected a finite number from 0 to 31,622,400"),
+    (
+        "SweepHandle.resume",
+        (),
+        {"limits": {"usd": "x"}},
+        sentence("{} is {}; expected a number", "'limits.usd'", "'x'"),
+    ),
+    ("SweepHandle.pause", ("\0",), {}, sentence(NUL, "reason")),
+    ("SweepHandle.pause", (), {"now": 1}, sentence("{} is {}; expected true or false", "now", 1)),
+    ("ExecutionHandle.fork", (), {"set": {5: 1}}, sentence("{} is {}; expected text", "a key of set", 5)),
+]
+
+
+def test_what_a_command_line_cannot_say_is_refused_alike(doors: Doors, subtests: pytest.Subtests) -> None:
+    for path, args, kwargs, expected in SAYABLE_IN_PYTHON:
+        method: Any = getattr(wtb, path.removeprefix("wtb."), None) or doors.method(path)
+        with subtests.test(f"{path} {args} {kwargs}"):
+            assert expected in refusal(partial(method, *args, **kwargs))
 
 
 def test_a_path_is_that_of_an_sqlite_file(doors: Doors, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
+@cache
 def names_used(module: str) -> set[str]:
     """Return what a module refers to by name."""
     tree = ast.parse(inspect.getsource(import_module(module)))
@@ -238,12 +240,11 @@ DIFFERENCES = {
     ("show", "columns"): "of pages, which load what is seen of a wide table",
     ("show", "key"): "is --key",
     ("rollback", "undo"): "asks for another operation",
-    ("fork", "all_cases"): "asks for another operation",
     ("extend", "dry_run"): "asks for another operation",
     ("extend", "no_run"): "is `run`, the other way round",
     ("extend", "run"): "is --no-run",
-    ("fork", "no_run"): "is `run`, the other way round",
-    ("fork", "run"): "is --no-run",
+    **{(command, "no_run"): "is `run`, the other way round" for command in ("fork", "combination add")},
+    **{(command, "run"): "is --no-run" for command in ("fork", "combination add")},
     **{(command, "feedback_file"): "`feedback` from a file" for command in ("answer", "answer-all")},
     **{(command, "value_file"): "`value` from a file" for command in ("answer", "answer-all")},
     ("answer", "no_run"): "is `run`, the other way round",

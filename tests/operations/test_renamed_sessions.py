@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.bench import Bench
 from tests.support.prose import sentence
-from wtb import END, Workflow
+from wtb import Workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.sweeps import status_document
 from wtb.operations.context import Context
@@ -34,7 +34,6 @@ def renaming(database: Database) -> Workflow:
     wf.node(lambda state, ctx: {"z": ctx.cost(usd=0.5)}, name="b", max_usd=0.5)
     wf.entry(a)
     wf.edge(a, "b")
-    wf.edge("b", END)
     return wf
 
 

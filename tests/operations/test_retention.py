@@ -232,20 +232,14 @@ def test_checkpoints_on_no_line_of_a_head_go_with_all_that_hangs_on_them(world: 
     assert {row["checkpoint_id"] for row in world.rows(decisions)} == {"root", "a", "b"}
 
 
-def test_what_went_has_been_told_by_an_event(world: World) -> None:
+def test_what_went_has_been_told_by_an_event_and_an_execution_is_told_from_what_is_left(world: World) -> None:
     forked(world)
     world.collect(superseded=DAY)
-
     (event,) = world.rows(events)
 
     assert event["kind"] == "sweep.collected"
     spent = {"usd": 0.5, "tokens_in": 2, "tokens_out": 1}
     assert event["data"] == {"checkpoints": 2, "node_runs": 1, "attempts": 1, **spent}
-
-
-def test_an_execution_that_stood_there_is_still_told_from_what_is_left(world: World) -> None:
-    forked(world)
-    world.collect(superseded=DAY)
 
     row = find_execution(world.database, "left")
 
@@ -269,13 +263,13 @@ def test_an_execution_of_which_nothing_is_left_is_still_shown(world: World) -> N
     assert execution_document(world.database, row)["state"] == {}
 
 
-@pytest.mark.parametrize("status", ["pending", "waiting", "paused"])
-def test_an_open_execution_keeps_its_line(world: World, status: str) -> None:
+def test_an_open_execution_keeps_its_line(world: World) -> None:
     world.sweep("s", days=5, status="paused")
-    world.execution("open", "s", "a", status, named=False)
+    world.execution("open", "s", "a", named=False)
     world.line("s", "open", "root", "a")
-
-    assert world.collected(superseded=DAY) == {}
+    for status in ("pending", "waiting", "paused"):
+        world.database.execute(executions.update().values(status=status))
+        assert world.collected(superseded=DAY) == {}, status
 
 
 def test_a_pinned_checkpoint_keeps_the_line_that_leads_to_it(world: World) -> None:
@@ -296,22 +290,17 @@ def test_a_young_checkpoint_keeps_its_line_until_its_time_has_come(world: World)
     assert world.collected(superseded=DAY / 4)["checkpoints"] == (3, None)
 
 
-def test_a_pinned_sweep_keeps_everything(world: World) -> None:
+def test_a_sweep_that_is_pinned_or_runs_keeps_everything(world: World) -> None:
     forked(world)
     retention.pin_sweep(world.database, "s", True)
 
     assert world.collected(superseded=DAY, outputs=DAY, sweeps=DAY, keep=0) == {}
 
     retention.pin_sweep(world.database, "s", False)
-    assert set(world.collected(superseded=DAY, outputs=DAY)) == {"checkpoints", "node_runs", "outputs", "values"}
-
-
-def test_a_sweep_that_runs_is_left_alone(world: World) -> None:
-    forked(world)
-    with world.database.write() as connection:
-        connection.execute(sweeps.update().values(status="running"))
-
+    world.database.execute(sweeps.update().values(status="running"))
     assert world.collected(superseded=DAY) == {}
+    world.database.execute(sweeps.update().values(status="completed"))
+    assert set(world.collected(superseded=DAY, outputs=DAY)) == {"checkpoints", "node_runs", "outputs", "values"}
 
 
 def test_many_are_removed_in_parts_from_the_ends_of_lines(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,8 +357,7 @@ def test_the_size_of_an_output_is_its_bytes(world: World) -> None:
     world.sweep("s", days=40)
     world.execution("e", "s", "a")
     world.line("s", "e", "root", "a", days=40)
-    with world.database.write() as connection:
-        connection.execute(node_runs.update().values(stdout="日本", stderr="é"))
+    world.database.execute(node_runs.update().values(stdout="日本", stderr="é"))
 
     assert world.collected(outputs=DAY) == {"outputs": (1, 8)}
 
@@ -446,19 +434,13 @@ def test_a_sweep_with_a_pinned_checkpoint_stays(world: World) -> None:
     assert world.ids(sweeps) == {"nd20"}
 
 
-@pytest.mark.parametrize("status", ["running", "pending", "paused"])
-def test_a_sweep_that_has_not_finished_stays(world: World, status: str) -> None:
+def test_a_sweep_that_has_not_finished_or_is_about_to_be_retried_stays(world: World) -> None:
     finished(world, 10)
-    with world.database.write() as connection:
-        connection.execute(sweeps.update().values(status=status))
-
-    assert world.collected(sweeps=DAY, keep=0) == {}
-
-
-def test_a_sweep_that_is_about_to_be_retried_stays(world: World) -> None:
-    finished(world, 10)
+    for status in ("running", "pending", "paused"):
+        world.database.execute(sweeps.update().values(status=status))
+        assert world.collected(sweeps=DAY, keep=0) == {}, status
+    world.database.execute(sweeps.update().values(status="completed"))
     world.execution("again", "nd10", "nd10-a", "pending", named=False)
-
     assert world.collected(sweeps=DAY, keep=0) == {}
 
 
@@ -708,8 +690,7 @@ def test_files_that_no_snapshot_has_go_and_the_others_stay(world: World) -> None
 def test_what_snapshots_have_is_noted_where_it_was_not(world: World) -> None:
     snapshot = world.snapshot("one")
     world.sweep("s")
-    with world.database.write() as connection:
-        connection.execute(cases.update().values(workspace=snapshot))
+    world.database.execute(cases.update().values(workspace=snapshot))
 
     world.collect()
 
@@ -726,8 +707,7 @@ def test_files_go_with_the_sweep_that_had_them_and_stay_for_another_session(worl
         ("c", "team", 0, both),
     ):
         world.sweep(sweep, session=session, days=days, name=sweep)
-        with world.database.write() as connection:
-            connection.execute(cases.update().where(cases.c.sweep_id == sweep).values(workspace=workspace))
+        world.database.execute(cases.update().where(cases.c.sweep_id == sweep).values(workspace=workspace))
     world.collect()
     assert len(world.noted()) == 4
 
@@ -768,8 +748,7 @@ def test_a_snapshot_that_cannot_be_read_stops_the_removal_of_files_and_says_so(w
     lost, other = world.snapshot("lost"), world.keep_file("other").digest
     world.sweep("s")
     world.store.remove(lost)
-    with world.database.write() as connection:
-        connection.execute(cases.update().values(workspace=lost))
+    world.database.execute(cases.update().values(workspace=lost))
 
     for dry in (True, False):
         collection = world.collect(dry=dry)

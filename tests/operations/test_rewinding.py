@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support.bench import Bench
+from tests.support.bench import Bench, finish
 from tests.support.prose import sentence
 from tests.support.waiting import until
-from wtb import END, Workflow
+from wtb import Workflow
 from wtb.analysis.matrix.build import build
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import state, trace
@@ -42,7 +42,6 @@ class Abc:
         self.wf.entry("a")
         self.wf.edge("a", "b")
         self.wf.edge("b", "c")
-        self.wf.edge("c", END)
 
     def _node(self, name: str) -> Callable[..., dict[str, Any]]:
         def node(state: dict[str, Any], ctx: Any, *, suffix: str = "") -> dict[str, Any]:
@@ -96,6 +95,13 @@ def make(bench: Make, abc: Abc) -> Make:
 
 def execution_row(bench: Bench, id: str) -> ExecutionRow:
     return next(row for row in bench.executions if row.id == id)
+
+
+def posting(make: Make) -> tuple[Bench, ExecutionRow]:
+    """Run one execution whose nodes call the tools, and return it with its bench."""
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+    return bench, row
 
 
 def forked(bench: Bench) -> dict[str, ExecutionRow]:
@@ -217,8 +223,7 @@ def test_given_something_ran_since_then_a_rollback_cannot_be_redone_but_the_left
 
 
 def test_given_tools_then_they_are_undone_last_first_and_made_again(make: Make, abc: Abc) -> None:
-    bench = make({"b": ["loud"]}, tools=True)
-    (row,) = bench.executions
+    bench, row = posting(make)
     assert abc.effects == ["post a", "log a", "post b", "log b", "post c", "log c"]
     abc.effects.clear()
     outcome = back(bench, row, "a")
@@ -247,8 +252,7 @@ def test_given_tools_of_a_trunk_that_others_stand_on_then_they_are_kept_and_name
 
 
 def test_given_a_reverse_that_fails_then_the_others_run_and_it_is_named(make: Make, abc: Abc) -> None:
-    bench = make({"b": ["loud"]}, tools=True)
-    (row,) = bench.executions
+    bench, row = posting(make)
 
     def fails(number: int, *, text: str) -> None:
         if text == "c":
@@ -265,8 +269,7 @@ def test_given_a_reverse_that_fails_then_the_others_run_and_it_is_named(make: Ma
 def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats_none_that_ended(
     make: Make, abc: Abc
 ) -> None:
-    bench = make({"b": ["loud"]}, tools=True)
-    (row,) = bench.executions
+    bench, row = posting(make)
     undone: list[str] = []
 
     def interrupted(number: int, *, text: str) -> None:
@@ -298,8 +301,7 @@ def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats
 
 
 def test_given_a_rollback_that_is_under_way_then_a_second_one_is_refused(make: Make, abc: Abc) -> None:
-    bench = make({"b": ["loud"]}, tools=True)
-    (row,) = bench.executions
+    bench, row = posting(make)
     refused: list[str] = []
 
     def second(number: int, *, text: str) -> None:
@@ -319,8 +321,7 @@ def test_given_a_rollback_that_is_under_way_then_a_second_one_is_refused(make: M
 def test_given_a_rollback_whose_process_is_gone_then_another_one_takes_it_over(
     is_known: bool, make: Make, abc: Abc
 ) -> None:
-    bench = make({"b": ["loud"]}, tools=True)
-    (row,) = bench.executions
+    bench, row = posting(make)
 
     def dies(number: int, *, text: str) -> None:
         with bench.database.write() as connection:  # as if the process that began it were another one
@@ -342,8 +343,7 @@ def test_given_a_rollback_whose_process_is_gone_then_another_one_takes_it_over(
 
 
 def test_given_a_second_rollback_then_it_tells_of_the_calls_of_its_own_line_only(make: Make, abc: Abc) -> None:
-    bench = make({"b": ["loud"]}, tools=True)
-    (row,) = bench.executions
+    bench, row = posting(make)
     first = back(bench, row, "a")
     assert [call["arguments"]["text"] for call in first.calls["irreversible"]] == ["c", "b"]
     run_again(bench, row)
@@ -360,7 +360,6 @@ def test_given_a_fork_that_asks_then_its_sweep_does_not_wait_for_the_answer(benc
         return {"said": ctx.ask("really?").choice if state["asks"] else "nothing"}
 
     wf.entry(ask)
-    wf.edge(ask, END)
     sweep = bench(wf, [{"id": "one", "input": {"asks": False}}])
     sweep.run()
     (row,) = sweep.executions
@@ -402,7 +401,6 @@ def test_given_an_execution_that_runs_then_it_is_taken_away_at_once(bench: Make)
 
     wf.entry(first)
     wf.edge(first, second)
-    wf.edge(second, END)
     sweep = bench(wf)
     run = sweep.start()
     assert start.wait(60)
@@ -411,9 +409,7 @@ def test_given_an_execution_that_runs_then_it_is_taken_away_at_once(bench: Make)
     assert (outcome.was, execution_row(sweep, row.id).status) == ("running", "paused")
     start.clear()
     go.set()
-    while not run.wait(30):
-        pass
-    run.finish()
+    finish(run)
     assert execution_row(sweep, row.id).status == "paused"  # what the old runner wrote was refused
     run_again(sweep, row)
     assert sweep.counts == {"succeeded": 1}
@@ -425,12 +421,7 @@ def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make:
     rows = forked(bench)
     before = build(bench.database, bench.row)
     fork_id, _ = add_fork(
-        anna(bench),
-        rows["loud"].id,
-        bound=bench.prepared.bound,
-        at="a",
-        set={"x": 100},
-        variants={"b": "default"},
+        anna(bench), rows["loud"].id, bound=bench.prepared.bound, at="a", set={"x": 100}, variants={"b": "default"}
     )
     bench.run_fork(fork_id)
     row = execution_row(bench, fork_id)
@@ -491,8 +482,7 @@ def test_given_a_fork_then_it_is_rolled_back_by_itself(make: Make, abc: Abc) -> 
 
 def test_given_a_cancelled_sweep_then_nothing_of_it_is_rolled_back(make: Make) -> None:
     bench = make()
-    with bench.database.write() as connection:
-        connection.execute(sa.text("UPDATE sweeps SET status = 'cancelled'"))
+    bench.database.execute(sa.text("UPDATE sweeps SET status = 'cancelled'"))
     with pytest.raises(ConflictError, match=sentence("is cancelled")):
         back(bench, forked(bench)["loud"], "a")
     assert len(bench.rows(executions)) == 3

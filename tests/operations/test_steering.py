@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support.bench import Bench, make_bench
+from tests.support.bench import Bench, finish, make_bench
 from tests.support.prose import sentence
 from tests.support.waiting import until
-from wtb import END, Workflow
+from wtb import Workflow
 from wtb.authoring.breakpoints import parse_breakpoint
 from wtb.core.errors import ConflictError
 from wtb.operations.context import Context
@@ -88,7 +88,6 @@ def three_steps(gate: Gate) -> Workflow:
     wf.entry(first)
     wf.edge(first, middle)
     wf.edge(middle, last)
-    wf.edge(last, END)
     return wf
 
 
@@ -173,9 +172,7 @@ def test_what_forks_while_it_is_asked_to_pause_pauses_with_all_its_children(
     pause(sweep, parent.id)
     run.sweep.holds.refresh = lambda requests, breakpoints: None  # type: ignore[method-assign]  # it never gets to look
     gate.open.set()
-    while not run.wait(30):
-        pass
-    run.finish()
+    finish(run)
 
     children = [row for row in sweep.executions if row.parent_id == parent.id]
     assert len(children) == 2, "it forked"
@@ -195,9 +192,7 @@ def test_those_that_wait_for_a_slot_are_paused_without_getting_one(local: Callab
 
     assert [(row.id, row.status) for row in line] == [(waiting[0], "paused")]
     gate.open.set()
-    while not run.wait(30):
-        pass
-    run.finish()
+    finish(run)
     assert sweep.counts == {"succeeded": 2, "pending": 1}
     steering.resume_all(sweep.database, sweep.sweep_id, by="ann")
     assert sweep.run().status == "completed"
@@ -216,9 +211,7 @@ def test_a_process_that_runs_a_sweep_takes_what_somebody_resumes(local: Callable
 
     gate.wait_until_entered()
     gate.open.set()
-    while not run.wait(30):
-        pass
-    assert run.finish().status == "completed"
+    assert finish(run).status == "completed"
     assert sweep.counts == {"succeeded": 2}
 
 
@@ -236,9 +229,7 @@ def test_a_cancelled_execution_ends_its_cells_alone_and_can_be_tried_again(
     assert queries.find_execution(sweep.database, execution.id).asked is None
 
     gate.open.set()
-    while not run.wait(30):
-        pass
-    assert run.finish().status == "completed"
+    assert finish(run).status == "completed"
     assert sweep.counts == {"succeeded": 1, "cancelled": 1}
     with pytest.raises(ConflictError, match=r"is cancelled .*possible: retry it"):
         steering.cancel(sweep.database, execution.id, reason="again", by="ann")
@@ -280,14 +271,12 @@ def test_a_sweep_is_not_completed_while_one_of_its_executions_is_opened_again(
     gate.open.set()
     sweep = bench(three_steps(gate), CASES)
     sweep.run()
-    with sweep.database.write() as connection:
-        connection.execute(sweeps.update().values(status="running"))
+    sweep.database.execute(sweeps.update().values(status="running"))
 
     remaining = opened_meanwhile(sweep, lambda: steering.complete(sweep.database, sweep.sweep_id), to="paused")
 
     assert (remaining, sweep.status) == ({"paused": 1}, "running")
-    with sweep.database.write() as connection:
-        connection.execute(executions.update().values(status="completed"))
+    sweep.database.execute(executions.update().values(status="completed"))
     assert (steering.complete(sweep.database, sweep.sweep_id), sweep.status) == ({}, "completed")
 
 
@@ -295,8 +284,7 @@ def test_cancelling_a_sweep_ends_what_is_opened_meanwhile(bench: Callable[..., B
     gate.open.set()
     sweep = bench(three_steps(gate), CASES)
     sweep.run()
-    with sweep.database.write() as connection:
-        connection.execute(sweeps.update().values(status="paused"))
+    sweep.database.execute(sweeps.update().values(status="paused"))
 
     opened_meanwhile(sweep, lambda: control.cancel(sweep.database, sweep.sweep_id, reason="r", by="ann"), to="paused")
 
@@ -350,26 +338,21 @@ def test_a_condition_that_cannot_be_told_pauses_and_says_so(local: Callable[...,
     assert sentence("{}: the state has no key {}", "is unknown", "'answer' yet") in only(sweep, "paused").reason
 
 
-@pytest.mark.parametrize(
-    ("status", "verb", "possible"),
-    [
-        ("completed", steering.resume, sentence("fork it, or roll it back")),
-        ("failed", steering.resume, "retry it"),
-        ("forked", steering.resume, "wtb show"),
-        ("running", steering.resume, "pause, cancel"),
-    ],
-)
 def test_what_is_impossible_is_refused_with_what_is_possible(
-    local: Callable[..., Bench], gate: Gate, status: str, verb: Callable[..., Any], possible: str
+    local: Callable[..., Bench], gate: Gate, subtests: pytest.Subtests
 ) -> None:
     sweep = local(three_steps(gate), CASES)
     (row,) = sweep.executions
-    owner = {"owner_id": "somebody"} if status == "running" else {}
-    with sweep.database.write() as connection:
-        connection.execute(executions.update().where(executions.c.id == row.id).values(status=status, **owner))
-
-    with pytest.raises(ConflictError, match=f"is {status}: .*{possible}"):
-        verb(sweep.database, row.id, by="ann")
+    for status, possible in (
+        ("completed", sentence("fork it, or roll it back")),
+        ("failed", "retry it"),
+        ("forked", "wtb show"),
+        ("running", "pause, cancel"),
+    ):
+        owner = {"owner_id": "somebody"} if status == "running" else {}
+        sweep.database.execute(executions.update().where(executions.c.id == row.id).values(status=status, **owner))
+        with subtests.test(status), pytest.raises(ConflictError, match=f"is {status}: .*{possible}"):
+            steering.resume(sweep.database, row.id, by="ann")
 
 
 def test_what_a_dead_process_holds_is_paused_at_once(local: Callable[..., Bench], gate: Gate) -> None:
@@ -394,12 +377,8 @@ def test_two_who_pause_at_once_are_both_told_and_it_is_paused_once(bench: Callab
         except ConflictError as error:
             refused.append(str(error))
 
-    threads = [threading.Thread(target=pause_by, args=(name,)) for name in ("ann", "bob")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(pause_by, ("ann", "bob")))
     assert len(refused) == 1
     assert sentence("is paused ({}", "by ") in refused[0]
     assert kinds(sweep, "execution.paused") == ["execution.paused"]

@@ -58,6 +58,10 @@ def test_only_the_cells_of_a_stopped_combination_end_and_the_others_continue(pau
     assert matrix["best"]["score"]["combination"] == {"b": "default"}, "loud has the higher mean, and was stopped"
     assert any(text.startswith("b=loud was stopped by anna after") for text in matrix["warnings"])
     assert matrix["figures"] != "anytime", "what was planned has come to its end"
+    assert sentence("stopped by {} after {}", "anna", f"{done} cases") in markdown.matrix(matrix)
+    (line,) = [line for line in matrix_table.render(matrix).splitlines() if "stopped after" in line]
+    assert f"stopped after {done}" in line
+    assert "loud" in line
 
 
 def test_a_stopped_combination_runs_again_where_extend_lets_it(paused: Abc) -> None:
@@ -76,11 +80,7 @@ def test_new_cases_of_a_stopped_combination_are_skipped(paused: Abc) -> None:
     stop(paused, b="loud")
     run_pending(paused)
     extend(
-        paused.context,
-        paused.bench.sweep_id,
-        cases=[{"id": "more", "input": {"x": 99}}],
-        run=False,
-        code=paused.code,
+        paused.context, paused.bench.sweep_id, cases=[{"id": "more", "input": {"x": 99}}], run=False, code=paused.code
     )
     run_pending(paused)
     assert statuses(paused, "default") == {"succeeded": 7}
@@ -90,42 +90,26 @@ def test_new_cases_of_a_stopped_combination_are_skipped(paused: Abc) -> None:
     assert statuses(paused, "loud") == {"succeeded": 7}
 
 
-@pytest.mark.parametrize(
-    ("choices", "kind", "problem"),
-    [
+def test_what_cannot_be_stopped_is_rejected_and_stopping_again_does_nothing(
+    paused: Abc, subtests: pytest.Subtests
+) -> None:
+    refused: list[tuple[dict[str, str], type[Exception], str]] = [
         ({"b": "default"}, ConflictError, sentence("is the baseline that others are compared with")),
         ({"b": "nothing"}, InputError, sentence("has no variant {}", "'nothing'")),
         ({"x": "loud"}, InputError, sentence("does not vary a node {}", "'x'")),
-    ],
-)
-def test_what_cannot_be_stopped_is_rejected(
-    paused: Abc, choices: dict[str, str], kind: type[Exception], problem: str
-) -> None:
-    with pytest.raises(kind, match=problem):
-        stop(paused, **choices)
+    ]
+    for choices, kind, problem in refused:
+        with subtests.test(**choices), pytest.raises(kind, match=problem):
+            stop(paused, **choices)
     assert statuses(paused, "default")["skipped"] == 0
+    first, second = stop(paused, b="loud"), stop(paused, b="loud")
+    assert (first.already, second.already, second.cells, second.combinations) == (0, 1, 0, ())
 
 
 def test_a_sweep_that_has_ended_has_nothing_to_stop(bench: Callable[..., Bench], tmp_path: Path) -> None:
     flow = Abc(tmp_path, bench, 2)
     with pytest.raises(ConflictError, match="has ended"):
         stop(flow, b="loud")
-
-
-def test_stopping_again_does_nothing(paused: Abc) -> None:
-    first, second = stop(paused, b="loud"), stop(paused, b="loud")
-    assert (first.already, second.already, second.cells, second.combinations) == (0, 1, 0, ())
-
-
-def test_tables_show_who_stopped_a_combination_and_after_how_many_cases(paused: Abc) -> None:
-    done = statuses(paused, "loud")["succeeded"]
-    stop(paused, b="loud")
-    run_pending(paused)
-    matrix = paused.matrix()
-    assert sentence("stopped by {} after {}", "anna", f"{done} cases") in markdown.matrix(matrix)
-    (line,) = [line for line in matrix_table.render(matrix).splitlines() if "stopped after" in line]
-    assert f"stopped after {done}" in line
-    assert "loud" in line
 
 
 def run_pending(flow: Abc) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import wtb
 from tests.support.prose import sentence
-from wtb import END, Bench, Workflow
+from wtb import Bench, Workflow
 from wtb.core.errors import InputError
 from wtb.store.log import add_event, subject
 
@@ -27,7 +27,6 @@ def asking() -> Workflow:
         return {"sure": ctx.ask("Are you sure?", options=["yes", "no"]).choice}
 
     wf.entry(ask)
-    wf.edge(ask, END)
     return wf
 
 

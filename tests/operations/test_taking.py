@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench
-from wtb import END, Workflow
+from wtb import Workflow
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.execution.runtime.upkeep import repair_sweep
@@ -82,7 +82,6 @@ class Parallel:
         wf.edge(a, b)
         wf.edge(a, c)
         wf.edge([b, c], z)
-        wf.edge(z, END)
 
 
 def tries(sweep: Bench) -> dict[tuple[str, str], list[int]]:
@@ -185,15 +184,13 @@ def questioner() -> Workflow:
     work.variant("two", k=2)
     wf.entry(first)
     wf.edge(first, work)
-    wf.edge(work, END)
     return wf
 
 
 def spoil(sweep: Bench, node: str) -> None:
     """Change a character of a node's output in the database."""
     (digest,) = {digest for row in sweep.node_runs if row["node"] == node for digest in row["writes"].values()}
-    with sweep.database.write() as connection:
-        connection.execute(values.update().where(values.c.digest == digest).values(data='"spoilt"'))
+    sweep.database.execute(values.update().where(values.c.digest == digest).values(data='"spoilt"'))
 
 
 def test_what_a_person_forked_stays_a_fork_where_damage_is_repaired_and_no_question_is_left(bench: Make) -> None:

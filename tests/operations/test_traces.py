@@ -20,7 +20,7 @@ from tests.support.attempts import attempts
 from tests.support.bench import in_memory, make_bench
 from tests.support.prose import sentence
 from tests.support.receiver import attributes, receiving
-from wtb import END, Workflow
+from wtb import Workflow
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
 from wtb.features.telemetry import collector as exporting
@@ -61,7 +61,6 @@ def branching() -> Workflow:
     b.variant("breaking", breaks=True)
     wf.entry(a)
     wf.edge(a, b)
-    wf.edge(b, END)
     return wf
 
 
@@ -218,7 +217,6 @@ def test_spans_of_a_node_join_those_of_its_attempts(tmp_path: Path, share: bool)
 
     a.variant("other", n=1)
     wf.entry(a)
-    wf.edge(a, END)
     database = in_memory()
     cases = [{"id": f"c{n}", "input": {}} for n in range(2)]
     bench = make_bench(database, tmp_path, wf, cases=cases, vary={"a": "all"}, run={"share": share})

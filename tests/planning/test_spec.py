@@ -116,20 +116,18 @@ def test_every_key_has_a_default_but_workflow_cases_and_vary() -> None:
     assert spec.run.recycle.model_dump() == {"runs": 10_000, "memory": 10**9}
 
 
-def test_a_sweep_is_named_after_its_file(tmp_path: Path) -> None:
+def test_a_sweep_has_the_name_and_the_folder_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "rag.sweep.yaml"
     path.write_text("workflow: a:b\ncases: c.csv\nvary: {x: all}\n")
-    assert load_spec(path).sweep == "rag"
-
-
-def test_paths_are_relative_to_the_file(sweep_file: Path) -> None:
-    assert load_spec(sweep_file).folder == sweep_file.parent
+    assert (load_spec(path).sweep, load_spec(path).folder) == ("rag", tmp_path)
     assert parsed().folder == Path()
 
 
-def test_what_a_spec_dumps_is_read_back_as_the_same(sweep_file: Path) -> None:
+def test_a_spec_cannot_be_changed_and_what_it_dumps_is_read_back_as_the_same(sweep_file: Path) -> None:
     spec = load_spec(sweep_file)
     assert parse_spec(spec.model_dump(mode="json")) == spec
+    with pytest.raises(ValueError, match="frozen"):
+        spec.repeats = 2
     drawn = parsed(
         combinations={"random": {"n": 3}},
         vary={"a": ["a.b:fn", {"name": "w", "of": "x", "k": 1}]},
@@ -139,48 +137,7 @@ def test_what_a_spec_dumps_is_read_back_as_the_same(sweep_file: Path) -> None:
     assert parse_spec(drawn.model_dump(mode="json")) == drawn
 
 
-def test_a_spec_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        parsed().repeats = 2
-
-
-@pytest.mark.parametrize(
-    ("written", "seconds"),
-    [
-        ("60s", 60),
-        ("20ms", 0.02),
-        ("1h", 3600),
-        ("2m", 120),
-        ("1.5h", 5400),
-        ("1d", 86400),
-        (5, 5),
-        (0.5, 0.5),
-        ("7", 7),
-    ],
-)
-def test_durations_are_seconds(written: object, seconds: float) -> None:
-    assert parsed(limits={"wall": written}).limits.wall == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        0,
-        -1,
-        "0s",
-        "-5s",
-        "60x",
-        "fast",
-        "1e5s",
-        True,
-        [],
-        float("nan"),
-        float("inf"),
-        10**400,
-        "999d",
-        "1:30",
-    ],
-)
+@pytest.mark.parametrize("written", [0, "-5s", "fast", "1e5s", True, [], float("nan"), 10**400, "999d", "1:30"])
 def test_durations_that_are_not_positive_or_not_durations_are_refused(written: object) -> None:
     (problem,) = refusals(limits={"wall": written})
     assert "expected a positive duration" in problem
@@ -201,16 +158,8 @@ def test_an_object_among_parameters_is_refused_where_it_stands(key: str, keys: d
     assert key in str(refused.value)
 
 
-def test_durability_may_be_the_word_sync() -> None:
-    assert parsed(run={"durability": "sync"}).run.durability == "sync"
-
-
-@pytest.mark.parametrize("pool", ["process", "thread", None])
-def test_the_pool_is_of_processes_or_threads_or_left_to_the_sweep(pool: str | None) -> None:
-    assert parsed(run={"pool": pool}).run.pool == pool
-
-
-def test_another_pool_is_refused() -> None:
+def test_the_pool_is_of_processes_or_threads() -> None:
+    assert parsed(run={"pool": "thread"}).run.pool == "thread"
     assert refusals(run={"pool": "fork"}) == ("'run.pool' is 'fork'; expected 'process' or 'thread'",)
 
 
@@ -226,9 +175,7 @@ def test_another_pool_is_refused() -> None:
         ({"env": ["HOME", 3]}, "'run.env"),
         ({"env": ["WTB_DATABASE_URL"]}, "'run.env[0]' has WTB_DATABASE_URL; nodes never see a credential"),
         ({"env": ["HOME", "WTB_BROKER_URL"]}, "'run.env[1]' has WTB_BROKER_URL"),
-        ({"env": ["WTB_FLOWER_AUTH"]}, "'run.env[0]' has WTB_FLOWER_AUTH"),
-        ({"env": ["FLOWER_BASIC_AUTH"]}, "'run.env[0]' has FLOWER_BASIC_AUTH"),
-        ({"env": ["WTB_CREDENTIALS"]}, "'run.env[0]' has WTB_CREDENTIALS"),
+        *(({"env": [name]}, f"'run.env[0]' has {name}") for name in ("FLOWER_BASIC_AUTH", "WTB_CREDENTIALS")),
     ],
 )
 def test_what_node_processes_cannot_be_given_is_refused_by_name(run: dict[str, Any], problem: str) -> None:
@@ -258,18 +205,10 @@ def test_a_variant_is_a_name_an_import_path_or_a_mapping() -> None:
     assert [isinstance(ref, VariantRef) and ref.is_own for ref in spec.vary["a"]] == [True] + [False] * 4
 
 
-def test_vary_may_be_the_word_all() -> None:
-    assert parsed(vary={"a": "all"}).vary == {"a": "all"}
-
-
 def test_a_variant_named_no_stays_a_name(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text("workflow: a:b\ncases: c.csv\nvary: {x: [on, no, off]}\n")
-    assert [ref.name for ref in load_spec(path).vary["x"] if isinstance(ref, VariantRef)] == [
-        "on",
-        "no",
-        "off",
-    ]
+    assert load_spec(path).vary["x"] == tuple(VariantRef(name=name) for name in ("on", "no", "off"))
 
 
 def test_a_variant_given_as_an_import_path_goes_by_its_function_everywhere() -> None:
@@ -378,7 +317,6 @@ def test_empty_or_shapeless_exclusions_are_refused(rule: object) -> None:
     ("changes", "problem"),
     [
         ({"repeats": 0}, sentence("{} is {}; expected at least 1", "'repeats'", 0)),
-        ({"repeats": "3"}, sentence("{}; expected a whole number", "'repeats' is '3'")),
         ({"repeats": True}, sentence("{}; expected a whole number", "'repeats' is true")),
         (
             {"repeats": 10**30},
@@ -387,7 +325,6 @@ def test_empty_or_shapeless_exclusions_are_refused(rule: object) -> None:
         ({"seed": 1.5}, sentence("{}; expected a whole number", "'seed' is 1.5")),
         ({"limits": {"usd": 0}}, sentence("{} is {}; expected more than 0", "'limits.usd'", 0)),
         ({"limits": {"usd": float("inf")}}, sentence("{} is {}; expected a finite number", "'limits.usd'", "inf")),
-        ({"limits": {"node_runs": -1}}, sentence("{} is {}; expected at least 1", "'limits.node_runs'", "-1")),
         ({"limits": None}, sentence("{}; expected a mapping", "'limits' is nothing")),
         ({"run": {"concurrency": 0}}, sentence("{} is {}; expected at least 1", "'run.concurrency'", 0)),
         ({"run": {"share": "true"}}, sentence("{} is {}; expected true or false", "'run.share'", "'true'")),
@@ -500,16 +437,10 @@ def test_problems_found_later_name_the_line_too(sweep_file: Path) -> None:
     assert located.problem(("vary", "retrieve", 2), "no variant 'wide'") == f"{sweep_file}:8: no variant 'wide'"
 
 
-def test_problems_found_later_name_the_key_where_there_is_no_file() -> None:
-    assert parsed().located.problem(("vary", "answer"), "no such node") == "vary.answer: no such node"
-
-
 @pytest.mark.parametrize(
     ("written", "read"),
     [
-        ("ndcg.mean >= 0.25", "ndcg.mean >= 0.25"),
         (" failed == 0 ", "failed == 0"),
-        ("no_worse_than: main", "no_worse_than: main"),
         ("no_worse_than:main", "no_worse_than: main"),
         ({"no_worse_than": "main"}, "no_worse_than: main"),
     ],

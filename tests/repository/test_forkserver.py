@@ -62,11 +62,9 @@ from wtb import END, Workflow
 
 wf = Workflow("flow")
 
-
 @wf.node
 def look(state):
     return {"line": Path("/proc/self/cmdline").read_text()}
-
 
 wf.entry(look)
 wf.edge(look, END)
@@ -95,13 +93,11 @@ from wtb import END, Workflow
 
 wf = Workflow("flow")
 
-
 @wf.node
 def held(state):
     open({began!r}, "w").close()
     while not os.path.exists({gate!r}):
         time.sleep(0.01)
-
 
 wf.entry(held)
 wf.edge(held, END)

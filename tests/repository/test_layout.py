@@ -18,12 +18,7 @@ MOST_PACKAGES = 14  # at the top of wtb
 MOST_MODULES = 20  # in a package
 MOST_ARGUMENTS = 6  # that a function asks for: those with defaults are there to be left out
 MOST_KNOWN = 12  # modules, those of commands left out, that a module of commands imports
-AT_THE_TOP = {
-    "__init__",
-    "__main__",
-    "history",
-    "testing",
-}  # what users import by these names, and how it starts
+AT_THE_TOP = {"__init__", "__main__", "history", "testing"}  # what users import by these names, and how it starts
 MIGRATIONS = "wtb.store.migrations"  # they are a list that grows, and nothing is looked for in it
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from scripts.schemas import json_schemas
+from tests.support.project import run_program
 from wtb import __version__
 
 pytestmark = pytest.mark.slow  # `make package` runs all of it
@@ -117,9 +118,7 @@ def test_one_line_of_the_readme_installs_it_into_a_project(
     assert PLACE in line
 
     def run(command: list[str]) -> str:
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        return run_program(command, cwd=tmp_path, env=environment, code=0).stdout
 
     run(shlex.split(line.replace(PLACE, str(wheel))))
     where = run(["python", "-c", "import wtb; print(wtb.__file__)"])
@@ -181,8 +180,7 @@ class Installed:
 
     def run(self, *command: str, code: int = 0) -> str:
         """Run a command in the folder and return its output."""
-        done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
-        assert done.returncode == code, f"{command}\n{done.stdout}{done.stderr}"
+        done = run_program(command, cwd=self.folder, env=self.env, code=code)
         return done.stdout + done.stderr
 
 

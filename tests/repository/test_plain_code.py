@@ -49,9 +49,8 @@ def test_names_of_scripts_count() -> None:
 
 
 def test_comments_stand_on_lines_of_their_own_and_docstrings_are_no_code() -> None:
-    tree = ast.parse(MODULE)
-    assert plain_code.comments(MODULE, tree) == (1, 11)
-    assert plain_code.docstrings({"a.py": tree}).headless == ["a.py:2"]
+    assert plain_code.comments(MODULE) == (1, 11)
+    assert plain_code.docstrings({"a.py": ast.parse(MODULE)}).headless == ["a.py:2"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from scripts import prose
 from scripts.web_texts import html_texts, script_texts
+from tests.support.project import run_program
 from tests.support.prose import sentence
 
 ERRORS = '''
@@ -58,7 +58,7 @@ def project(tmp_path: Path) -> Path:
 def run(root: Path, *options: str) -> tuple[int, str]:
     """Run the script for a project; return its exit code and its output."""
     command = [sys.executable, "-m", "scripts.prose", "--root", str(root), *options]
-    ended = subprocess.run(command, cwd=prose.ROOT, capture_output=True, text=True, check=False)
+    ended = run_program(command, cwd=prose.ROOT)
     assert not ended.stderr
     return ended.returncode, ended.stdout
 

@@ -6,7 +6,6 @@ import ast
 import doctest
 import inspect
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -17,80 +16,32 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.support.project import run_program
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = {
     "wtb": {
-        "END",
-        "Backoff",
-        "Bench",
-        "Context",
-        "ExecutionHandle",
-        "ExecutionRecord",
-        "FinalError",
-        "InputError",
-        "Node",
-        "NodeError",
-        "Progress",
-        "QuestionHandle",
-        "QuestionRecord",
-        "Rejected",
-        "RunRecord",
-        "Score",
-        "StateError",
-        "Sweep",
-        "SweepHandle",
-        "SweepRecord",
-        "ToolDenied",
-        "Variant",
-        "WTBError",
-        "Workflow",
-        "current_context",
-        "evaluator",
-        "open",
-        "start",
-        "submit",
+        "END", "Backoff", "Bench", "Context", "ExecutionHandle", "ExecutionRecord", "FinalError", "InputError", "Node",
+        "NodeError", "Progress", "QuestionHandle", "QuestionRecord", "Rejected", "RunRecord", "Score", "StateError",
+        "Sweep", "SweepHandle", "SweepRecord", "ToolDenied", "Variant", "WTBError", "Workflow", "current_context",
+        "evaluator", "open", "start", "submit",
     },
     "wtb.history": {
-        "Checkpoint",
-        "CheckpointId",
-        "CheckpointStore",
-        "ExecutionHistory",
-        "InMemoryCheckpoints",
-        "NodeBoundary",
-        "Position",
-        "RollbackCheck",
-        "Value",
-        "Writer",
+        "Checkpoint", "CheckpointId", "CheckpointStore", "ExecutionHistory", "InMemoryCheckpoints", "NodeBoundary",
+        "Position", "RollbackCheck", "Value", "Writer",
     },
     "wtb.testing": {"Answer", "CellResult", "ScoredCase", "run_cell", "run_node", "stub"},
     "wtb.integrations.mcp": {"ServerLost", "ToolFailed", "use_server"},
     "wtb.integrations.models": {"ActionNode", "complete", "record_calls"},
     "wtb.integrations.langgraph": {"Saver", "Serializer", "ThreadCheckpoints", "Variants", "history", "variants"},
     "wtb.integrations.pytest_plugin": {"SweepTester"},
-}
+}  # fmt: skip
 # WTB makes these objects and gives them to users, so their attributes are documented, and not their construction.
 NOT_CONSTRUCTED = {
-    "Bench",
-    "Checkpoint",
-    "CheckpointStore",
-    "Context",
-    "ExecutionHandle",
-    "ExecutionHistory",
-    "ExecutionRecord",
-    "Node",
-    "NodeBoundary",
-    "Progress",
-    "QuestionHandle",
-    "QuestionRecord",
-    "RollbackCheck",
-    "RunRecord",
-    "SweepHandle",
-    "SweepRecord",
-    "SweepTester",
-    "Variant",
-    "Variants",
-}
+    "Bench", "Checkpoint", "CheckpointStore", "Context", "ExecutionHandle", "ExecutionHistory", "ExecutionRecord",
+    "Node", "NodeBoundary", "Progress", "QuestionHandle", "QuestionRecord", "RollbackCheck", "RunRecord", "SweepHandle",
+    "SweepRecord", "SweepTester", "Variant", "Variants",
+}  # fmt: skip
 SECTION = re.compile(r"(?m)^(Args|Attributes|Returns|Raises|Example):$")
 
 
@@ -222,11 +173,8 @@ def problems_of(function: Callable[..., Any]) -> list[str]:
     doc = Doc(function.__doc__ or "")
     signature = inspect.signature(function)
     parameters = {name for name in signature.parameters if name != "self"}
-    problems = (
-        []
-        if doc.summary.endswith((".", ":")) and len(doc.summary) <= 120
-        else ["its summary is no sentence in one line"]
-    )
+    is_sentence = doc.summary.endswith((".", ":")) and len(doc.summary) <= 120
+    problems = [] if is_sentence else ["its summary is no sentence in one line"]
     if doc.names("Args") != parameters:
         problems.append(f"Args are {sorted(doc.names('Args'))}, parameters {sorted(parameters)}")
     if (signature.return_annotation in ("None", None)) == ("Returns" in doc.sections):
@@ -282,10 +230,10 @@ def test_the_examples_run(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("module", ["wtb.execution.runtime.sweep_run", "wtb_workers.process", "wtb_scheduler.rounds"])
 def test_who_runs_sweeps_starts_without_what_only_conclusions_need(module: str) -> None:
     code = f"import sys, {module}; print('numpy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert run_program([sys.executable, "-c", code], code=0).stdout == "False\n"
 
 
 def test_importing_wtb_imports_nothing_heavy() -> None:
     heavy = "{'sqlalchemy', 'pydantic', 'numpy', 'typer', 'rich', 'orjson', 'psycopg'}"
     code = f"import sys, wtb; print(sorted({heavy} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert run_program([sys.executable, "-c", code], code=0).stdout == "[]\n"

@@ -37,9 +37,8 @@ def test_tables_of_some_promises_take_the_place_of_their_like(tmp_path: Path) ->
     replace(page, render([Found(coins[1], 3, 30)]), whole=False)
     text = page.read_text("utf-8")
     assert [text.count(figure) for figure in ("50.0", "10.0", "above", "below", "coins of")] == [1, 1, 1, 1, 2]
-    replace(
-        page, render([Found(Promise("coins of c fall", "a coin", "30 throws", coins[0].count), 6, 30)]), whole=False
-    )
+    third = Promise("coins of c fall", "a coin", "30 throws", coins[0].count)
+    replace(page, render([Found(third, 6, 30)]), whole=False)
     text = page.read_text("utf-8")
     assert [text.count(figure) for figure in ("50.0", "10.0", "20.0", "coins of")] == [1, 1, 1, 3]
     assert text.index("coins of b") < text.index("coins of c") < text.index(END)

@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from tests.pictures import DIAGRAMS, source_mark
 from tests.repository.test_public import PUBLIC
 from tests.support.browser import started
+from tests.support.project import run_program
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["index", "docs/workers", "docs/results", "docs/reference/wtb", "ARCHITECTURE"]
 LOADED = re.compile(r'<(?:script|img|iframe|source)\b[^>]*?\bsrc="([^"]+)"|<link\b[^>]*?\bhref="([^"]+)"')
 
 
-def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+def build(source: Path, out: Path) -> CompletedProcess[str]:
     """Run Sphinx as `make docs` does."""
     options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", str(ROOT / "docs"), "-d", str(out / "trees")]
     command = [sys.executable, "-m", "sphinx", *options, str(source), str(out / "site")]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_program(command)
 
 
 @pytest.fixture(scope="module")
@@ -40,32 +41,29 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "site"
 
 
+def texts(site: Path, pattern: str) -> list[str]:
+    return [file.read_text("utf-8") for file in site.rglob(pattern)]
+
+
 @pytest.mark.slow
 def test_every_page_is_there_and_can_be_reached(site: Path) -> None:
     """A page in no list of the navigation would be a warning."""
-    pages = [
-        "README",
-        "ARCHITECTURE",
-        "CONTRIBUTING",
-        "CHANGELOG",
-        *(f"docs/{page.stem}" for page in ROOT.glob("docs/*.md")),
-    ]
+    docs = [f"docs/{page.stem}" for page in ROOT.glob("docs/*.md")]
+    pages = ["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", *docs]
     assert [page for page in pages if not (site / f"{page}.html").exists()] == []
     assert (site / "index.html").read_text("utf-8") == (site / "README.html").read_text("utf-8")
 
 
 @pytest.mark.slow
 def test_the_reference_has_every_public_name(site: Path) -> None:
-    html = "".join(page.read_text("utf-8") for page in (site / "docs" / "reference").glob("*.html"))
+    html = "".join(texts(site / "docs" / "reference", "*.html"))
     names = {f"{module}.{name}" for module, names in PUBLIC.items() for name in names}
     assert names - set(re.findall(r'<dt [^>]*id="([\w.]+)"', html)) == set()
 
 
 @pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
-    loaded = {
-        url for page in site.rglob("*.html") for groups in LOADED.findall(page.read_text("utf-8")) for url in groups
-    }
+    loaded = {url for text in texts(site, "*.html") for groups in LOADED.findall(text) for url in groups}
     assert len(loaded) > 5
     assert [url for url in loaded if url.startswith(("http:", "https:", "//"))] == []
     for sheet in site.rglob("*.css"):

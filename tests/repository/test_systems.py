@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from tests.support.project import run_program
 from wtb.cli.commands import ENTRIES
 
 ROOT = Path(__file__).parents[2]
 REFUSED = "error: WTB runs nodes and keeps their files on Linux and macOS only; on Windows use WSL 2"
-COMMANDS = {
-    "init": ["init", "."],
-    "help": ["--help"],
-    "version": ["--version"],
-    "plan": ["plan", "sweep.yaml"],
-    "doctor": ["doctor"],
-    "run": ["run", "sweep.yaml", "--case", "m01", "--quiet"],
-    "list": ["list"],
-}
+COMMANDS = {"init": ["init", "."], "help": ["--help"], "version": ["--version"], "plan": ["plan", "sweep.yaml"]}
+COMMANDS |= {"doctor": ["doctor"], "run": ["run", "sweep.yaml", "--case", "m01", "--quiet"], "list": ["list"]}
 HOSTING = {name: [name] for name in ("up", "worker", "scheduler")}
 
 
-class Outcome:
+class Outcome(NamedTuple):
     """The exit code and the output of a command."""
 
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
+    code: int
+    out: str
+    err: str
 
     @property
     def is_refused(self) -> bool:
@@ -41,8 +36,7 @@ def wtb(system: str, folder: Path, commands: dict[str, list[str]]) -> dict[str, 
     """Run commands in a folder, without the modules that Python lacks on a system."""
     command = [sys.executable, "-m", "tests.support.other_systems", system, json.dumps([*commands.values()])]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_program(command, cwd=folder, env=env, code=0)
     return {name: Outcome(*outcome) for name, outcome in zip(commands, json.loads(done.stdout), strict=True)}
 
 
@@ -82,5 +76,4 @@ def test_windows_is_refused_what_runs_nodes(windows: dict[str, Outcome], command
 def test_every_module_of_commands_can_be_imported_on_windows() -> None:
     modules = ", ".join(sorted({f"wtb.{command.module}" for command in ENTRIES.values()}))
     code = f"from tests.support.other_systems import become; become('Windows'); import wtb, wtb.testing, {modules}"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_program([sys.executable, "-c", code], cwd=ROOT, code=0).stderr == ""

@@ -51,6 +51,5 @@ def test_an_alias_counts_where_it_is_imported() -> None:
 
     assert count({"a": alias, "b": "from a import Row as R\nrow: R = {}"}).total == 1
     assert count({"p.a": alias, "b": "from p import a\nrow: a.Row = {}"}).total == 1
-    assert (
-        count({"a": alias, "b": "from a import Row\nRows = list[Row]", "c": "from b import Rows\nx: Rows"}).total == 1
-    )
+    rows = "from a import Row\nRows = list[Row]"
+    assert count({"a": alias, "b": rows, "c": "from b import Rows\nx: Rows"}).total == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,7 @@ def sleeps(tree: ast.AST, within: tuple[str, ...] = (), *, in_a_loop: bool = Fal
 
 
 def _is_sleep(function: ast.expr) -> bool:
-    match function:
-        case ast.Attribute(attr="sleep", value=ast.Name(id=module)):
-            return module in MODULES
-    return False
+    return isinstance(function, ast.Attribute) and function.attr == "sleep" and _name_of(function.value) in MODULES
 
 
 def _is_function(within: tuple[str, ...]) -> bool:
@@ -84,16 +82,12 @@ def _place(within: tuple[str, ...]) -> str:
 
 def _name_of(expression: ast.expr) -> str:
     """Return the last name of an expression such as `wf.node(retries=1)`."""
-    match expression:
-        case ast.Call():
-            return _name_of(expression.func)
-        case ast.Attribute():
-            return expression.attr
-        case ast.Name():
-            return expression.id
-    return ""
+    if isinstance(expression, ast.Call):
+        return _name_of(expression.func)
+    return getattr(expression, "attr", getattr(expression, "id", ""))
 
 
+@cache
 def places() -> dict[str, list[int]]:
     """Return the lines of each function of the tests that sleeps."""
     lines: dict[str, list[int]] = {}

@@ -6,21 +6,17 @@ Nodes try every known way to its rows, and still use files, programs and the net
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.security.test_nodes import by_users, is_root, on_linux, run_apart
+from tests.security.test_nodes import folder as folder
 from tests.support.project import Project
 from tests.support.prose import sentence
-from tests.support.users import NOBODY, reachable, without_namespaces
 from wtb.config.credentials import HIDING_NOTICE
 from wtb.execution.sandbox.launch import hidden_database, walls
 
@@ -317,25 +313,11 @@ NOTHING = {
     "file": False,
     "rows": None,
     "log": None,
-    "names": [],
     "links": [False, False],
-    "backups": [],
-    "processes": [],
-    "descriptors": [],
-    "traced": [],
     "moved": [False] * 4,
-    "shell": [],
     "disk": False,
+    **{kind: [] for kind in ("names", "backups", "processes", "descriptors", "traced", "shell")},
 }
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that every user can enter."""
-    path = Path(tempfile.mkdtemp(prefix="wtb-walls-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 def run(folder: Path, project: Path, user: str, way: str) -> dict[str, Any]:
@@ -350,27 +332,9 @@ def run(folder: Path, project: Path, user: str, way: str) -> dict[str, Any]:
         "ln -sf .wtb/wtb.db link.db && mkdir -p .wtb/backups && "
         f"cp .wtb/wtb.db .wtb/backups/1001-20260101-000000.db && exec {wtb} run sweep.yaml --quiet"
     )
-    command = once if way == "forbidden" else twice
-    if way == "forbidden":
-        command = without_namespaces(command, is_root=user == "root")
-    if user == "somebody" and os.getuid() == 0:
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-        command = f"exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c {shlex.quote(command)}"
-        command = reachable(command, Path(sys.base_prefix))
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command],
-        env={
-            **{name: setting for name, setting in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
-            "HOME": str(folder),
-            "PYTHONPATH": os.getcwd(),
-            **({"BREAKS": "the database, unless it is hidden"} if way == "namespaces" else {}),
-        },
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    breaks = {"BREAKS": "the database, unless it is hidden"} if way == "namespaces" else {}
+    command = twice if way == "namespaces" else once
+    run_apart(folder, command, user, way, {"HOME": str(folder), **breaks})
     report: dict[str, Any] = json.loads((project / "found.json").read_text())
     return report
 
@@ -385,21 +349,19 @@ def probed_project(folder: Path) -> Path:
     return project
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
+@on_linux
 @pytest.mark.parametrize(
     ("user", "link"),
     [
-        ("root", "folder"),
+        pytest.param("root", "folder", marks=is_root),
         ("somebody", "link"),
-        pytest.param("root", "link", marks=pytest.mark.slow),
+        pytest.param("root", "link", marks=(is_root, pytest.mark.slow)),
         pytest.param("somebody", "folder", marks=pytest.mark.slow),
     ],
 )
 def test_a_node_finds_no_way_to_the_file_and_works_as_ever(
     folder: Path, probed_project: Path, user: str, link: str
 ) -> None:
-    if user == "root" and os.getuid() != 0:
-        pytest.skip("this user is not root")
     if link == "link":
         (folder / "elsewhere").mkdir()
         (probed_project / ".wtb").symlink_to(folder / "elsewhere")
@@ -410,13 +372,11 @@ def test_a_node_finds_no_way_to_the_file_and_works_as_ever(
     assert "WTB_WALLS=0" in report["nested"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
-@pytest.mark.parametrize("user", ["root", "somebody"])
+@on_linux
+@by_users
 def test_where_namespaces_are_forbidden_nothing_is_hidden_and_nodes_work(
     folder: Path, probed_project: Path, user: str
 ) -> None:
-    if user == "root" and os.getuid() != 0:
-        pytest.skip("this user is not root")
     report = run(folder, probed_project, user, "forbidden")
     assert report["around"]["rows"] == 1
     assert report["nested"] is None

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -132,6 +132,11 @@ wf.edge(spy, END)
 READ = {"read", "nothing"}
 
 
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
+is_root = pytest.mark.skipif(os.getuid() != 0, reason="this user is not root")
+by_users = pytest.mark.parametrize("user", [pytest.param("root", marks=is_root), "somebody"])
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that every user can enter, for a project and a home."""
@@ -139,6 +144,24 @@ def folder() -> Iterator[Path]:
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
+
+
+def run_apart(folder: Path, command: str, user: str, way: str, settings: Mapping[str, str]) -> None:
+    """Run a command with mounts of its own as a user, who then has all files of a folder, without namespaces or with
+    them.
+    """
+    if way != "namespaces":
+        command = without_namespaces(command, is_root=user == "root")
+    if user == "somebody" and os.getuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        command = f"exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c {shlex.quote(command)}"
+        command = reachable(command, Path(sys.base_prefix))
+    inherited = {name: setting for name, setting in os.environ.items() if not name.startswith(("WTB_", "XDG_"))}
+    environment = {**inherited, "PYTHONPATH": os.getcwd(), **settings}
+    unshared = ["unshare", "-m", "sh", "-c", command]
+    done = subprocess.run(unshared, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _write(folder: Path, project: Path, home: Path) -> None:
@@ -156,35 +179,17 @@ def _write(folder: Path, project: Path, home: Path) -> None:
     )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
+@on_linux
 @pytest.mark.parametrize("way", ["namespaces", "landlock"])
-@pytest.mark.parametrize("user", ["root", "somebody"])
+@by_users
 def test_a_node_finds_no_way_to_the_database(folder: Path, fresh_postgres_url: str, user: str, way: str) -> None:
-    if user == "root" and os.getuid() != 0:
-        pytest.skip("this user is not root")
     project, home = folder / "project", folder / "home"
     _write(folder, project, home)
     command = f"cd {project} && exec {sys.executable} -m wtb run sweep.yaml --quiet"
-    if way == "landlock":
-        command = without_namespaces(command, is_root=user == "root")
-    if user == "somebody" and os.getuid() == 0:
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, NOBODY, NOBODY)
-        command = f"exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c {shlex.quote(command)}"
-        command = reachable(command, Path(sys.base_prefix))
     url = make_url(fresh_postgres_url).update_query_dict({"application_name": "SESAME"})
-    environment = {
-        **{name: setting for name, setting in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
-        "HOME": str(home),
-        "PGPASSWORD": "SESAME",
-        "PGPASSFILE": str(home / ".pgpass"),
-        "PYTHONPATH": os.getcwd(),
-        "WTB_DATABASE_URL": url.render_as_string(hide_password=False),
-    }
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command], env=environment, capture_output=True, text=True, timeout=90
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    settings = {"HOME": str(home), "PGPASSWORD": "SESAME", "PGPASSFILE": str(home / ".pgpass")}
+    settings |= {"WTB_DATABASE_URL": url.render_as_string(hide_password=False)}
+    run_apart(folder, command, user, way, settings)
     report = json.loads((project / "more" / "found.json").read_text())
     assert not [name for name, what in report["processes"].items() if what in READ]
     assert report["descriptors"] == report["traced"] == report["moved"] == report["environment"] == []

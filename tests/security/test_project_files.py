@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.test_nodes import NOBODY, reachable, without_namespaces
+from tests.security.test_nodes import by_users, on_linux, run_apart
 from tests.security.test_nodes import folder as folder
 from wtb.store.files.store import FileStore
 
@@ -132,53 +130,30 @@ alone.edge(leave, END)
 """
 
 
-def run(project: Path, sweep: str, inputs: Mapping[str, Any], environment: Mapping[str, str], wrap: Any) -> None:
-    """Run one sweep of a project in a separate process."""
+def write(project: Path, sweep: str, inputs: Mapping[str, Any]) -> str:
+    """Write one sweep of a project, and return the command that runs it."""
     case = {"id": "one", "input": inputs}
     name = inputs["who"]
     (project / f"{name}.yaml").write_text(
         f"workflow: spying:{sweep}\nproject: {name}\ncases: [{json.dumps(case)}]\nvary: {{leave: all}}\n"
         "run: {rlimits: {processes: 50}}\n"
     )
-    command = wrap(f"cd {project} && exec {sys.executable} -m wtb run {name}.yaml --quiet")
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command], env=environment, capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    return f"cd {project} && exec {sys.executable} -m wtb run {name}.yaml --quiet"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
+@on_linux
 @pytest.mark.parametrize("way", ["namespaces", "landlock"])
-@pytest.mark.parametrize("user", ["root", "somebody"])
+@by_users
 def test_a_node_of_one_project_finds_nothing_of_another(
     folder: Path, fresh_postgres_url: str, user: str, way: str
 ) -> None:
-    if user == "root" and os.getuid() != 0:
-        pytest.skip("this user is not root")
     project, home = folder / "project", folder / "home"
     home.mkdir()
     (project / "more").mkdir(parents=True)
     (project / "spying.py").write_text(FLOW)
     (project / "wtb.toml").write_text('[nodes]\nwritable = ["more"]\n')
-    if user == "somebody" and os.getuid() == 0:
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, NOBODY, NOBODY)
-
-    def wrap(command: str) -> str:
-        if way == "landlock":
-            command = without_namespaces(command, is_root=user == "root")
-        if user == "somebody" and os.getuid() == 0:
-            command = f"exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c {shlex.quote(command)}"
-            command = reachable(command, Path(sys.base_prefix))
-        return command
-
-    environment = {
-        **{name: setting for name, setting in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
-        "HOME": str(home),
-        "PYTHONPATH": os.getcwd(),
-        "WTB_DATABASE_URL": fresh_postgres_url,
-    }
-    run(project, "alone", {"who": "alpha"}, environment, wrap)
+    settings = {"HOME": str(home), "WTB_DATABASE_URL": fresh_postgres_url}
+    run_apart(folder, write(project, "alone", {"who": "alpha"}), user, way, settings)
     store = FileStore(project / ".wtb" / "files")
     alpha, beta = store.of_project("alpha"), store.of_project("beta")
     before = {digest: Path(alpha.path(digest)).read_bytes() for digest, _, _ in alpha.stored()}
@@ -199,7 +174,7 @@ def test_a_node_of_one_project_finds_nothing_of_another(
         "live": str(live),
         "contents": [alpha.path(digest) for digest in before],
     }
-    run(project, "wf", inputs, environment, wrap)
+    run_apart(folder, write(project, "wf", inputs), user, way, settings)
     report = json.loads((project / "more" / "found.json").read_text())
     assert len(report["probes"]) > 60
     assert {name: came for name, came in report["probes"].items() if came == "read"} == {}

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import attempts
-from tests.support.bench import Bench
+from tests.support.bench import Bench, finish
 from tests.support.prose import sentence
 from tests.support.waiting import until
 from wtb import END, Workflow
@@ -27,25 +27,31 @@ from wtb.store.tables.schema import budgets, node_runs, reservations
 
 Make = Callable[..., Bench]
 KEY: Key = ("sweep", "s", "", "usd")
+ONE = {"work": ["default"]}
 
 
 def inputs(count: int) -> list[dict[str, Any]]:
     return [{"id": f"c{n}", "input": {"x": n}} for n in range(count)]
 
 
-def spending(usd: float = 0.25, tokens: int = 0, **options: Any) -> Workflow:
-    """Return a workflow with one node that spends an amount."""
-    wf = Workflow("spending")
+def of_node(work: Callable[..., None], **options: Any) -> Workflow:
+    """Return a workflow with one node, which has two equal variants."""
+    workflow = Workflow("spending")
 
-    @wf.node(**options)
-    def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        ctx.cost(usd=usd, tokens_in=tokens)
+    @workflow.node(name="work", **options)
+    def node(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        work(state, ctx)
         return {"y": 1}
 
-    work.variant("same", work.variants["default"].fn)
-    wf.entry(work)
-    wf.edge(work, END)
-    return wf
+    node.variant("same", node.variants["default"].fn)
+    workflow.entry(node)
+    workflow.edge(node, END)
+    return workflow
+
+
+def spending(usd: float = 0.25, tokens: int = 0, **options: Any) -> Workflow:
+    """Return a workflow with one node that spends an amount."""
+    return of_node(lambda state, ctx: ctx.cost(usd=usd, tokens_in=tokens), **options)
 
 
 def give(database: Database, limits: Mapping[Key, float | None]) -> None:
@@ -58,13 +64,8 @@ def claim(amount: float | None, keys: tuple[Key, ...] = (KEY,), runner: str = "r
 
 
 def settle(database: Database, reservation: Claim, spent: float, *, remaining: float | None = None) -> None:
-    about = {
-        "session_id": reservation.session_id,
-        "sweep_id": reservation.sweep_id,
-        "id": reservation.id,
-        "spent": spent,
-        "left": remaining,
-    }
+    about: dict[str, Any] = {"session_id": reservation.session_id, "sweep_id": reservation.sweep_id}
+    about |= {"id": reservation.id, "spent": spent, "left": remaining}
     with database.write() as connection:
         reserving.settle(
             connection, [{**about, **dict(zip(ledger.COLUMNS, key, strict=True))} for key in reservation.keys]
@@ -115,18 +116,14 @@ def test_what_a_running_attempt_tells_of_is_in_the_ledger_before_it_ends(bench: 
 def look_before_the_end(bench: Make, patience_s: float) -> None:
     """Run an attempt that reports its spending, and end it once the ledger has that."""
     spent, go = threading.Event(), threading.Event()
-    wf = Workflow("telling")
 
-    @wf.node(max_usd=1.0)
-    def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    def work(state: dict[str, Any], ctx: Any) -> None:
         ctx.cost(usd=0.25)
         spent.set()
         assert go.wait(60)
-        return {"y": 1}
 
-    wf.entry(work)
-    wf.edge(work, END)
-    sweep = bench(wf, inputs(1), limits={"usd": 2}, run={"pool": "thread", "durability": 0.05})
+    workflow = of_node(work, max_usd=1.0)
+    sweep = bench(workflow, inputs(1), ONE, limits={"usd": 2}, run={"pool": "thread", "durability": 0.05})
     run = sweep.start()
     try:
         assert spent.wait(60)
@@ -137,9 +134,7 @@ def look_before_the_end(bench: Make, patience_s: float) -> None:
         assert [row.amount for row in reserved(sweep.database) if row.kind == "usd"] == [0.75]
     finally:
         go.set()
-        while not run.wait(30):
-            pass
-        run.finish()
+        finish(run)
     assert reserved(sweep.database) == []
 
 
@@ -179,7 +174,7 @@ def test_what_costs_nothing_continues_where_nothing_is_left(database: Database) 
 
 
 def test_thresholds_are_told_once_each_and_anew_for_another_size(database: Database, bench: Make) -> None:
-    sweep = bench(spending(0.25, max_usd=0.25), inputs(5), {"work": ["default"]}, limits={"usd": 1})
+    sweep = bench(spending(0.25, max_usd=0.25), inputs(5), ONE, limits={"usd": 1})
     ended = sweep.run()
     assert (ended.status, ended.limit) == ("paused", "usd")
     assert ended.reason == "limit reached: usd = 1 (spent 1, 0.25 wanted)"
@@ -209,34 +204,24 @@ def test_a_cap_is_a_cap_and_is_used_up(declared: bool, bench: Make) -> None:
 
 
 def test_a_node_has_a_budget_of_its_own_and_of_tokens(bench: Make) -> None:
-    sweep = bench(
-        spending(0.0, tokens=10, max_tokens=10),
-        inputs(5),
-        {"work": ["default"]},
-        limits={"nodes": {"work": {"tokens": 30}}},
-    )
-    ended = sweep.run()
-    assert ended.limit == "nodes.work.tokens"
-    assert ended.reason == "limit reached: nodes.work.tokens = 30 (spent 30, 10 wanted)"
+    workflow = spending(0.0, tokens=10, max_tokens=10)
+    sweep = bench(workflow, inputs(5), ONE, limits={"nodes": {"work": {"tokens": 30}}})
+    outcome = sweep.run()
+    assert outcome.limit == "nodes.work.tokens"
+    assert outcome.reason == "limit reached: nodes.work.tokens = 30 (spent 30, 10 wanted)"
     assert sweep.executed == 3
 
 
 def test_an_attempt_that_spends_more_than_is_left_is_ended_and_runs_again_later(bench: Make) -> None:
-    wf = Workflow("greedy")
-
-    @wf.node
-    def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    def work(state: dict[str, Any], ctx: Any) -> None:
         for _ in range(4):
             ctx.check_allowance()
             ctx.cost(usd=0.25)
-        return {"y": 1}
 
-    wf.entry(work)
-    wf.edge(work, END)
-    sweep = bench(wf, inputs(1), {"work": ["default"]}, limits={"usd": 0.5})
-    ended = sweep.run()
-    assert (ended.status, ended.limit) == ("paused", "usd")
-    assert ended.reason == sentence("limit reached: {} = {}", "usd", "0.5 (spent 0.5)"), "with what the attempt spent"
+    sweep = bench(of_node(work), inputs(1), ONE, limits={"usd": 0.5})
+    outcome = sweep.run()
+    assert (outcome.status, outcome.limit) == ("paused", "usd")
+    assert outcome.reason == sentence("limit reached: {} = {}", "usd", "0.5 (spent 0.5)"), "with what the attempt spent"
     assert sweep.counts == {"pending": 1}, "the cell has not failed"
     with sweep.database.read() as connection:
         assert list(connection.scalars(sa.select(attempts.c.usd))) == [0.5]
@@ -245,7 +230,7 @@ def test_an_attempt_that_spends_more_than_is_left_is_ended_and_runs_again_later(
 
 
 def test_a_node_that_spends_more_than_it_declares_fails_for_good(bench: Make) -> None:
-    sweep = bench(spending(0.5, max_usd=0.25, retries=3), inputs(1), {"work": ["default"]})
+    sweep = bench(spending(0.5, max_usd=0.25, retries=3), inputs(1), ONE)
     assert sweep.run().status == "completed"
     assert sweep.counts == {"failed": 1}
     (row,) = sweep.node_runs
@@ -260,7 +245,7 @@ def test_a_node_that_spends_more_than_it_declares_fails_for_good(bench: Make) ->
 
 
 def test_a_budget_below_what_is_spent_is_refused(bench: Make) -> None:
-    sweep = bench(spending(0.25), inputs(4), {"work": ["default"]}, limits={"usd": 0.5})
+    sweep = bench(spending(0.25), inputs(4), ONE, limits={"usd": 0.5})
     assert sweep.run().status == "paused"
     with pytest.raises(InputError, match=r"usd = 0\.4: 0\.5 US dollars are spent already.*at least 0\.5"):
         sweep.run(usd=0.4)
@@ -270,18 +255,18 @@ def test_a_budget_below_what_is_spent_is_refused(bench: Make) -> None:
 
 
 def test_a_budget_that_is_made_later_counts_what_was_spent_before(bench: Make) -> None:
-    sweep = bench(spending(0.25), inputs(4), {"work": ["default"]}, project="p")
+    sweep = bench(spending(0.25), inputs(4), ONE, project="p")
     assert sweep.run().status == "completed"
     ledger.set_project(sweep.database, "p", {"usd": 2.0, "node_runs": 100})
     assert spent_of(sweep.database, ("project", "p", "", "usd")) == 1.0
     assert spent_of(sweep.database, ("project", "p", "", "node_runs")) == 4
 
 
-@pytest.mark.parametrize("threads", [8])
-def test_racing_runners_never_pass_a_cap_and_come_within_one_of_it(database: Database, threads: int) -> None:
+def test_racing_runners_never_pass_a_cap_and_come_within_one_of_it(database: Database) -> None:
     """Two ledgers on one database, as in two processes; each spends less than it reserves."""
     give(database, {KEY: 2.05, ("project", "p", "", "usd"): 100.0})
     databases = [database] if database.path is None and database.is_sqlite else [database, Database(str_of(database))]
+    threads = 8
     began = threading.Barrier(threads)
     accepted: list[float] = []
 
@@ -312,7 +297,7 @@ def str_of(database: Database) -> str:
 
 def test_what_the_dead_reserved_can_be_had(bench: Make) -> None:
     """A killed runner leaves a reservation; the runner that claims its executions releases it."""
-    sweep = bench(spending(0.25, max_usd=0.25), inputs(2), {"work": ["default"]}, limits={"usd": 0.5})
+    sweep = bench(spending(0.25, max_usd=0.25), inputs(2), ONE, limits={"usd": 0.5})
     ledger.open_budgets(sweep.database, sweep.row, {}, {})
     key = ("sweep", sweep.sweep_id, "", "usd")
     dead_claim = claim(0.5, (key,), runner="dead", execution="gone")
@@ -333,21 +318,17 @@ def test_what_the_dead_reserved_can_be_had(bench: Make) -> None:
 def test_an_attempt_that_was_taken_away_leaves_nothing_reserved(bench: Make) -> None:
     """If the same runner claims the execution again, the reservation of the lost attempt does not block it."""
     entered, first, second = threading.Semaphore(0), threading.Event(), threading.Event()
-    wf = Workflow("taken")
 
-    @wf.node(max_usd=0.6)
-    def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    def work(state: dict[str, Any], ctx: Any) -> None:
         is_repeat = state["x"] in seen
         seen.add(state["x"])
         ctx.cost(usd=0.01)
         entered.release()
         assert is_repeat or (first if state["x"] == 0 else second).wait(60)
-        return {"y": 1}
 
     seen: set[int] = set()
-    wf.entry(work)
-    wf.edge(work, END)
-    sweep = bench(wf, inputs(2), limits={"usd": 1.2}, run={"pool": "thread", "concurrency": 2})
+    workflow = of_node(work, max_usd=0.6)
+    sweep = bench(workflow, inputs(2), ONE, limits={"usd": 1.2}, run={"pool": "thread", "concurrency": 2})
     run = sweep.start()
     for _ in range(2):
         assert entered.acquire(timeout=60)
@@ -360,37 +341,28 @@ def test_an_attempt_that_was_taken_away_leaves_nothing_reserved(bench: Make) -> 
     assert not entered.acquire(timeout=0.5), "the reservations of both leave nothing"
     first.set()
     assert entered.acquire(timeout=60), "the lost attempt let go"
-    while not run.wait(30):
-        pass
-    assert run.finish().status == "completed"
+    assert finish(run).status == "completed"
     assert reserved(sweep.database) == []
 
 
 def test_a_budget_that_is_given_while_attempts_are_under_way_counts_what_they_spend(bench: Make) -> None:
     entered, go = threading.Semaphore(0), threading.Event()
-    wf = Workflow("late")
 
-    @wf.node
-    def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    def work(state: dict[str, Any], ctx: Any) -> None:
         entered.release()
         assert go.wait(60)
         ctx.cost(usd=1.0)
         ctx.cost(usd=1.0)
-        return {"y": 1}
 
-    wf.entry(work)
-    wf.edge(work, END)
-    sweep = bench(wf, inputs(6), project="p", run={"pool": "thread", "concurrency": 4})
+    sweep = bench(of_node(work), inputs(6), ONE, project="p", run={"pool": "thread", "concurrency": 4})
     run = sweep.start()
     for _ in range(4):
         assert entered.acquire(timeout=60)
     ledger.set_project(sweep.database, "p", {"usd": 5.0})
     run.context.refresh_usage()  # as once a second
     go.set()
-    while not run.wait(30):
-        pass
-    ended = run.finish()
-    assert (ended.status, ended.limit) == ("paused", "project usd")
+    outcome = finish(run)
+    assert (outcome.status, outcome.limit) == ("paused", "project usd")
     with sweep.database.read() as connection:
         spent = connection.scalar(sa.select(sa.func.sum(attempts.c.usd)))
     assert spent < 12.0

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from tests.store.test_submission import submit_cases
+from tests.support.inputs import name_in_errors
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
-from wtb.core.values import Value
 from wtb.store.database import Database
 from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read.queries import cell_counts
 from wtb.store.runs import leases as claims
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
-from wtb.store.runs.submission import NewCase, NewSweep
-from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import (
     cases,
     cells,
@@ -44,23 +46,7 @@ def submitted(database: Database) -> Submit:
     for runner in ("one", "two"):
         claims.register(database, ProcessIdentity(runner, **OWNER))
 
-    def make(cases: int = 1, combinations: int = 1, id: str = "sweep", session: str = "default") -> None:
-        graph = {"name": "w", "version": ""}
-        common = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": graph, "fingerprints": {}}
-        choices = [{"a": f"v{number}"} for number in range(combinations)]
-        sweep = NewSweep(
-            id=id,
-            name="s",
-            session=session,
-            choices=choices,
-            repeats=1,
-            share=True,
-            cells=cases * combinations,
-            **common,
-        )
-        submit(database, sweep, [NewCase(str(n), {"x": Value.of(n)}, None) for n in range(cases)])
-
-    return make
+    return partial(submit_cases, database, "sweep", cases=1, queued=False)
 
 
 def rows(database: Database, table: sa.Table) -> list[dict[str, Any]]:
@@ -103,39 +89,26 @@ def test_what_is_claimed_cannot_be_claimed_again(database: Database, submitted: 
 
 
 def test_a_claim_takes_only_from_its_own_sweep(database: Database, submitted: Submit) -> None:
-    submitted(id="sweep")
-    submitted(id="other")
+    submitted()
+    submit_cases(database, "other", queued=False)
 
-    assert [row.sweep_id for row in claims.claim(database, "other", "one", 10, 30.0)] == ["other"]
+    assert {row.sweep_id for row in claims.claim(database, "other", "one", 10, 30.0)} == {"other"}
 
 
 def test_claimers_that_race_claim_each_execution_once(prepared_url: str, database: Database, submitted: Submit) -> None:
     submitted(cases=60)
-    start = threading.Barrier(4, timeout=20)
+    start = threading.Barrier(4, timeout=60)
     claimed_ids: dict[str, list[str]] = {"one": [], "two": []}
-    lock = threading.Lock()
-    errors: list[BaseException] = []
 
     def race(runner: str) -> None:
-        mine = Database(prepared_url)  # as another process has it
-        try:
+        with closing(Database(prepared_url)) as mine:  # as another process has it
             start.wait()
             while claimed := claims.claim(mine, "sweep", runner, 3, 30.0):
                 assert len(claimed) <= 3
-                with lock:
-                    claimed_ids[runner] += [row.id for row in claimed]
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-        finally:
-            mine.close()
+                claimed_ids[runner] += [row.id for row in claimed]
 
-    threads = [threading.Thread(target=race, args=(runner,)) for runner in ("one", "two", "one", "two")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-
-    assert errors == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(race, ("one", "two", "one", "two")))
     assert sorted(claimed_ids["one"] + claimed_ids["two"]) == sorted(row["id"] for row in rows(database, executions))
     owned = {row["id"]: (row["owner_id"], row["token"]) for row in rows(database, executions)}
     assert owned == {id: (runner, 1) for runner, ids in claimed_ids.items() for id in ids}
@@ -260,55 +233,35 @@ def test_rows_of_an_execution_that_this_runner_has_ended_are_an_error_and_not_lo
 # What the database refuses
 
 
-@pytest.mark.parametrize("table", [sweeps, executions, cells], ids=lambda table: table.name)
-def test_a_status_that_does_not_exist_is_refused(table: sa.Table, database: Database, submitted: Submit) -> None:
-    submitted()
-
-    with pytest.raises(IntegrityError), database.write() as connection:
-        connection.execute(table.update().values(status="finished"))
-
-
-@pytest.mark.parametrize(
-    "values", [{"status": "running", "owner_id": None}, {"status": "pending", "owner_id": "one"}], ids=str
-)
-def test_an_execution_runs_exactly_while_it_has_an_owner(
-    values: dict[str, Any], database: Database, submitted: Submit
+def test_a_status_that_does_not_exist_is_refused_and_who_runs_has_an_owner(
+    database: Database, submitted: Submit
 ) -> None:
     submitted()
+    impossible = [(table, {"status": "finished"}) for table in (sweeps, executions, cells)]
+    running: list[dict[str, str | None]] = [{"status": "running", "owner_id": None}]
+    running.append({"status": "pending", "owner_id": "one"})
+    for table, values in [*impossible, *((executions, values) for values in running)]:
+        with name_in_errors((table.name, values)), pytest.raises(IntegrityError):
+            database.execute(table.update().values(values))
 
-    with pytest.raises(IntegrityError), database.write() as connection:
-        connection.execute(executions.update().values(**values))
 
-
-def test_a_cell_has_one_row(database: Database, submitted: Submit) -> None:
+def test_a_cell_has_one_row_and_a_sweep_and_a_case_id_is_there_once(database: Database, submitted: Submit) -> None:
     submitted()
-    (cell,) = rows(database, cells)
+    for table, changes in ((cells, {"status": "failed"}), (cells, {"sweep_id": "none"}), (cases, {"number": 7})):
+        (row,) = rows(database, table)
+        with name_in_errors((table.name, changes)), pytest.raises(IntegrityError):
+            database.execute(table.insert().values({**row, **changes}))
 
-    with pytest.raises(IntegrityError), database.write() as connection:
-        connection.execute(cells.insert().values(**{**cell, "status": "failed"}))
 
-
-def test_a_case_id_is_there_once_in_a_sweep(database: Database, submitted: Submit) -> None:
+def test_a_node_run_has_a_checkpoint_and_is_there_once_for_it_its_node_and_variant(
+    database: Database, submitted: Submit
+) -> None:
     submitted()
-    (case,) = rows(database, cases)
-
-    with pytest.raises(IntegrityError), database.write() as connection:
-        connection.execute(cases.insert().values(**{**case, "number": 7}))
-
-
-def test_a_node_run_is_there_once_for_checkpoint_node_and_variant(database: Database, submitted: Submit) -> None:
-    submitted()
-    add_node_run(database, "r1")
-
-    with pytest.raises(IntegrityError):
-        add_node_run(database, "r2", checkpoint=False)
-
-
-def test_a_node_run_of_no_checkpoint_is_refused(database: Database, submitted: Submit) -> None:
-    submitted()
-
     with pytest.raises(IntegrityError):
         add_node_run(database, "r1", checkpoint=False)
+    add_node_run(database, "r1")
+    with pytest.raises(IntegrityError):
+        add_node_run(database, "r2", checkpoint=False)
 
 
 @pytest.mark.parametrize("ends", ["by an update", "as it is born"])
@@ -336,14 +289,6 @@ def test_an_execution_completes_only_if_nothing_is_left_at_its_head(
     with pytest.raises(IntegrityError, match=sentence("has next nodes or a running node run at its head")):
         database.execute(statement)
     assert statuses(database, executions) == ["running"]
-
-
-def test_a_cell_of_no_sweep_is_refused(database: Database, submitted: Submit) -> None:
-    submitted()
-    (cell,) = rows(database, cells)
-
-    with pytest.raises(IntegrityError), database.write() as connection:
-        connection.execute(cells.insert().values(**{**cell, "sweep_id": "none"}))
 
 
 def add_node_run(
@@ -392,27 +337,10 @@ def test_a_sweep_of_an_unknown_session_is_refused_whole(database: Database, subm
     assert rows(database, sweeps) == rows(database, executions) == []
 
 
-def test_a_submission_that_fails_half_way_leaves_nothing(database: Database) -> None:
-    def new_cases() -> Iterator[NewCase]:
-        yield NewCase("one", {"x": Value.of(1)}, None)
-        raise ValueError("the file ends here")
-
-    common = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": {"name": "w", "version": ""}}
-    sweep = NewSweep(
-        id="s", name="s", session="default", choices=[{}], repeats=1, share=True, cells=2, fingerprints={}, **common
-    )
-
-    with pytest.raises(ValueError, match="the file ends here"):
-        submit(database, sweep, new_cases())
-
-    for table in (sweeps, cases, cells, executions, events):
-        assert rows(database, table) == []
-
-
 def test_deleting_a_sweep_deletes_all_that_is_its_own(database: Database, submitted: Submit) -> None:
-    submitted(id="sweep")
+    submitted()
     add_node_run(database, "r1")
-    submitted(id="other")
+    submit_cases(database, "other", cases=1)
 
     with database.write() as connection:
         connection.execute(sweeps.delete().where(sweeps.c.id == "sweep"))

@@ -23,11 +23,7 @@ from wtb.store.database import Database
 from wtb.store.tables.schema import idempotency_keys, operations, uploads
 from wtb.store.transactions import Scope
 
-TIMES = {
-    uploads: uploads.c.created_at,
-    operations: operations.c.began_at,
-    idempotency_keys: idempotency_keys.c.created_at,
-}
+TIMES = {table: table.c.created_at for table in (uploads, idempotency_keys)} | {operations: operations.c.began_at}
 
 
 def keep_one_of_each(database: Database) -> None:
@@ -72,5 +68,5 @@ def test_whatever_is_begun_removes_what_is_old_of_all_kinds_and_projects(databas
         begin_operation(limited, NewOperation("new", "sweeps.compare", "ann"))
     else:
         keep_answer(limited, "of no key", 200, None, "{}")
-    kinds = ["an upload", "an operation", "an answer"]
+    kinds = ["an upload", "an answer", "an operation"]
     assert counted(database) == [int(kind == began and kind != "an answer") for kind in kinds]

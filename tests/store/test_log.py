@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -90,11 +90,15 @@ def log_of(database: Database, sweep_id: str, after: LogPosition = START, limit:
     return queries.event_rows(database, sweep_id, after=after, limit=limit)
 
 
-def pages(database: Database, sweep_id: str, size: int) -> Iterator[list[Any]]:
+def paged(database: Database, sweep_id: str, size: int, kinds: Sequence[str] = ()) -> list[Any]:
+    """Return the log as it is read page by page."""
+    rows: list[Any] = []
     after = START
-    while page := log_of(database, sweep_id, after, size):
-        yield page
+    while page := queries.event_rows(database, sweep_id, kinds=kinds, after=after, limit=size):
+        assert len(page) <= size
+        rows += page
         after = (page[-1]["transaction"], page[-1]["id"])
+    return rows
 
 
 def test_what_rows_say_has_no_row_of_its_own(sweep: Bench) -> None:
@@ -142,15 +146,14 @@ def test_a_node_run_holds_its_start_at_its_success_unless_its_execution_has_an_e
 def test_events_say_what_their_rows_say(sweep: Bench) -> None:
     runs = {(run["execution_id"], run["node"]): run for run in sweep.node_runs}
     checkpoint_by_id = {row["id"]: row for row in sweep.rows(checkpoints)}
+    heads = {execution.id: str(execution.head_id) for execution in sweep.executions}
     for row in log_of(sweep.database, sweep.sweep_id):
         data = row["data"]
         if row["kind"] == "execution.completed":
-            (head,) = (execution.head_id for execution in sweep.executions if execution.id == row["execution_id"])
-            assert head is not None
+            head = heads[row["execution_id"]]
             assert data == {"cells": 1, "result": checkpoint_by_id[head]["state"]}
         elif row["kind"] == "execution.forked":
-            (head,) = (execution.head_id for execution in sweep.executions if execution.id == row["execution_id"])
-            assert head is not None
+            head = heads[row["execution_id"]]
             children = [execution for execution in sweep.executions if execution.parent_id == row["execution_id"]]
             assert data == {"children": len(children), "by": checkpoint_by_id[head]["position"]["next"]}
         elif row["kind"] == "cell.succeeded":
@@ -163,13 +166,8 @@ def test_events_say_what_their_rows_say(sweep: Bench) -> None:
         elif row["kind"] == "decision":
             assert checkpoint_by_id[data.pop("checkpoint")]["position"]["next"] == ["second"]
             conditions = [[END, "is_negative", False], ["second", None, True]]
-            assert data == {
-                "node": "first",
-                "to": "second",
-                "key": None,
-                "why": sentence("no condition is true"),
-                "tried": conditions,
-            }
+            why = {"why": sentence("no condition is true"), "tried": conditions}
+            assert data == {"node": "first", "to": "second", "key": None, **why}
         elif row["kind"] == "variant.applied":
             assert data == {"node": data["node"], "variant": data["variant"], "replaces": "default"}
         elif row["kind"] in DERIVED_KINDS:
@@ -247,17 +245,12 @@ def test_the_ends_of_cells_that_one_execution_stands_for_follow_its_own(shared_e
             assert all(isinstance(value, float) for value in scores.values())
 
 
-@pytest.mark.parametrize("kinds", [["execution.completed"], ["cell."], ENDS, ["sweep.", "cell.succeeded"]])
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_pages_may_end_among_the_events_of_one_row(shared_ends: Bench, kinds: list[str], size: int) -> None:
-    after, paged = START, []
-    while page := queries.event_rows(shared_ends.database, shared_ends.sweep_id, kinds=kinds, after=after, limit=size):
-        assert len(page) <= size
-        paged += page
-        after = (page[-1]["transaction"], page[-1]["id"])
-
+def test_pages_may_end_among_the_events_of_one_row(shared_ends: Bench) -> None:
     whole = log_of(shared_ends.database, shared_ends.sweep_id)
-    assert paged == [row for row in whole if row["kind"].startswith(tuple(kinds))]
+    for kinds in (["execution.completed"], ["cell."], ENDS, ["sweep.", "cell.succeeded"]):
+        matches = [row for row in whole if row["kind"].startswith(tuple(kinds))]
+        for size in (1, 2, 3):
+            assert paged(shared_ends.database, shared_ends.sweep_id, size, kinds) == matches, (kinds, size)
 
 
 def _rescored(sweep: Bench, of: ExecutionRow) -> None:
@@ -302,35 +295,19 @@ def test_ids_that_are_taken_at_the_same_time_follow_one_another(database: Databa
     assert len({id for ids in id_lists for id in ids}) == 40 * 400
 
 
-@pytest.mark.parametrize("size", [1, 2, 7])
-def test_pages_of_any_size_are_the_whole_log(sweep: Bench, size: int) -> None:
-    paged = [row for page in pages(sweep.database, sweep.sweep_id, size) for row in page]
-    assert paged == log_of(sweep.database, sweep.sweep_id)
+def test_pages_of_any_size_are_the_whole_log(sweep: Bench) -> None:
+    for size in (1, 2, 7):
+        assert paged(sweep.database, sweep.sweep_id, size) == log_of(sweep.database, sweep.sweep_id), size
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        ["node_run."],
-        ["checkpoint.created", "execution."],
-        ["cell"],
-        ["decision"],
-        ["tool.called"],
-        ["model.called"],
-        ["variant.applied", "attempt."],
-    ],
-)
-def test_a_filter_takes_from_the_whole_log(sweep: Bench, kinds: list[str]) -> None:
+def test_a_filter_takes_from_the_whole_log(sweep: Bench) -> None:
     whole = log_of(sweep.database, sweep.sweep_id)
-    matches = queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds)
-    assert matches
-    paged: list[Any] = []
-    after = START
-    while page := queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds, after=after, limit=2):
-        paged += page
-        after = (page[-1]["transaction"], page[-1]["id"])
-    assert paged == matches
-    assert matches == [row for row in whole if row["kind"].startswith(tuple(kinds))]
+    kind_lists = [["node_run."], ["checkpoint.created", "execution."], ["cell"], ["decision"], ["tool.called"]]
+    for kinds in [*kind_lists, ["model.called"], ["variant.applied", "attempt."]]:
+        matches = queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds)
+        assert matches, kinds
+        assert paged(sweep.database, sweep.sweep_id, 2, kinds) == matches, kinds
+        assert matches == [row for row in whole if row["kind"].startswith(tuple(kinds))], kinds
     assert queries.event_rows(sweep.database, sweep.sweep_id, severities=["warning"]) == [
         row for row in whole if row["severity"] == "warning"
     ]
@@ -392,13 +369,10 @@ def test_what_comes_after_a_flush_stands_after_it(sweep: Bench) -> None:
     assert new["id"] > last["id"]
 
 
-def test_a_follower_waits_for_older_transactions_before_it_sees_what_rows_say(
-    prepared_postgres_url: str,
-) -> None:
+def test_a_follower_waits_for_older_transactions_before_it_sees_what_rows_say(prepared_postgres_url: str) -> None:
     database = Database(prepared_postgres_url)
     with database.write() as connection:
-        for statement in _a_sweep():
-            connection.execute(sa.text(statement))
+        _insert_sweep(connection)
 
     with database.engine.connect() as slow, slow.begin():
         add_event(slow, subject("default", "s"), "sweep.running", {})
@@ -417,8 +391,7 @@ def test_a_node_run_that_began_lately_is_something_that_happened_in_its_sweep(
     database: Database, seconds_ago: int
 ) -> None:
     with database.write() as connection:
-        for statement in _a_sweep():
-            connection.execute(sa.text(statement))
+        _insert_sweep(connection)
         old = {**subject("default", "s"), "kind": "sweep.submitted", "severity": "info", "at": 0.0, "data": {}}
         insert_events(connection, [old])
         connection.execute(sweeps.update().values(queued=True))
@@ -432,8 +405,8 @@ def test_a_node_run_that_began_lately_is_something_that_happened_in_its_sweep(
     assert overdue(database, [DEFAULT_QUEUE], 50.0) == ({"waits"} if seconds_ago else set())
 
 
-def _a_sweep() -> list[str]:
-    return [
+def _insert_sweep(connection: sa.Connection) -> None:
+    for statement in (
         "INSERT INTO workflows (id, name, version, graph) VALUES ('w', 'w', '', '{}')",
         "INSERT INTO runners (id, host, boot, pid, process_started_at) VALUES ('mine', 'h', 'b', 1, 0)",
         "INSERT INTO sweeps (id, session_id, workflow_id, name, status, spec, fingerprints, cells) "
@@ -442,18 +415,13 @@ def _a_sweep() -> list[str]:
         "owner_id, token, created_at) VALUES ('e', 'default', 's', 'root', 0, 0, '[0]', 'running', 'mine', 1, 0)",
         "INSERT INTO checkpoints (id, sweep_id, execution_id, position, state, writers, totals, trigger, created_at) "
         "VALUES ('c', 's', 'e', '{}', '{}', '[]', '[]', 'step', 0)",
-    ]
+    ):
+        connection.execute(sa.text(statement))
 
 
 def _started_row(id: str) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "id": id,
-        "sweep_id": "s",
-        "execution_id": "e",
-        "checkpoint_id": "c",
-        "task": "a",
-        "node": "a",
-    }
+    row: dict[str, Any] = {"id": id, "sweep_id": "s", "execution_id": "e", "checkpoint_id": "c"}
+    row |= {"task": "a", "node": "a"}
     row |= {"variant": "default", "visit": 0, "status": "running", "attempts": 0, "cells": 1, "fingerprint": "f"}
     row |= {"started_at": time.time(), "duration_s": 0.0, "usd": 0.0, "tokens_in": 0, "tokens_out": 0}
     return {**row, "started_transaction": None, "started_event": 0}

@@ -18,6 +18,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import wtb
+from tests.support.inputs import name_in_errors
 from tests.support.prose import sentence
 from wtb import Sweep, Workflow
 from wtb.core.errors import InputError, StoreError
@@ -155,16 +158,9 @@ def test_an_upgrade_of_an_empty_database_makes_it_ready_to_use(fresh: Database) 
     fresh.prepare()
 
     assert fresh.revision() == REVISION
-    with fresh.read() as connection:
-        assert connection.execute(sa.select(sessions.c.id, sessions.c.name)).all() == [(DEFAULT_SESSION,) * 2]
-
-
-def test_upgrading_what_is_up_to_date_changes_nothing(fresh: Database) -> None:
-    fresh.prepare()
+    assert fresh.tuples(sa.select(sessions.c.id, sessions.c.name)) == [(DEFAULT_SESSION,) * 2]
     before = shape(fresh)
-
-    assert fresh.upgrade() == (REVISION, REVISION)
-
+    assert fresh.upgrade() == (REVISION, REVISION), "it is up to date"
     assert shape(fresh) == before
 
 
@@ -256,21 +252,15 @@ def test_many_that_upgrade_a_database_at_once_all_succeed(
 ) -> None:
     fresh.prepare()
     revision = next_version()
-    upgraded: list[str] = []
     start = threading.Barrier(4)
 
-    def upgrade() -> None:
-        database = Database(database_url)
-        start.wait(timeout=30)
-        upgraded.append(database.upgrade()[1])
-        database.close()
+    def upgrade(_: int) -> str:
+        with closing(Database(database_url)) as database:
+            start.wait(timeout=60)
+            return database.upgrade()[1]
 
-    threads = [threading.Thread(target=upgrade) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert upgraded == [revision] * 4
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(upgrade, range(4))) == [revision] * 4
     fresh.prepare()
 
 
@@ -284,25 +274,20 @@ def test_tables_beside_those_of_wtb_do_not_matter(fresh: Database, next_version:
     assert fresh.upgrade() == (INITIAL, revision)
 
 
-@pytest.mark.parametrize("revision", ["0007", "0011", "1054"])
-def test_a_database_from_before_the_first_release_is_told_where_it_still_opens(fresh: Database, revision: str) -> None:
-    stamp(fresh, revision)
+def test_a_database_from_before_the_first_release_is_told_where_it_still_opens(fresh: Database) -> None:
+    fresh.prepare()
     before = shape(fresh)
-
-    for use in (fresh.prepare, fresh.upgrade):
-        with pytest.raises(InputError) as refused:
-            use()
-        assert f"of version {revision}; this WTB expects {REVISION}" in str(refused.value)
-        assert f"{TAG_OF_OLDER}, whose `wtb doctor` and `wtb retry` work on it" in str(refused.value)
-        assert "\n" not in str(refused.value)
-
-    assert fresh.revision() == revision
-    assert shape(fresh) == before
-
-
-def test_a_database_of_a_newer_version_cannot_be_upgraded(fresh: Database) -> None:
+    for revision in ("0007", "0011", "1054"):
+        stamp(fresh, revision)
+        for use in (fresh.prepare, fresh.upgrade):
+            with name_in_errors((revision, use)), pytest.raises(InputError) as refused:
+                use()
+            assert f"of version {revision}; this WTB expects {REVISION}" in str(refused.value)
+            assert f"{TAG_OF_OLDER}, whose `wtb doctor` and `wtb retry` work on it" in str(refused.value)
+            assert "\n" not in str(refused.value)
+        assert fresh.revision() == revision
+        assert shape(fresh) == before
     stamp(fresh, "9999")
-
     with pytest.raises(InputError, match=r"9999.*newer WTB"):
         fresh.upgrade()
 
@@ -314,9 +299,7 @@ def test_the_migrations_are_part_of_the_package() -> None:
 
 
 def stamp(database: Database, revision: str) -> None:
-    database.prepare()
-    with database.write() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = :r"), {"r": revision})
+    database.execute(sa.text("UPDATE alembic_version SET version_num = :r").bindparams(r=revision))
 
 
 def write(message: str) -> Path:

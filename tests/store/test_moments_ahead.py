@@ -62,24 +62,17 @@ def token_states(database: Database) -> dict[str, str]:
 
 @pytest.mark.parametrize("ahead_s", [2 * HOUR_S, YEAR_S])
 def test_a_token_that_was_created_while_the_clock_was_ahead_does_not_outlive_its_time(
-    database: Database, ahead_s: float
+    database: Database, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     new_token(database, "hour", HOUR_S)
     new_token(database, "ever", None)
+    monkeypatch.setattr(time, "time", lambda: 4e9)  # what counts is the clock of the database
     assert token_states(database) == {"hour": "active", "ever": "active"}
     shift(database, tokens, ahead_s, "created_at", "expires_at")
     assert token_states(database) == {"hour": "expired", "ever": "active"}
     assert token_store.use_token(database, "hour" * 8) is None
     assert token_store.use_token(database, "ever" * 8) is not None
     assert token_store.active_digests(database, ["hour" * 8, "ever" * 8]) == {"ever" * 8}
-
-
-def test_the_time_of_a_token_is_up_by_the_clock_of_the_database(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new_token(database, "hour", HOUR_S)
-    monkeypatch.setattr(time, "time", lambda: 4e9)
-    assert token_states(database) == {"hour": "active"}
 
 
 @pytest.mark.parametrize("columns", [["used_at"], ["created_at", "expires_at", "used_at"]])
@@ -178,10 +171,8 @@ def test_a_collection_on_a_machine_whose_clock_is_ahead_removes_nothing(
     policy = Policy(sweeps=DAY_S, superseded=DAY_S, outputs=DAY_S, keep=0)
     for dry_run in (True, False):
         collected = apply_policy(sweep.database, files, policy, dry_run=dry_run)
-        counts = {
-            kind: collected.removed[kind].count for kind in ("sweeps", "outputs", "checkpoints", "values", "files")
-        }
-        assert set(counts.values()) == {0}, counts
+        kinds = ("sweeps", "outputs", "checkpoints", "values", "files")
+        assert [collected.removed[kind].count for kind in kinds] == [0] * 5
         assert abs(collected.at - real()) < 60
     assert os.path.exists(files.path(digest))
     assert sweep.status == "completed"

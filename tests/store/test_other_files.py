@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from tests.support.inputs import name_in_errors
 from wtb.core.errors import InputError, StoreError
 from wtb.store.database import Database
 from wtb.store.tables.schema import projects
@@ -28,17 +28,14 @@ def execute(path: Path, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["users", "alembic_version", "sessions"])
-@pytest.mark.parametrize("verb", [Database.prepare, Database.upgrade])
-def test_a_file_of_another_program_is_left_as_it_is(
-    tmp_path: Path, name: str, verb: Callable[[Database], object]
-) -> None:
+def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, name: str) -> None:
     file = tmp_path / "other.db"
     execute(file, f"CREATE TABLE {name} (version_num TEXT)", f"INSERT INTO {name} VALUES ('ae1027a6acf')")
     content = file.read_bytes()
-    database = Database(url(file))
-    with pytest.raises(InputError, match=f"belongs to another program: it has the table '{name}'"):
-        verb(database)
-    database.close()
+    for verb in (Database.prepare, Database.upgrade):
+        refusal = pytest.raises(InputError, match=f"belongs to another program: it has the table '{name}'")
+        with name_in_errors(verb), closing(Database(url(file))) as database, refusal:
+            verb(database)
     assert file.read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["other.db"]
 

@@ -171,6 +171,11 @@ def ask(database: Database, runner_id: str, in_use: int, limit: int) -> bool:
     return got is not None
 
 
+def pass_time(seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    until(lambda: time.monotonic() > ends)
+
+
 class Waiting:
     """A thread that passes the gate, and its outcome."""
 
@@ -190,6 +195,10 @@ class Waiting:
         except Stopped as error:
             self.raised = error
         self.ended_at = time.monotonic()
+
+    def leave(self) -> None:
+        self.release.set()
+        self.thread.join(20)
 
 
 # Limits
@@ -256,15 +265,13 @@ def test_sweeps_of_one_runner_share_the_permits_that_it_holds(database: Database
     with first.through("call"):
         waiting = Waiting(second)
         assert not ask(database, runner(database), 0, limit=1)  # a second runner comes, and waits
-        ends = time.monotonic() + 0.5
-        until(lambda: time.monotonic() > ends)
+        pass_time(0.5)
         assert not waiting.passed
         assert held_permits(database)[both] == 1
         end_runner(database, next(id for id in held_permits(database) if id != both))
     until(lambda: waiting.passed)
     assert held_permits(database) == {both: 1}
-    waiting.release.set()
-    waiting.thread.join(20)
+    waiting.leave()
     assert held_permits(database) == {}
 
 
@@ -335,8 +342,7 @@ def test_a_killed_holder_of_this_machine_gives_back_its_permit_at_once(database:
 
     assert waiting.passed - killed < 5.0  # of a lease of 30 s
     assert holder.id not in held_permits(database)
-    waiting.release.set()
-    waiting.thread.join(20)
+    waiting.leave()
 
 
 @pytest.mark.slow
@@ -346,8 +352,7 @@ def test_a_killed_holder_of_another_machine_gives_back_its_permit_when_its_lease
         holder.hears("inside")
         with at_once(database, 1, lease, limit=1, inside_s=0.0) as (other,):
             until(lambda: len(held_permits(database)) == 2)
-            ends = time.monotonic() + 2.0  # it beats, so that it keeps its permit longer than one lease
-            until(lambda: time.monotonic() > ends)
+            pass_time(2.0)  # it beats, so that it keeps its permit longer than one lease
             assert held_permits(database)[holder.id] == 1
             holder.kill()
             killed = time.monotonic()
@@ -397,13 +402,11 @@ def test_a_runner_stopped_in_the_middle_of_asking_keeps_others_waiting_without_a
     with database.write() as frozen:
         frozen.execute(sa.text("SELECT * FROM limited_nodes FOR UPDATE"))
         waiting = Waiting(Permits(limited(limit=2), Stop(), database, runner(database)))
-        ends = time.monotonic() + 6.0  # longer than a statement waits for a lock
-        until(lambda: time.monotonic() > ends)
+        pass_time(6.0)  # longer than a statement waits for a lock
         assert waiting.thread.is_alive()
         assert not waiting.passed
     until(lambda: waiting.passed, "the one that waits to pass", 5)
-    waiting.release.set()
-    waiting.thread.join(20)
+    waiting.leave()
     database.close()
 
 
@@ -453,8 +456,7 @@ def test_those_that_wait_for_a_turn_end_at_once_and_waste_only_one(database: Dat
     stop.request("enough")
     stopped = time.monotonic()
     for each in waiting:
-        each.release.set()
-        each.thread.join(20)
+        each.leave()
 
     assert max(each.ended_at for each in waiting) - stopped < 1.0
     assert sum(each.raised is not None for each in waiting) == 3
@@ -490,8 +492,7 @@ def test_turns_that_nobody_took_are_not_made_up_for(database: Database) -> None:
         return permits.ask(database, place, 0, permits.Limits(None, 0.2), fresh_s=30.0, alive=lambda row: True)
 
     assert turn() == 0.0
-    ends = time.monotonic() + 0.7
-    until(lambda: time.monotonic() > ends)
+    pass_time(0.7)
     began = time.monotonic()
     assert turn() == 0.0
     later = turn()

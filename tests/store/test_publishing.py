@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
+from tests.store.test_submission import submit_cases as submitted
 from tests.support.databases import postgres_database
 from wtb.core.ids import new_id
 from wtb.store.access import sessions
@@ -32,8 +32,6 @@ from wtb.store.runs.publishing import (
     published_ids,
 )
 from wtb.store.runs.queue import ClaimOutcome, Slot, claim_tasks, record_refused
-from wtb.store.runs.submission import NewCase, NewSweep
-from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import executions, sweeps, working
 
 
@@ -43,16 +41,6 @@ def database(fresh_postgres_url: str) -> Iterator[Database]:
     new_database.prepare()
     yield new_database
     new_database.close()
-
-
-def submitted(database: Database, id: str, session: str = "default", *, cases: int) -> None:
-    """Submit a sweep of so many cases and one combination."""
-    common: dict[str, Any] = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": {"name": "w", "version": ""}}
-    sweep = NewSweep(
-        id=id, name=id, session=session, choices=[{}], repeats=1, share=True, cells=cases, fingerprints={},
-        queued=True, **common,
-    )  # fmt: skip
-    submit(database, sweep, [NewCase(f"c{number}", {}, None) for number in range(cases)])
 
 
 def worker(database: Database, slots: int, queues: Sequence[str] = ("",)) -> Slot:
@@ -113,7 +101,7 @@ def test_an_execution_that_was_lost_with_a_worker_is_alone_in_its_task(database:
     change(database, "s1", root_s=0.001)
     database.execute(executions.update().where(executions.c.case_number == 7).values(losses=1))
     tasks = publish(database)
-    assert [task.size for task in tasks if "c7" in task.cases] == [1]
+    assert [task.size for task in tasks if "7" in task.cases] == [1]
     assert sizes(database, "s1") == [1, 1, *([2] * 7)]
 
 
@@ -139,8 +127,8 @@ def test_sweeps_of_one_priority_share_the_window_and_higher_ones_do_not_wait_for
 
 
 def test_two_sweeps_that_begin_together_get_the_same_number_of_tasks(database: Database) -> None:
-    submitted(database, "s1", cases=50)
-    submitted(database, "s2", cases=50)
+    for sweep in ("s1", "s2"):
+        submitted(database, sweep, cases=50)
     tasks = publish(database)
     assert [sum(task.sweep_id == sweep for task in tasks) for sweep in ("s1", "s2")] == [WINDOW / 2, WINDOW / 2]
 
@@ -211,16 +199,6 @@ def test_nothing_is_published_that_every_live_worker_rejects(database: Database)
     assert len(publish(database)) == 4
 
 
-def test_an_execution_that_was_lost_with_its_worker_is_alone_in_its_task(database: Database) -> None:
-    submitted(database, "s1", cases=40)
-    change(database, "s1", root_s=0.01)
-    with database.write() as connection:
-        first = connection.scalar(sa.select(executions.c.id).order_by(executions.c.id).limit(1))
-        connection.execute(executions.update().where(executions.c.id == first).values(losses=1))
-    assert next(task.size for task in publish(database)) == 1
-    assert sizes(database, "s1")[-1] > 1
-
-
 def test_a_quota_of_node_runs_bounds_the_tasks_that_wait(database: Database) -> None:
     sessions.create(database, "small", Quota(node_runs=3))
     submitted(database, "s1", "small", cases=40)
@@ -228,9 +206,7 @@ def test_a_quota_of_node_runs_bounds_the_tasks_that_wait(database: Database) -> 
     assert publish(database) == []
 
 
-def test_a_task_of_a_paused_sweep_is_withdrawn_and_published_again_when_it_continues(
-    database: Database,
-) -> None:
+def test_a_task_of_a_paused_sweep_is_withdrawn_and_published_again_when_it_continues(database: Database) -> None:
     submitted(database, "s1", cases=1)
     slot = worker(database, 1)
     (task,) = publish(database)

@@ -9,28 +9,19 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks.distributed.query_plans import claim_next
+from tests.store.test_submission import submit_cases
+from tests.support.inputs import name_in_errors
 from wtb.core.errors import InputError
 from wtb.core.ids import new_id
-from wtb.core.values import Value
 from wtb.store.access import sessions
 from wtb.store.access.sessions import Quota
-from wtb.store.access.usage import (
-    Allowed,
-    Memory,
-    memory_of_others,
-    memory_quota,
-    memory_used,
-    record_memory,
-    usage,
-)
+from wtb.store.access.usage import Allowed, Memory, memory_of_others, memory_quota, memory_used, record_memory, usage
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import leases, slots
 from wtb.store.runs.publishing import publish
 from wtb.store.runs.queue import ClaimOutcome, Slot, claim_tasks, mark_busy
-from wtb.store.runs.submission import NewCase, NewSweep
-from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import events, executions, now, runners, session_memory
 
 GB = 10**9
@@ -55,15 +46,6 @@ def used(database: Database, session: str | None = None) -> dict[str, int]:
         return memory_used(connection, session)
 
 
-def submitted(database: Database, id: str, session: str) -> None:
-    common: dict[str, Any] = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": {"name": "w", "version": ""}}
-    sweep = NewSweep(
-        id=id, name=f"name-{id}", session=session, choices=[{}], repeats=1, share=True, cells=2, fingerprints={},
-        queued=True, **common,
-    )  # fmt: skip
-    submit(database, sweep, [NewCase(str(n), {"x": Value.of(n)}, None) for n in range(2)])
-
-
 def test_a_session_has_the_memory_quota_that_it_was_given_last(database: Database, small: str) -> None:
     assert memory_quota(database, small) == Allowed("small", 4 * GB)
     assert memory_quota(database, DEFAULT_SESSION) is None
@@ -75,12 +57,13 @@ def test_a_session_has_the_memory_quota_that_it_was_given_last(database: Databas
     assert sessions.quota_of(database, small) == Quota(disk=5)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 2**63, 1.5, True, "4GB", float("nan")])
-def test_what_is_no_number_of_bytes_is_refused(wrong: Any, database: Database, small: str) -> None:
-    with pytest.raises(InputError, match=r"^memory is .*; expected "):
-        Quota(memory=wrong)
-    with pytest.raises(InputError):
-        sessions.change(database, small, {"memory": wrong})
+def test_what_is_no_number_of_bytes_is_refused(database: Database, small: str) -> None:
+    wrong_sizes: list[Any] = [0, -1, 2**63, 1.5, True, "4GB", float("nan")]
+    for wrong in wrong_sizes:
+        with name_in_errors(wrong), pytest.raises(InputError, match=r"^memory is .*; expected "):
+            Quota(memory=wrong)
+        with name_in_errors(wrong), pytest.raises(InputError):
+            sessions.change(database, small, {"memory": wrong})
     assert memory_quota(database, small) == Allowed("small", 4 * GB)
 
 
@@ -92,6 +75,7 @@ def test_all_runners_of_a_session_count_together(database: Database, small: str)
     record_memory(database, second, other, Memory(5))
     assert used(database) == {small: 3 * GB, other: 5}
     assert used(database, small) == {small: 3 * GB}
+    assert [usage(database, id).memory for id in (small, DEFAULT_SESSION)] == [3 * GB, None]
     assert memory_of_others(database, small, first) == Memory(2 * GB, GB // 2)
     assert memory_of_others(database, small, second) == Memory(GB, GB)
     record_memory(database, second, small, Memory(7, 3))
@@ -138,18 +122,12 @@ def test_what_is_used_goes_with_the_runner_and_with_the_session(database: Databa
     assert used(database) == {}
 
 
-def test_the_usage_of_a_session_has_its_memory(database: Database, small: str) -> None:
-    assert usage(database, small).memory is None
-    record_memory(database, started(database, small), small, Memory(GB, 1))
-    assert usage(database, small).memory == GB
-
-
 def test_no_worker_claims_for_a_session_above_its_quota(database: Database, small: str) -> None:
     if database.is_sqlite:
         pytest.skip("workers need PostgreSQL")
-    submitted(database, "s1", "small")
-    worker = WorkerIdentity(**asdict(ProcessIdentity(new_id(), "w", "b", 9, 0.0)), worker="one", queues=[""], slots=2,
-                            version="")  # fmt: skip
+    submit_cases(database, "s1", "small")
+    process = asdict(ProcessIdentity(new_id(), "w", "b", 9, 0.0))
+    worker = WorkerIdentity(**process, worker="one", queues=[""], slots=2, version="")
     leases.register(database, worker)
     runner = started(database, small)
     slot = Slot(worker.id, 0, ("",))
@@ -161,7 +139,7 @@ def test_no_worker_claims_for_a_session_above_its_quota(database: Database, smal
         (first, _) = connection.scalars(sa.select(executions.c.id).order_by(executions.c.id)).all()
     assert mark_busy(database, {slot: first}, "s1") == []
 
-    submitted(database, "s2", "default")
+    submit_cases(database, "s2")
     claimed = claim_next(database, slot)
     assert {row.sweep_id for row in claimed} == {"s2"}, "other sessions are not held up"
 
@@ -172,7 +150,7 @@ def test_no_worker_claims_for_a_session_above_its_quota(database: Database, smal
 
 
 def test_why_a_sweep_waits_for_memory_is_its_reason_and_an_event(database: Database, small: str) -> None:
-    submitted(database, "s1", "small")
+    submit_cases(database, "s1", "small")
     sweep = find_sweep(database, "s1")
     leases.record_memory_wait(database, sweep, "memory quota of session 'small' reached: ...")
     assert find_sweep(database, "s1").reason == "memory quota of session 'small' reached: ..."

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 
+from tests.store.test_submission import new_sweep, submit_cases
 from tests.support.attempts import attempts
+from tests.support.inputs import name_in_errors
 from tests.support.prose import sentence
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import ConflictError, InputError
@@ -29,7 +33,7 @@ from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
 from wtb.store.read import queries
 from wtb.store.runs import leases, slots
 from wtb.store.runs.queue import Slot, mark_busy
-from wtb.store.runs.submission import NewCase, NewSweep
+from wtb.store.runs.submission import NewCase
 from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import (
     checkpoints,
@@ -62,13 +66,8 @@ def rows(database: Database, of: sa.Table) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(sa.select(of)).mappings()]
 
 
-def submitted(database: Database, id: str, session: str, cases: int = 2) -> None:
-    common = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": {"name": "w", "version": ""}}
-    sweep = NewSweep(
-        id=id, name=f"name-{id}", session=session, choices=[{}], repeats=1, share=True, cells=cases, fingerprints={},
-        **common,
-    )  # fmt: skip
-    submit(database, sweep, [NewCase(str(n), {"x": Value.of(n)}, None) for n in range(cases)])
+def submitted(database: Database, id: str, session: str) -> None:
+    submit_cases(database, id, session, queued=False)
 
 
 @pytest.fixture
@@ -84,28 +83,28 @@ def limited(database: Database, **quota: Any) -> str:
 # Names
 
 
-@pytest.mark.parametrize("name", ["a", "A-b_c.d", "9", "x" * 64, "_", "_-a"])
-def test_a_name_that_can_be_a_directory_is_taken(database: Database, name: str) -> None:
-    session = sessions.create(database, name)
-    assert sessions.find_session(database, name) == session
-    assert (session.quota, session.archived_at) == (None, None)
+def test_a_name_that_can_be_a_directory_is_taken(database: Database) -> None:
+    for name in ("a", "A-b_c.d", "9", "x" * 64, "_", "_-a"):
+        with name_in_errors(name):
+            session = sessions.create(database, name)
+            assert sessions.find_session(database, name) == session
+            assert (session.quota, session.archived_at) == (None, None)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "x" * 65, "naïve", "a\n", "a\0", "~", "-a"])
-def test_a_name_that_cannot_is_refused(database: Database, name: str) -> None:
+def test_a_name_that_cannot_is_refused(database: Database) -> None:
     problem = r"cannot be the name of a session; expected 1 to 64|name (is empty|has a NUL character)"
-    with pytest.raises(InputError, match=problem):
-        sessions.create(database, name)
+    for name in ("", ".", "..", ".hidden", "a/b", "a b", "x" * 65, "naïve", "a\n", "a\0", "~", "-a"):
+        with name_in_errors(name), pytest.raises(InputError, match=problem):
+            sessions.create(database, name)
     assert len(rows(database, table)) == 1
 
 
 def test_a_name_that_is_taken_is_refused_in_any_case(database: Database, team: str) -> None:
-    with pytest.raises(
-        ConflictError, match=sentence("a session {} already; `wtb admin session change {}`", "'team'", "team")
-    ):
-        sessions.create(database, "team")
-    with pytest.raises(ConflictError, match=sentence("{} already, and names must differ by more than case", "'team'")):
-        sessions.create(database, "Team")
+    taken = sentence("a session {} already; `wtb admin session change {}`", "'team'", "team")
+    differs = sentence("{} already, and names must differ by more than case", "'team'")
+    for name, why in (("team", taken), ("Team", differs)):
+        with name_in_errors(name), pytest.raises(ConflictError, match=why):
+            sessions.create(database, name)
 
 
 def test_of_many_that_create_one_name_one_does(database: Database) -> None:
@@ -139,13 +138,14 @@ def test_a_quota_is_stored_without_what_has_no_limit(database: Database) -> None
     assert sessions.change(database, DEFAULT_SESSION, {"usd": 2.5}) == Quota(usd=2.5)
 
 
-@pytest.mark.parametrize("wrong", [{"disk": 0}, {"node_runs": -1}, {"usd": float("nan")}, {"usd": float("inf")},
-                                   {"disk": 2**63}])  # fmt: skip
-def test_an_impossible_quota_is_refused(wrong: dict[str, Any], team: str, database: Database) -> None:
-    with pytest.raises(InputError, match=f"^{next(iter(wrong))} is .*; expected (a (whole|finite) number|at most)"):
-        Quota(**wrong)
-    with pytest.raises(InputError):
-        sessions.change(database, team, wrong)
+def test_an_impossible_quota_is_refused(team: str, database: Database) -> None:
+    amounts: list[tuple[str, Any]] = [("disk", 0), ("node_runs", -1), ("usd", float("nan")), ("usd", float("inf"))]
+    for key, amount in [*amounts, ("disk", 2**63)]:
+        problem = f"^{key} is .*; expected (a (whole|finite) number|at most)"
+        with name_in_errors((key, amount)), pytest.raises(InputError, match=problem):
+            Quota(**{key: amount})
+        with name_in_errors((key, amount)), pytest.raises(InputError):
+            sessions.change(database, team, {key: amount})
     assert sessions.quota_of(database, team) == Quota()
 
 
@@ -157,8 +157,7 @@ def test_sizes_are_powers_of_1000_or_of_1024() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    ["", "0", 0, -5, "-1MB", "1.5", "1.5 B", "MB", "1iB", "1 PB", "10 G", "1e9", "9999999TiB", True],
+    "wrong", ["", "0", 0, -5, "-1MB", "1.5", "1.5 B", "MB", "1iB", "1 PB", "10 G", "1e9", "9999999TiB", True]
 )
 def test_what_is_not_a_size_is_refused(wrong: str | int) -> None:
     with pytest.raises(ValueError, match="is not a size; expected a positive size, such as 500MB"):
@@ -292,11 +291,8 @@ def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
         except (ConflictError, InputError) as error:
             outcomes.append(error)
 
-    threads = [threading.Thread(target=run, args=[call]) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(calls)) as pool:
+        list(pool.map(run, calls))
     assert len(outcomes) == len(calls)
     return outcomes
 
@@ -380,15 +376,13 @@ def everything_of(bench: Bench) -> dict[str, Any]:
     }
 
 
-def test_usage_is_that_of_one_session(database: Database, two: tuple[Bench, Bench]) -> None:
+def test_usage_and_sweeps_are_those_of_one_session(database: Database, two: tuple[Bench, Bench]) -> None:
     session = two[0].row.session_id
     expected = Usage(disk_bytes=107, slots=0, usd=0.5, sweeps=1, cells=2)
     assert replace(usage(database, session), slots=0, active_at=None) == expected
     usage_by_name = {row.name: replace(used, slots=0, active_at=None) for row, used in session_rows(database)}
     assert usage_by_name == {"default": Usage(), "one": expected, "other": expected}
 
-
-def test_sweeps_are_listed_by_session(database: Database, two: tuple[Bench, Bench]) -> None:
     assert [row.id for row in queries.list_sweeps(database, session="other")] == [two[1].sweep_id]
     assert len(queries.list_sweeps(database)) == 2
     assert queries.list_sweeps(database, session="default") == []
@@ -420,12 +414,8 @@ def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
     with pytest.raises(InputError, match=sentence("no session {}", "'one'")):
         sessions.find_session(database, "one")
     assert rows(database, checkpoints)
-
-
-def test_a_deleted_name_can_be_used_again_and_begins_empty(database: Database, two: tuple[Bench, Bench]) -> None:
-    deletion.delete_session(database, two[0].row.session_id, may_live=lambda owner, expired: False)
-    second = sessions.create(database, "one")
-    assert usage(database, second.id) == Usage()
+    again = sessions.create(database, "one")
+    assert usage(database, again.id) == Usage(), "the name is free, and the session begins empty"
 
 
 def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, team: str) -> None:
@@ -507,37 +497,23 @@ def test_a_renamed_session_keeps_its_sweeps_quota_and_budgets(database: Database
 
 def test_a_name_that_cannot_be_had_is_refused_and_nothing_changes(database: Database, team: str) -> None:
     sessions.create(database, "other")
-    with pytest.raises(ConflictError, match=sentence("there is a session {} already", "'other'")):
-        sessions.rename(database, team, "other")
-    with pytest.raises(ConflictError, match=sentence("{} already, and names must differ by more than case", "'other'")):
-        sessions.rename(database, team, "OTHER")
-    with pytest.raises(InputError, match=sentence("cannot be the name of a session")):
-        sessions.rename(database, team, "../other")
-    with pytest.raises(ConflictError, match="'default' cannot be renamed"):
-        sessions.rename(database, DEFAULT_SESSION, "mine")
+    for id, name, error, why in (
+        (team, "other", ConflictError, sentence("there is a session {} already", "'other'")),
+        (team, "OTHER", ConflictError, sentence("{} already, and names must differ by more than case", "'other'")),
+        (team, "../other", InputError, sentence("cannot be the name of a session")),
+        (DEFAULT_SESSION, "mine", ConflictError, "'default' cannot be renamed"),
+    ):
+        with name_in_errors(name), pytest.raises(error, match=why):
+            sessions.rename(database, id, name)
     assert sessions.find_session(database, "team").id == team
 
 
 def test_of_two_sessions_that_want_a_name_at_once_one_has_it(database: Database, team: str) -> None:
     other = sessions.create(database, "other").id
-    line, outcomes = threading.Barrier(2), []
-
-    def take(id: str) -> None:
-        line.wait()
-        try:
-            outcomes.append(sessions.rename(database, id, "wanted"))
-        except ConflictError as error:
-            outcomes.append(str(error))
-
-    threads = [threading.Thread(target=take, args=(id,)) for id in (team, other)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes.count(True) == 1
-    assert sentence("there is a session {} already", "'wanted'") in str(
-        next(outcome for outcome in outcomes if outcome is not True)
-    )
+    outcomes = at_once([partial(sessions.rename, database, id, "wanted") for id in (team, other)])
+    (refusal,) = (outcome for outcome in outcomes if outcome is not True)
+    assert isinstance(refusal, ConflictError)
+    assert sentence("there is a session {} already", "'wanted'") in str(refusal)
 
 
 def test_a_submission_that_has_begun_goes_to_its_renamed_session(database: Database, team: str) -> None:
@@ -546,11 +522,7 @@ def test_a_submission_that_has_begun_goes_to_its_renamed_session(database: Datab
         sessions.rename(database, team, "crew")  # while the rest is read
         yield NewCase("1", {"x": Value.of(1)}, None)
 
-    sweep = NewSweep(
-        id="s1", name="n", session="team", choices=[{}], repeats=1, share=True, cells=2, fingerprints={}, project=None,
-        spec={}, graph_id="g" * 64, graph={"name": "w", "version": ""},
-    )  # fmt: skip
-    submit(database, sweep, cases())
+    submit(database, new_sweep("s1", "team", 2, 1, project=None, queued=False), cases())
     assert queries.find_sweep(database, "s1").session == "crew"
 
 

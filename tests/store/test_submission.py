@@ -45,23 +45,21 @@ def shared(prepared_postgres_url: str) -> Iterator[Database]:
     new_database.close()
 
 
-def new_sweep(id: str = "large", session: str = "default") -> NewSweep:
-    return NewSweep(
-        id=id,
-        name="s",
-        session=session,
-        project="p",
-        spec={},  # type: ignore[typeddict-item]
-        graph_id="g" * 64,
-        graph={"name": "w", "version": ""},  # type: ignore[typeddict-item]
-        fingerprints={},
-        choices=[{"a": f"v{number}"} for number in range(COMBINATIONS)],
-        repeats=1,
-        share=True,
-        cells=CASES * COMBINATIONS,
-        queued=True,
-        notify=[],
-    )
+def new_sweep(
+    id: str = "large", session: str = "default", cases: int = CASES, combinations: int = COMBINATIONS, **options: Any
+) -> NewSweep:
+    common: Any = {"spec": {}, "graph_id": "g" * 64, "graph": {"name": "w", "version": ""}, "fingerprints": {}}
+    common |= {"repeats": 1, "share": True, "choices": [{"a": f"v{number}"} for number in range(combinations)]}
+    options = {"project": "p", "queued": True, "notify": [], **options}
+    return NewSweep(id=id, name="s", session=session, cells=cases * combinations, **common, **options)
+
+
+def submit_cases(
+    database: Database, id: str, session: str = "default", cases: int = 2, combinations: int = 1, *, queued: bool = True
+) -> None:
+    """Submit a sweep of the project of its session."""
+    sweep = new_sweep(id, session, cases, combinations, project=None, queued=queued, notify=None)
+    submit(database, sweep, [NewCase(str(number), {"x": Value.of(number)}, None) for number in range(cases)])
 
 
 def new_cases(when: When = lambda number: None) -> Iterator[NewCase]:

@@ -30,12 +30,8 @@ def test_there_are_fourteen_questions_each_with_an_answer() -> None:
 
 @pytest.mark.parametrize("question", answers())
 def test_what_an_answer_names_is_there(question: str) -> None:
-    missing = [
-        f"{path}: {name}"
-        for path, names in answers()[question]
-        for name in names
-        if not (ROOT / path).is_file() or name not in (ROOT / path).read_text("utf-8")
-    ]
+    named = [(ROOT / path, name) for path, names in answers()[question] for name in names]
+    missing = [place for place in named if not place[0].is_file() or place[1] not in place[0].read_text("utf-8")]
     assert all(names for _, names in answers()[question])
     assert not missing
 

@@ -26,6 +26,13 @@ from wtb.store.tables.sweeps import SweepRow
 CASES = ({"id": "one", "input": {"x": 1}},)
 
 
+def one_node(function: Callable[..., Any], *, state: type | None = None, **rules: Any) -> Workflow:
+    """A workflow of one node."""
+    wf = Workflow("one", state=state)
+    wf.entry(wf.node(function, **rules))
+    return wf
+
+
 @dataclass
 class Bench:
     """One sweep: submitted when made, run as often as it is asked to."""
@@ -65,10 +72,7 @@ class Bench:
 
     def run(self, **limits: Any) -> Ended:
         """Run until it ends or pauses. `limits` replace those of the sweep, as on resume."""
-        run = self.start(**limits)
-        while not run.wait(30):
-            pass
-        self.ended.append(run.finish())
+        self.ended.append(finish(self.start(**limits)))
         return self.ended[-1]
 
     def rows(self, table: sa.Table) -> list[dict[str, Any]]:
@@ -76,6 +80,12 @@ class Bench:
         query = sa.select(table).where(table.c.sweep_id == self.sweep_id)
         with self.database.read() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
+
+    def matrix(self, **settings: Any) -> dict[str, Any]:
+        """The matrix of the sweep as it is now; settings are those of `build`."""
+        from wtb.analysis.matrix.build import build  # with numpy
+
+        return dict(build(self.database, self.row, **settings))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -125,21 +135,13 @@ class Bench:
             at = checkpoints_by_id.get(head)
             return () if at is None else (*path(at["parent_id"]), *(writer[0] for writer in at["writers"]))
 
-        return [
-            Cell(
-                row.case,
-                row.repeat,
-                choices[row.combination],
-                row.status,
-                {name: decode(stored[key].data) for name, key in states.get(row.head_id, {}).items()},
-                path(row.head_id),
-                scored.get((row.case_number, row.repeat, row.combination), {}),
-                row.failure,
-                row.node_runs,
-                row.elapsed_s,
-            )
-            for row in rows
-        ]
+        cells = []
+        for row in rows:
+            state = {name: decode(stored[key].data) for name, key in states.get(row.head_id, {}).items()}
+            figures = scored.get((row.case_number, row.repeat, row.combination), {})
+            ended = (row.status, state, path(row.head_id), figures, row.failure, row.node_runs, row.elapsed_s)
+            cells.append(Cell(row.case, row.repeat, choices[row.combination], *ended))
+        return cells
 
     def follow(self) -> list[int]:
         """The events' ids, read as a follower does: three at a time, each time after the last one seen."""
@@ -173,6 +175,13 @@ class Cell:
         return f"{where}{self.failure['type']}: {self.failure['message']}"
 
 
+def finish(run: SweepRun) -> Ended:
+    """Wait until a run has ended or paused, and end it."""
+    while not run.wait(30):
+        pass
+    return run.finish()
+
+
 def in_memory() -> Database:
     """A prepared database that is gone when it is closed."""
     opened = Database("sqlite://")
@@ -193,13 +202,8 @@ def make_bench(
 ) -> Bench:
     """Submit a sweep. Without `vary` the first node is, so that there is one combination."""
     first = next(iter(workflow.nodes))
-    data = {
-        "workflow": "tests:wf",
-        "cases": [dict(case) for case in cases],
-        "vary": dict(vary or {first: ["default"]}),
-        "evaluate": list(evaluators or ()),
-        **spec,
-    }
+    data = {"workflow": "tests:wf", "cases": [dict(case) for case in cases], "evaluate": list(evaluators or ())}
+    data |= {"vary": dict(vary or {first: ["default"]}), **spec}
     return Bench(database, prepare(parse_spec(data), workflow=workflow, evaluators=evaluators), folder)
 
 

@@ -28,6 +28,7 @@ import psutil
 import pytest
 import redis
 from celery import Celery
+from sqlalchemy import make_url
 
 from tests.support.databases import QUICK
 from tests.support.invariants import directories_left, invariants_hold, lives
@@ -145,15 +146,16 @@ class Cluster:
         self.valkey = valkey
         self.postgres = postgres
         self._tag = secrets.token_hex(8)
-        self.env = {
-            TAG: self._tag,
-            "WTB_LEASE_S": f"{LEASE_S:g}",
-            "WTB_SCHEDULER_INTERVAL_S": f"{SCHEDULER_INTERVAL_S:g}",
-            "WTB_BROKER_URL": valkey.url,
-        }
+        self.env = {TAG: self._tag, "WTB_LEASE_S": f"{LEASE_S:g}", "WTB_BROKER_URL": valkey.url}
+        self.env["WTB_SCHEDULER_INTERVAL_S"] = f"{SCHEDULER_INTERVAL_S:g}"
         self.workers: list[Worker] = []
         self.schedulers: list[Member] = []
         self._hands = ExitStack()
+
+    @property
+    def libpq_url(self) -> str:
+        """Its database, as psycopg reads it."""
+        return make_url(self.project.url or "").set(drivername="postgresql").render_as_string(hide_password=False)
 
     def take_time(self) -> None:
         """Give what is started from now on leases that do not run out, for a test that is not about that."""
@@ -197,6 +199,14 @@ class Cluster:
     ) -> Member:
         scheduler = Member(self._start(None, env, "scheduler", "--interval", f"{every:g}", *options))
         self.schedulers.append(scheduler)
+        return scheduler
+
+    def start_two(self, every: float = SCHEDULER_INTERVAL_S) -> Member:
+        """Start two workers with two slots each and a scheduler, side by side, and return the scheduler."""
+        for _ in range(2):
+            self.start_worker(concurrency=2, ready=False)
+        scheduler = self.start_scheduler(every)
+        self.wait_ready()
         return scheduler
 
     def _start(self, folder: Path | None, env: Mapping[str, str] | None, *args: str, own: bool = False) -> Running:
@@ -292,9 +302,8 @@ class Cluster:
     def cells(self, sweep: str | None = None) -> Counter[str]:
         """Return the number of cells by status."""
         of = "" if sweep is None else "WHERE sweep_id = :sweep"
-        return Counter(
-            dict(self.query(f"SELECT status, count(*) FROM cells {of} GROUP BY status", **(_named(sweep=sweep))))
-        )
+        query = f"SELECT status, count(*) FROM cells {of} GROUP BY status"
+        return Counter(dict(self.query(query, **_named(sweep=sweep))))
 
     def executions(self, *statuses: str) -> list[str]:
         """Executions that have one of these statuses, or all."""
@@ -309,10 +318,8 @@ class Cluster:
     def events(self, kind: str, sweep: str | None = None) -> list[dict[str, Any]]:
         """Return the data of all events of a kind, in their order."""
         of = "" if sweep is None else "AND sweep_id = :sweep"
-        rows = self.query(
-            f"SELECT data FROM events WHERE kind = :kind {of} ORDER BY id", kind=kind, **(_named(sweep=sweep))
-        )
-        return [data for (data,) in rows]
+        query = f"SELECT data FROM events WHERE kind = :kind {of} ORDER BY id"
+        return [data for (data,) in self.query(query, kind=kind, **_named(sweep=sweep))]
 
     def cpu_s(self) -> float:
         """Processor time that its members have used so far, their children included, in seconds."""
@@ -351,10 +358,8 @@ class Cluster:
         """SIGTERM all workers and schedulers that still run. Each must end well, and by itself."""
         members = [member for member in (*self.workers, *self.schedulers) if member.lives]
         for scheduler in self.schedulers:  # before, it does not know what to do with a signal
-            self.until(
-                lambda scheduler=scheduler: "scheduler: every" in scheduler.log or not scheduler.lives,
-                "the scheduler to start",
-            )
+            ready = lambda it=scheduler: "scheduler: every" in it.log or not it.lives  # noqa: E731
+            self.until(ready, "the scheduler to start")
         for member in members:
             member.signal(signal.SIGTERM)
         for member in members:

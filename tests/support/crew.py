@@ -87,13 +87,9 @@ def write_sweep(
     run, same = values_of_cases.pop("run", "grace: 1"), "equal_inputs: independent\n"
     lines = [{"id": f"{name}-{n}", "input": {"x": 0, **values_of_cases}} for n in range(cases)]
     vary = "vary: {held: all}\nevaluate: ['flow:y']\n" if workflow == "flow:wf" else "vary: {near: all}\n"
-    project.write(
-        {
-            "flow.py": FLOW,
-            f"{name}.jsonl": "".join(json.dumps(line) + "\n" for line in lines),
-            f"{name}.yaml": f"sweep: {name}\nworkflow: {workflow}\ncases: {name}.jsonl\n{same}{vary}run: {{{run}}}\n",
-        }
-    )
+    sweep = f"sweep: {name}\nworkflow: {workflow}\ncases: {name}.jsonl\n{same}{vary}run: {{{run}}}\n"
+    cases_text = "".join(json.dumps(line) + "\n" for line in lines)
+    project.write({"flow.py": FLOW, f"{name}.jsonl": cases_text, f"{name}.yaml": sweep})
     return f"{name}.yaml"
 
 

@@ -24,13 +24,8 @@ from wtb.store import transactions
 from wtb.store.database import Database
 
 # Nothing here has to survive a power cut, and whoever drops a database may not end what vacuums it just then.
-QUICK = {
-    "autovacuum": "off",
-    "fsync": "off",
-    "full_page_writes": "off",
-    "synchronous_commit": "off",
-    "max_wal_size": "64MB",
-}
+QUICK = dict.fromkeys(("autovacuum", "fsync", "full_page_writes", "synchronous_commit"), "off")
+QUICK["max_wal_size"] = "64MB"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -76,11 +76,8 @@ def _is_json(args: Sequence[str]) -> bool:
 def _names(args: Sequence[str]) -> list[str]:
     """The documents that a command may print: those of as many of its first words as a document has."""
     for words in (list(args[:3]), list(args[:2]), list(args[:1])):
-        names = [
-            name
-            for name, document in DOCUMENTS.items()
-            if any(command.split()[: len(words)] == words for command in document.commands)
-        ]
+        commands = {name: [command.split() for command in document.commands] for name, document in DOCUMENTS.items()}
+        names = [name for name, of in commands.items() if any(command[: len(words)] == words for command in of)]
         if names:
             return names
     return []
@@ -100,23 +97,11 @@ def _check(names: Sequence[str], document: Any, args: Sequence[str]) -> None:
 
 def whole_matrix(matrix: dict[str, Any]) -> dict[str, Any]:
     """Return a matrix with all its keys, where a test gives those that it is about."""
-    best: dict[str, Any] = {
-        **dict.fromkeys(
-            ("combination", "winner", "rival", "lead", "lead_ci", "p", "cases_needed", "differ_at_most", "because")
-        ),
-        "clear": False,
-        "candidates": [],
-        "unranked": [],
-        "cases": 0,
-        "n_pairs": 0,
-        "tried": 0,
-    }
-    metric = {
-        "compare": "mean",
-        "declared": True,
-        "failed": 0,
-        **dict.fromkeys(("low", "high", "on_failure", "interval")),
-    }
+    unknown = ("combination", "winner", "rival", "lead", "lead_ci", "p", "cases_needed", "differ_at_most", "because")
+    best: dict[str, Any] = {**dict.fromkeys(unknown), "clear": False, "candidates": [], "unranked": []}
+    best |= dict.fromkeys(("cases", "n_pairs", "tried"), 0)
+    metric = dict.fromkeys(("low", "high", "on_failure", "interval"))
+    metric = {"compare": "mean", "declared": True, "failed": 0, **metric}
     nothing = dict.fromkeys(("as_of", "primary", "choice", "clusters", "slices", "noise"))
     counts = {"scores_failed": 0, "edited_left_out": 0}
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,19 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.code.recipe import Recipe
+from wtb.authoring.graph import outline_digest
 from wtb.authoring.workflow import Workflow
 from wtb.authoring.workflow_facts import END
+from wtb.config.run_options import Run
+from wtb.execution.engine.native import NativeEngine
+from wtb.execution.sandbox.framing import CodeHead
+from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
+from wtb.store.files.locations import workspaces_of
 
 PATIENCE_S = 30.0
 
@@ -79,13 +89,9 @@ class Flows:
         """A sweep that is submitted, on one slot unless it says otherwise."""
         if text is not None:
             self.write(text, end)
-        data = {
-            "workflow": f"{self.name}:wf",
-            "cases": [{"id": f"c{n}", "input": {"n": n}} for n in range(cases)],
-            "vary": vary or {"a": "all"},
-            **keys,
-            "run": {"concurrency": 1, **keys.get("run", {})},
-        }
+        listed = [{"id": f"c{n}", "input": {"n": n}} for n in range(cases)]
+        data = {"workflow": f"{self.name}:wf", "cases": listed, "vary": vary or {"a": "all"}, **keys}
+        data["run"] = {"concurrency": 1, **keys.get("run", {})}
         bench = Bench(in_memory(), prepare(parse_spec(data), workflow=workflow), self.files)
         self.benches.append(bench)
         assert bench.prepared.bound.pool == data["run"].get("pool", "process")
@@ -96,6 +102,18 @@ class Flows:
         bench = self.bench(*args, **keys)
         bench.run()
         return bench
+
+    def processes(self, name: str, run: Run | None = None, limit: int = 1, **params: Any) -> InProcesses:
+        """Node processes of a module that was written, without a sweep; `limit` is their number at most."""
+        path = f"{name}:wf"
+        workflow: Workflow = load(path)
+        head: CodeHead = {
+            "fingerprints": fingerprints(workflow.nodes.values(), {}),
+            "outline": outline_digest(workflow.facts()),
+        }
+        code = UserCode(NativeEngine(workflow), [], Recipe(path, params=params), head)
+        with closing(in_memory()) as database:
+            return InProcesses(code, run or Run(), workspaces_of(database, self.files), "test", limit)
 
     def lines_of(self, name: str) -> list[str]:
         """Return the lines that nodes have written to a file."""
@@ -125,9 +143,8 @@ def attempts_of(bench: Bench) -> list[dict[str, Any]]:
 
 
 def failures(bench: Bench) -> list[tuple[str, str]]:
-    return [
-        (row["failure"]["kind"], row["failure"]["message"]) for row in attempts_of(bench) if row["failure"] is not None
-    ]
+    failed = [row["failure"] for row in attempts_of(bench) if row["failure"] is not None]
+    return [(failure["kind"], failure["message"]) for failure in failed]
 
 
 def events_of(bench: Bench, kind: str) -> list[dict[str, Any]]:

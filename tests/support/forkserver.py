@@ -125,12 +125,8 @@ class _Server:
             listener.bind("\0" + self.address)
             listener.listen(64)
             numbers = [listener.fileno(), theirs.fileno()]
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", __file__, kind, *map(str, numbers)],
-                env=env,
-                pass_fds=numbers,
-                stdin=subprocess.DEVNULL,
-            )
+            command = [sys.executable, "-P", __file__, kind, *map(str, numbers)]
+            self._process = subprocess.Popen(command, env=env, pass_fds=numbers, stdin=subprocess.DEVNULL)
         atexit.register(self.close)
 
     def close(self) -> None:

@@ -23,11 +23,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.support.model_server import ModelHandler
+from tests.support.model_server import ModelHandler, serving
 
 PROMPTS = {
     "plain": "Answer the customer.\n",
@@ -55,19 +54,10 @@ ARTICLES = {
     "Damage": "Send a photo of the damage within 7 days",
 }
 EXPECTED = {
-    "Refunds": "14 days",
-    "Invoices": "Billing",
-    "Password": "Forgot password",
-    "Parcels": "Shipments",
-    "Address": "until the parcel leaves",
-    "Warranty": "24 months",
-    "Discounts": "15 percent",
-    "Cancel": "Settings, Plan",
-    "Export": "CSV",
-    "Opening": "9 to 18",
-    "Gifts": "36 months",
-    "Damage": "photo",
-}
+    "Refunds": "14 days", "Invoices": "Billing", "Password": "Forgot password", "Parcels": "Shipments",
+    "Address": "until the parcel leaves", "Warranty": "24 months", "Discounts": "15 percent",
+    "Cancel": "Settings, Plan", "Export": "CSV", "Opening": "9 to 18", "Gifts": "36 months", "Damage": "photo",
+}  # fmt: skip
 QUESTIONS = {
     "Refunds": ("When do refunds arrive?", "I sent it back. How long do refunds take?"),
     "Invoices": ("Where are my invoices?", "My accountant asks for invoices."),
@@ -309,7 +299,7 @@ def models(port: int = 0) -> Iterator[Models]:
 
     class Handler(ModelHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.read_json()
             prompt, user = (message["content"] for message in body["messages"])
             model, temperature = body["model"], body["temperature"]
             provider.wait()
@@ -325,27 +315,19 @@ def models(port: int = 0) -> Iterator[Models]:
             with suppress(ConnectionError):  # a client that was killed
                 super().handle()
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.daemon_threads = True
-    provider = Models(f"http://127.0.0.1:{server.server_port}/v1")
+    provider = Models("")  # is there before the first request, which a client may send to a port that it knows
     provider.is_open.set()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield provider
-    finally:
-        provider.is_open.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler, port) as url:
+        provider.url = f"{url}/v1"
+        try:
+            yield provider
+        finally:
+            provider.is_open.set()
 
 
 def _answer(model: str, sent: str, text: str, *, is_cut: bool) -> dict[str, Any]:
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": "length" if is_cut else "stop",
-    }
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}}
+    choice["finish_reason"] = "length" if is_cut else "stop"
     usage = {"prompt_tokens": len(sent) // 4, "completion_tokens": len(text) // 4}
     usage["total_tokens"] = sum(usage.values())
     return {"id": "1", "object": "chat.completion", "created": 0, "model": model, "usage": usage, "choices": [choice]}
@@ -354,18 +336,10 @@ def _answer(model: str, sent: str, text: str, *, is_cut: bool) -> dict[str, Any]
 def files() -> dict[str, str]:
     """The files of the project, by name."""
     prompts = {f"prompts/{name}.md": text for name, text in PROMPTS.items()}
-    return prompts | {
-        "bench.py": BENCH,
-        "search.py": SEARCH,
-        "articles.json": json.dumps(ARTICLES, indent=2),
-        "tickets.csv": tickets(),
-        "more.csv": tickets(61, 12),
-        "helpdesk.yaml": SWEEP,
-        "slow.yaml": f"sweep: slow\n{SWEEP}",
-        "nightly.yaml": NIGHTLY,
-        "wtb.toml": REGISTERED,
-        "alert.sh": ALERT,
-    }
+    code = {"bench.py": BENCH, "search.py": SEARCH, "wtb.toml": REGISTERED, "alert.sh": ALERT}
+    sweeps = {"helpdesk.yaml": SWEEP, "slow.yaml": f"sweep: slow\n{SWEEP}", "nightly.yaml": NIGHTLY}
+    cases = {"tickets.csv": tickets(), "more.csv": tickets(61, 12)}
+    return {**prompts, **code, **sweeps, **cases, "articles.json": json.dumps(ARTICLES, indent=2)}
 
 
 def write(folder: Path) -> None:

@@ -226,9 +226,8 @@ def each_cell_has_one_outcome(project: Project, cells: Mapping[str, int]) -> Non
     total = sum(cells.values())
     assert project.query("SELECT sum(cells) FROM sweeps") == [(total,)]
     stands_for: Counter[tuple[Any, ...]] = Counter()
-    query = (
-        "SELECT id, sweep_id, case_number, repeat, combinations FROM executions WHERE status IN ('completed', 'failed')"
-    )
+    ended_executions = "FROM executions WHERE status IN ('completed', 'failed')"
+    query = f"SELECT id, sweep_id, case_number, repeat, combinations {ended_executions}"
     for id, sweep, case, repeat, numbers in project.query(query):
         for number in json.loads(numbers) if isinstance(numbers, str) else numbers:
             stands_for[id, sweep, case, repeat, number] += 1
@@ -250,10 +249,8 @@ def each_cell_has_one_outcome(project: Project, cells: Mapping[str, int]) -> Non
 
 
 def nothing_is_recorded_twice(project: Project, *, rewound: bool = False) -> None:
-    same = (
-        "SELECT checkpoint_id, task, variant FROM node_runs GROUP BY checkpoint_id, task, variant HAVING count(*) > 1"
-    )
-    assert project.query(same) == []
+    key = "checkpoint_id, task, variant"
+    assert project.query(f"SELECT {key} FROM node_runs GROUP BY {key} HAVING count(*) > 1") == []
     if rewound:
         return
     accepted = (
@@ -290,19 +287,16 @@ def events_by_kind(project: Project) -> dict[str, int]:
     of_end = "CASE WHEN children IS NULL THEN 'execution.completed' ELSE 'execution.forked' END"
     kinds.append(f"SELECT {of_end} FROM executions WHERE ended_event IS NOT NULL")
     counts = dict(project.query(f"SELECT kind, count(*) FROM ({' UNION ALL '.join(kinds)}) AS log GROUP BY kind"))
-    ends = project.query(
-        "SELECT CAST(combinations AS text) FROM executions WHERE ended_event IS NOT NULL AND children IS NULL"
-    )
+    without_children = "FROM executions WHERE ended_event IS NOT NULL AND children IS NULL"
+    ends = project.query(f"SELECT CAST(combinations AS text) {without_children}")
     cells = sum(len(json.loads(combinations)) for (combinations,) in ends)
     return counts | {"cell.succeeded": counts.get("cell.succeeded", 0) + cells}
 
 
 def nothing_is_left(project: Project, *, patience: float = 10.0) -> None:
     """No lease, no process and no directory: of this database's runners, however they ended."""
-    query = (
-        "SELECT id, status FROM executions WHERE status = 'running' OR owner_id IS NOT NULL OR lease_until IS NOT NULL"
-    )
-    assert project.query(query) == []
+    held = "status = 'running' OR owner_id IS NOT NULL OR lease_until IS NOT NULL"
+    assert project.query(f"SELECT id, status FROM executions WHERE {held}") == []
     assert project.query("SELECT count(*) FROM sweeps WHERE status = 'running' OR runner_id IS NOT NULL") == [(0,)]
     # A keeper whose runner was killed takes a moment to end what it keeps.
     with suppress(AssertionError):

@@ -10,12 +10,11 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import ThreadingHTTPServer
 from typing import Any, Literal
 
-from tests.support.model_server import ModelHandler
+from tests.support.model_server import ModelHandler, serving
 
 MODEL = "tiny-1"
 
@@ -121,7 +120,7 @@ def model_provider(fault: Callable[[int, str], Fault | None] | None = None) -> I
 
     class Handler(ModelHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.read_json()
             path, text = self.path.partition("?")[0], _text(body)
             failure = provider.next_fault(text)
             if failure is None:
@@ -133,26 +132,24 @@ def model_provider(fault: Callable[[int, str], Fault | None] | None = None) -> I
 
         def do_GET(self) -> None:
             failure = provider.next_fault(self.path)
-            if failure is not None and failure.instead is not None:
-                self._spoil(self.path, self.path, failure)
+            if failure is None:
+                self._send(200, b"{}")
+            elif failure.instead is None:
+                self._send(failure.status, b"{}", failure.headers)
             else:
-                self._send(
-                    200 if failure is None else failure.status, b"{}", {} if failure is None else failure.headers
-                )
+                self._spoil(self.path, self.path, failure)
 
         def _spoil(self, path: str, text: str, failure: Fault) -> None:
             if failure.instead == "reset":
                 self._reset()
-            elif failure.instead == "cut_json":
-                self._send(200, json.dumps(_answer(path, provider.answer(text))).encode()[:-20])
-            elif failure.instead == "cut_body":
-                self._send(
-                    200, json.dumps(_answer(path, provider.answer(text))).encode()[:-20], {"Content-Length": "10000"}
-                )
-                self._reset()
-            else:
+            elif failure.instead == "in_stream":
                 event = f"event: error\ndata: {json.dumps(_problem(path, failure))}\n\n".encode()
                 self._send(200, event, {"Content-Type": "text/event-stream"})
+            else:
+                cut = json.dumps(_answer(path, provider.answer(text))).encode()[:-20]
+                self._send(200, cut, {"Content-Length": "10000"} if failure.instead == "cut_body" else None)
+                if failure.instead == "cut_body":
+                    self._reset()
 
         def _send(self, status: int, data: bytes, headers: Mapping[str, str] | None = None) -> None:
             self.send_response(status)
@@ -170,27 +167,15 @@ def model_provider(fault: Callable[[int, str], Fault | None] | None = None) -> I
             self.close_connection = True
 
         def handle(self) -> None:
-            try:
+            with suppress(OSError, ValueError):  # it was reset
                 super().handle()
-            except (OSError, ValueError):  # it was reset
-                self.close_connection = True
 
         def finish(self) -> None:
-            try:
+            with suppress(OSError, ValueError):
                 super().finish()
-            except (OSError, ValueError):
-                self.close_connection = True
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    provider = ModelProvider(f"http://127.0.0.1:{server.server_port}")
-    if fault is not None:
-        provider.fault = fault
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as url:
+        provider = ModelProvider(url)
+        if fault is not None:
+            provider.fault = fault
         yield provider
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -8,10 +8,11 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +164,25 @@ class Project:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
 
+    def write_sweep(self, name: str, code: str, cases: int = 1, **spec: Any) -> None:
+        """Write a workflow, a sweep of it in `sweep.yaml`, and so many cases."""
+        sweep = {"sweep": name, "workflow": f"{name}:wf", "cases": "cases.jsonl", **spec}
+        self.write({f"{name}.py": code, "sweep.yaml": json.dumps(sweep), "cases.jsonl": self.cases(cases)})
+
+    def failures(self) -> list[tuple[str, str, Any]]:
+        """(variant, status, failure) of the node runs of cells that did not succeed."""
+        query = (
+            "SELECT r.variant, c.status, c.failure FROM cells c JOIN node_runs r ON r.execution_id = c.execution_id "
+            "WHERE c.status <> 'succeeded'"
+        )
+        rows = self.query(query)
+        return [(variant, status, json.loads(why) if isinstance(why, str) else why) for variant, status, why in rows]
+
+    def cells(self, sweep: str) -> list[dict[str, Any]]:
+        """Return the cells of a sweep."""
+        cells: list[dict[str, Any]] = self.json("show", sweep, "--cells")["cells"]
+        return cells
+
     @staticmethod
     def cases(count: int, **same: Any) -> str:
         """Cases c0, c1, ... with x = 0, 10,000, ... as JSON lines."""
@@ -190,21 +210,12 @@ class Project:
         stdin: str | None = None,
     ) -> Outcome:
         """Run the command in a process of its own. `check`: the exit code that it must have."""
-        with (
-            tempfile.TemporaryFile() as stdin_file,
-            tempfile.TemporaryFile() as stdout,
-            tempfile.TemporaryFile() as stderr,
-        ):
+        temporary = tempfile.TemporaryFile
+        with temporary() as stdin_file, temporary() as stdout, temporary() as stderr:
             stdin_file.write((stdin or "").encode())
             stdin_file.seek(0)
-            process = forkserver.start(
-                list(map(str, args)),
-                cwd=self.folder,
-                env=self.environment(env),
-                stdin=stdin_file,
-                stdout=stdout,
-                stderr=stderr,
-            )
+            streams = {"stdin": stdin_file, "stdout": stdout, "stderr": stderr}
+            process = forkserver.start([*map(str, args)], cwd=self.folder, env=self.environment(env), **streams)
             try:
                 code = process.wait(timeout)
             finally:
@@ -227,6 +238,18 @@ class Project:
         """Run the command in this process, where a process is not the point."""
         done = run_inside(self.folder, self.environment(env), list(map(str, args)), timeout=timeout, stdin=stdin)
         return _checked(done, check)
+
+    def json(self, *args: str | Path, **options: Any) -> Any:
+        """Return the document that a command prints. `options` are those of `inside`."""
+        return self.inside(*args, "--format", "json", check=0, **options).json
+
+    def text(self, *args: str | Path, **options: Any) -> str:
+        """Return what a command writes to stdout. `options` are those of `inside`."""
+        return self.inside(*args, check=0, **options).stdout
+
+    def refusal(self, *args: str | Path, **options: Any) -> str:
+        """Return why a command refuses its input, in one line. `options` are those of `inside`."""
+        return self.inside(*args, check=2, **options).output
 
     def start(self, *args: str | Path, env: Mapping[str, str] | None = None, own: bool = False) -> Running:
         """Start the command and go on. It is killed when the test ends, if it still runs then.
@@ -275,6 +298,15 @@ class Project:
         """Lines that nodes appended to a file."""
         path = self.folder / name
         return path.read_text("utf-8").splitlines() if path.exists() else []
+
+
+def run_program(
+    command: Sequence[str | Path], *, code: int | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end. code: the exit code that it must have."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert code in (None, done.returncode), f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
 
 
 def run_inside(

@@ -6,17 +6,17 @@ import base64
 import hashlib
 import json
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
+
+from tests.support.model_server import ModelHandler, serving
 
 CLIENT, SECRET = "wtb-of-the-tests", "a secret/of the tests' own"
 
@@ -98,7 +98,9 @@ class TestProvider:
 def provider_running() -> Iterator[TestProvider]:
     """Run one inside the block."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(ModelHandler):
+        protocol_version = "HTTP/1.0"
+
         def do_GET(self) -> None:
             self._answer({})
 
@@ -116,11 +118,6 @@ def provider_running() -> Iterator[TestProvider]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        provider = TestProvider(f"http://127.0.0.1:{server.server_address[1]}")
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(Handler) as url:
+        provider = TestProvider(url)
         yield provider
-        server.shutdown()

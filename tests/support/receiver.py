@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from threading import Event
 from typing import Any
+
+from tests.support.model_server import ModelHandler, serving
 
 
 @dataclass
@@ -32,13 +33,8 @@ class Receiver:
 
     @property
     def spans(self) -> list[dict[str, Any]]:
-        return [
-            span
-            for body in self.bodies
-            for resource in body["resourceSpans"]
-            for scope in resource["scopeSpans"]
-            for span in scope["spans"]
-        ]
+        resources = [resource for body in self.bodies for resource in body["resourceSpans"]]
+        return [span for resource in resources for scope in resource["scopeSpans"] for span in scope["spans"]]
 
 
 @contextmanager
@@ -46,7 +42,9 @@ def receiving(**how: Any) -> Iterator[Receiver]:
     receiver = Receiver(**how)
     receiver.resume()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(ModelHandler):
+        protocol_version = "HTTP/1.0"
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.bodies.append(json.loads(body) if "json" in self.headers["Content-Type"] else body)
@@ -58,18 +56,11 @@ def receiving(**how: Any) -> Iterator[Receiver]:
             self.end_headers()
             self.wfile.write(receiver.answer)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.url = f"http://127.0.0.1:{server.server_address[1]}"
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield receiver
-    finally:
-        receiver.resume()
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as receiver.url:
+        try:
+            yield receiver
+        finally:
+            receiver.resume()
 
 
 def attributes(span: dict[str, Any]) -> dict[str, Any]:

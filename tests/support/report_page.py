@@ -20,9 +20,8 @@ Look = Callable[..., "Page"]
 def report_browser() -> Iterator[Browser]:
     """A browser; without one the test is skipped, unless CI runs it."""
     if executable() is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(
-            "no Chromium to look at the report with: `make chromium`"
-        )
+        end = pytest.fail if os.environ.get("CI") else pytest.skip
+        end("no Chromium to look at the report with: `make chromium`")
     with started() as browser:
         yield browser
 

@@ -31,21 +31,11 @@ NOTHING = "iiiiiiii"  # no name or id begins so
 # What an argument of an operation names.
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "ref": ("sweep", "sweep_name", "execution", "approval", "checkpoint"),
-    "a": ("execution",),
-    "b": ("execution",),
-    "before": ("sweep", "sweep_name"),
-    "after": ("sweep", "sweep_name"),
-    "sweep": ("sweep", "sweep_name"),
-    "other": ("execution",),
-    "execution": ("execution",),
-    "session": ("session",),
-    "project": ("project",),
-    "token": ("token",),
-    "baseline": ("baseline",),
+    **dict.fromkeys(("a", "b", "other", "execution"), ("execution",)),
+    **dict.fromkeys(("before", "after", "sweep", "refs"), ("sweep", "sweep_name")),
+    **{name: (name,) for name in ("session", "project", "token", "baseline", "scoring")},
     "at": ("checkpoint",),
-    "scoring": ("scoring",),
     "questions": ("approval", "sweep"),
-    "refs": ("sweep", "sweep_name"),
 }
 _SEVERAL = {"questions", "refs"}  # arguments that are lists
 _ROWS = {("matrices.show", "baseline")}  # what is the number of a row
@@ -65,13 +55,8 @@ _NAMES_NOTHING = """
 """
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
 _PREPARED = {"prepared"}  # what a caller has made of its own things
-_NEW = {
-    "projects.create",
-    "sessions.create",
-    "tokens.create",
-    "schedules.add",
-    "checkpoints.name",
-}  # where `name` is that of what is made
+# Where `name` is that of what is made.
+_NEW = {"projects.create", "sessions.create", "tokens.create", "schedules.add", "checkpoints.name"}
 
 
 def asking() -> Workflow:
@@ -152,18 +137,9 @@ class Tenant:
 def nightly(name: str, session: str, file: Path) -> queries.NewSchedule:
     """A schedule that fires each night."""
     return queries.NewSchedule(
-        name=name,
-        session=session,
-        file=str(file),
-        folder=str(file.parent),
-        cron="0 3 * * *",
-        tz="UTC",
-        missed="once",
-        queued=False,
-        baseline="last",
-        margin={},
-        notify={},
-    )
+        name=name, session=session, file=str(file), folder=str(file.parent), cron="0 3 * * *", tz="UTC", missed="once",
+        queued=False, baseline="last", margin={}, notify={},
+    )  # fmt: skip
 
 
 def limited_to(project: str, *permissions: Permission) -> Identity:

@@ -46,10 +46,6 @@ def expected(every: int) -> dict[str, float]:
 
 
 def written(folder: Project, **more: object) -> None:
-    folder.write(
-        {
-            "tickets.py": FLOW,
-            "cases.jsonl": "".join(json.dumps(case) + "\n" for case in CASE_LINES),
-            "sweep.yaml": json.dumps({**SWEEP, "evaluate": FIGURES, **more}),
-        }
-    )
+    cases = "".join(json.dumps(case) + "\n" for case in CASE_LINES)
+    sweep = json.dumps({**SWEEP, "evaluate": FIGURES, **more})
+    folder.write({"tickets.py": FLOW, "cases.jsonl": cases, "sweep.yaml": sweep})

@@ -18,6 +18,8 @@ def until(
     *,
     pause: float = PAUSE_S,
     share: float = 1.0,
+    meanwhile: Callable[[], object] = lambda: None,
+    report: Callable[[], str] = lambda: "",
 ) -> Any:
     """Poll until a condition holds, and return its value.
 
@@ -27,6 +29,8 @@ def until(
         patience: Seconds after which the condition counts as never met.
         pause: Seconds between two checks, at least.
         share: The largest share of the time that checks may take: less than 1 if a check is work for a busy machine.
+        meanwhile: Called after each check that failed.
+        report: Adds to the error what the condition may be waiting for.
 
     Raises:
         AssertionError: The condition does not hold after so many seconds.
@@ -34,7 +38,8 @@ def until(
     began = checked = time.monotonic()
     while not (outcome := condition()):
         took = time.monotonic() - checked
-        assert checked + took < began + patience, f"still waiting after {patience:g} s: {what}"
+        assert checked + took < began + patience, f"still waiting after {patience:g} s: {what}\n{report()}".rstrip()
+        meanwhile()
         time.sleep(max(pause, took * (1 / share - 1)))
         checked = time.monotonic()
     return outcome

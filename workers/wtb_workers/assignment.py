@@ -125,14 +125,12 @@ class SweepAssignment:
 
     def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs on free slots of this process, and the rest one after the other on this slot."""
-        shared = [Job(job) for job in jobs]
-        for job in shared[1:]:
-            self._session.lend(self, execution, job)
-        for job in shared:
-            job.run()
-        for job in shared:
-            job.wait()
-        return [job.result() for job in shared]
+
+        def lend(shared: Sequence[Job[NodeRun]]) -> None:
+            for job in shared:
+                self._session.lend(self, execution, job)
+
+        return Job.run_shared(jobs, lend)
 
     def pause_where_limited(self) -> None:
         """Pause the sweep for all workers if a limit was reached; for a full disk, only this process suspends it."""

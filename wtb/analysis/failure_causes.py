@@ -30,43 +30,16 @@ _VARYING = [
 ]
 _STAND_IN = re.compile(r"…|'…'|N|\s*\n\s*")  # what stands for what varies, and ends of lines
 # The same input gives these again: the first whatever happens, the others where no model is asked.
-_OF_CODE = frozenset(
-    {
-        "AttributeError",
-        "ImportError",
-        "IndentationError",
-        "ModuleNotFoundError",
-        "NameError",
-        "NotImplementedError",
-        "SyntaxError",
-        "TypeError",
-        "UnboundLocalError",
-    }
-)
-_OF_VALUES = frozenset(
-    {
-        "ArithmeticError",
-        "AssertionError",
-        "FileNotFoundError",
-        "IndexError",
-        "IsADirectoryError",
-        "JSONDecodeError",
-        "KeyError",
-        "LookupError",
-        "NotADirectoryError",
-        "OverflowError",
-        "RecursionError",
-        "UnicodeDecodeError",
-        "UnicodeEncodeError",
-        "UnicodeError",
-        "ValidationError",
-        "ValueError",
-        "ZeroDivisionError",
-    }
-)
-_HELPED = frozenset(
-    {"timeout", "killed", "disk", "provider", "budget", "running"}
-)  # kinds that another try may end otherwise
+_OF_CODE = {
+    "AttributeError", "ImportError", "IndentationError", "ModuleNotFoundError", "NameError", "NotImplementedError",
+    "SyntaxError", "TypeError", "UnboundLocalError",
+}  # fmt: skip
+_OF_VALUES = {
+    "ArithmeticError", "AssertionError", "FileNotFoundError", "IndexError", "IsADirectoryError", "JSONDecodeError",
+    "KeyError", "LookupError", "NotADirectoryError", "OverflowError", "RecursionError", "UnicodeDecodeError",
+    "UnicodeEncodeError", "UnicodeError", "ValidationError", "ValueError", "ZeroDivisionError",
+}  # fmt: skip
+_HELPED = {"timeout", "killed", "disk", "provider", "budget", "running"}  # kinds that another try may end otherwise
 
 
 def causes(database: Database, sweep: SweepRow, limit: int = TOP, *, cases: int = 0) -> tuple[list[FailureCause], int]:

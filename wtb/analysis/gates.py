@@ -138,7 +138,7 @@ def _verdict(
         return gate
     from wtb.analysis.matrix.selection import count_missing, fails_at_worst, moved
 
-    ends = [partial(figure, moved_matrix) for moved_matrix in (moved(matrix, 0), moved(matrix, 1))]
+    ends = [partial(figure, moved(matrix, 0)), partial(figure, moved(matrix, 1))]
     if fails_at_worst(condition, ends):
         count = count_missing(matrix, condition.names, row)
         gate = {**gate, "holds": None, "because": f"it {hangs_on(count)}"}

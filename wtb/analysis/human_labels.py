@@ -74,30 +74,22 @@ def why_not(database: Database, sweep: SweepRow, metric: str) -> tuple[bool, str
         return True, f"{metric} decides by hand, however far it agrees with people"
     labelled_sweep = _find_labelled_sweep(database, sweep, metric)
     if labelled_sweep is None:
-        return (
-            False,
-            f"nobody has labelled anything for {metric}, which has to agree with people as far as {required:g}",
-        )
+        why = f"nobody has labelled anything for {metric}, which has to agree with people as far as {required:g}"
+        return False, why
+    labels = stored_labels(database, labelled_sweep.id, metric)
     try:
-        judge_check = check(
-            database,
-            labelled_sweep,
-            Scores(database, labelled_sweep),
-            metric,
-            stored_labels(database, labelled_sweep.id, metric),
-            "ordinal",
-        )
+        judge_check = check(database, labelled_sweep, Scores(database, labelled_sweep), metric, labels, "ordinal")
     except InputError as error:
         return False, str(error)
     if judge_check.why_not:
         return False, f"nothing is known of how far {metric} agrees with people: {judge_check.why_not}"
-    kappa, labels = judge_check.kappa, f"{plural(judge_check.labels, 'label')} of {labelled_sweep.name}"
+    kappa, source = judge_check.kappa, f"{plural(judge_check.labels, 'label')} of {labelled_sweep.name}"
     # With perfect agreement the jackknife sees no error at all, so its interval cannot bound it.
     interval = kappa.interval or ((_least(judge_check), 1.0) if kappa.value == 1 else None)
     if kappa.value is None or interval is None:
         why = f": {kappa.because}" if kappa.because else ""
-        return False, f"nothing is known of how far {metric} agrees with people, by {labels}{why}"
-    figures = f"{kappa.value:.3f} ({interval[0]:.3f} to {interval[1]:.3f}), {labels}"
+        return False, f"nothing is known of how far {metric} agrees with people, by {source}{why}"
+    figures = f"{kappa.value:.3f} ({interval[0]:.3f} to {interval[1]:.3f}), {source}"
     # The lower end counts, so that a few lucky labels do not suffice.
     if interval[0] >= float(required):
         return True, f"{metric} agrees with people: {figures}"

@@ -152,6 +152,12 @@ def _ordinal_distance(totals: Floats) -> Floats:
     return squares
 
 
+def jackknife_error(without: Floats) -> float:
+    """Return the standard error of an estimate, given those without one unit each."""
+    n = len(without)
+    return math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
+
+
 def _jackknifed(
     coefficient: Callable[[Floats], float], tables: Floats, clusters: Integers | None, rarer: int
 ) -> Agreement:
@@ -161,18 +167,17 @@ def _jackknifed(
     nothing = Agreement(agreement, UNKNOWN, len(tables), rarer)
     if rarer < FEWEST_RARER:
         return nothing
+    grouped = tables
     if clusters is not None:
-        _, codes = np.unique(clusters, return_inverse=True)
-        grouped = np.zeros((int(codes.max(initial=-1)) + 1, *tables.shape[1:]))
+        names, codes = np.unique(clusters, return_inverse=True)
+        grouped = np.zeros((len(names), *tables.shape[1:]))
         np.add.at(grouped, codes, tables)
-    else:
-        grouped = tables
     n = len(grouped)
     without = np.array([coefficient(total - table) for table in grouped])
     # Without one unit the coefficient may be undefined; an error from the rest would be too small.
     if n < 2 or not np.isfinite(without).all():
         return nothing
-    spread = math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
+    spread = jackknife_error(without)
     slope = 1 - agreement**2  # of tanh where it is the coefficient
     if min(spread, slope) <= ROUNDING:
         return nothing

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wtb.analysis.judge_agreement import UNKNOWN, jackknife_error
 from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval, intervals, t_quantile
 from wtb.core.frozen import frozen
 
 _MOST_LEVELS = 10  # of labels or scores; more are put into as many groups
 _LEAST_CASES = 3  # for an interval by leaving out cases
-UNKNOWN: Interval = (math.nan, math.nan)
 # Models whose names begin otherwise than that of their family.
 _SAME = {"chatgpt": "gpt", "o": "gpt", "mixtral": "mistral", "ministral": "mistral", "magistral": "mistral"}
 
@@ -188,11 +188,10 @@ def own_family(labelled: Held, own: NDArray[np.bool_]) -> Figure:
 
 def levels(labelled: Held, ends: Interval | None) -> tuple[JudgedLevel, ...]:
     """Return the calibration by score, or by groups of scores if repeated judgements give many of them."""
+    judge, people, groups = labelled.judge, labelled.people, _grouped(labelled.judge)
     return tuple(
-        JudgedLevel(
-            float(labelled.judge[group].mean()), int(group.sum()), by_case(labelled.people, labelled, group, ends)
-        )
-        for group in _grouped(labelled.judge)
+        JudgedLevel(float(judge[group].mean()), int(group.sum()), by_case(people, labelled, group, ends))
+        for group in groups
     )
 
 
@@ -230,8 +229,7 @@ def _left_out(estimate: Callable[[NDArray[np.bool_]], float], cases: NDArray[np.
     without = np.array([estimate(cases != unit) for unit in units])
     if not np.isfinite(without).all():
         return Figure(None, None)
-    n, bias = len(units), estimate(cases == cases)
-    half = t_quantile(n - 1) * math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
+    bias, half = estimate(cases == cases), t_quantile(len(units) - 1) * jackknife_error(without)
     return figure(bias, (bias - half, bias + half) if half > ROUNDING else UNKNOWN)
 
 

@@ -218,7 +218,9 @@ def check(
     )
     lengths = [judged_by.lengths.get((label.combination, label.case, label.repeat)) for label in judged]
     of_rows = {label.combination for label in judged}
+    counted = [(label.combination, label.case, label.value) for label in labels if label.combination in of_rows]
     ends = read.measures[metric].scale
+    counting = Counting(ends, weights, bool(evidence.clusters(database, sweep.id)), margin)
     return JudgeCheck(
         sweep.id,
         metric,
@@ -234,15 +236,7 @@ def check(
         judge_bias.uses(labelled, judged_by.levels),
         weights is not None,
         judge_bias.levels(labelled, ends),
-        tuple(
-            labelled_rows(
-                read.choices,
-                scores,
-                [(label.combination, label.case, label.value) for label in labels if label.combination in of_rows],
-                read.baseline if base is None else base,
-                Counting(ends, weights, bool(evidence.clusters(database, sweep.id)), margin),
-            )
-        ),
+        tuple(labelled_rows(read.choices, scores, counted, read.baseline if base is None else base, counting)),
     )
 
 
@@ -288,10 +282,8 @@ def _own(labelled: Held, judged: Sequence[Label], judged_by: Judged) -> OwnFamil
 
 
 def _among_raters(labels: Sequence[Label], scale: Scale, weights: Mapping[int, float] | None) -> Agreement:
-    cells = {
-        place: n
-        for n, place in enumerate(dict.fromkeys((label.combination, label.case, label.repeat) for label in labels))
-    }
+    places = dict.fromkeys((label.combination, label.case, label.repeat) for label in labels)
+    cells = {place: n for n, place in enumerate(places)}
     raters = {rater: n for n, rater in enumerate(sorted({label.rater for label in labels}))}
     ratings = np.full((len(raters), len(cells)), np.nan)
     for label in labels:

@@ -20,7 +20,7 @@ Numbers = NDArray[np.int64]
 _PRIOR = 0.25  # precision, as of one comparison: the strength of a row that never lost is finite
 _STEPS, _DONE = 100, 1e-9
 _FEWEST = 5  # units, with fewer of which nothing is said of how far a figure may be off
-_ALPHA = 0.05
+ALPHA = 0.05
 
 
 @frozen
@@ -86,15 +86,12 @@ def strengths(comparisons: Comparisons, rows: int) -> Strengths:
     centre = np.eye(rows) - 1 / rows
     strength = centre @ values[:rows]
     spread = np.sqrt(np.diag(centre @ cov[:rows, :rows] @ centre))
-    half = spread * (t_quantile(freedom) if freedom else math.nan)
-    first, of_first = float(values[rows]), math.sqrt(cov[rows, rows]) * (t_quantile(freedom) if freedom else math.nan)
-    return Strengths(
-        strength,
-        np.stack([strength - half, strength + half], axis=1),
-        _ranks(strength, cov[:rows, :rows], freedom),
-        first,
-        (first - of_first, first + of_first),
-    )
+    quantile = t_quantile(freedom) if freedom else math.nan
+    half = spread * quantile
+    interval = np.stack([strength - half, strength + half], axis=1)
+    ranks = _ranks(strength, cov[:rows, :rows], freedom)
+    first, of_first = float(values[rows]), math.sqrt(cov[rows, rows]) * quantile
+    return Strengths(strength, interval, ranks, first, (first - of_first, first + of_first))
 
 
 def estimates(comparisons: Comparisons, rows: int) -> Floats:
@@ -127,10 +124,7 @@ def _scores(design: Floats, preferences: Numbers, values: Floats) -> tuple[Float
     """Return the score by comparison and parameter, and the information in each comparison as three columns."""
     first, second, tie = _chances(design, values)
     lead = first - second
-    score = np.concatenate(
-        [design * (preferences - lead)[:, None], ((preferences == 0) - tie)[:, None]],
-        axis=1,
-    )
+    score = np.column_stack([design * (preferences - lead)[:, None], (preferences == 0) - tie])
     return score, np.stack([first + second - lead**2, tie * (1 - tie), -lead * tie], axis=1)
 
 
@@ -198,7 +192,7 @@ def _ranks(strength: Floats, cov: Floats, freedom: int) -> Numbers:
         return np.tile([1, rows], (rows, 1)).astype(np.int64)
     variance = np.diag(cov)[:, None] + np.diag(cov)[None, :] - 2 * cov
     # One row is compared with all others, so the level is shared by rows - 1 comparisons.
-    z = tail_quantile(_ALPHA / (2 * (rows - 1)))  # all comparisons of one row hold together
+    z = tail_quantile(ALPHA / (2 * (rows - 1)))  # all comparisons of one row hold together
     half = t_quantile(freedom, z) * np.sqrt(np.maximum(variance, 0.0))
     lead = strength[:, None] - strength[None, :]
     np.fill_diagonal(half, math.inf)
@@ -207,8 +201,6 @@ def _ranks(strength: Floats, cov: Floats, freedom: int) -> Numbers:
 
 
 Pairs = list[tuple[int, int]]
-
-ALPHA = 0.05
 
 
 def could_be_best(comparisons: Comparisons, rows: int) -> NDArray[np.bool_]:
@@ -372,9 +364,8 @@ def ranking(
         for row in np.argsort(-fitted.strength, kind="stable").tolist()
     ]
     first = _figure(logistic(fitted.first), [logistic(end) for end in fitted.first_interval])
-    return RowRanking(
-        sweep, raters, len(comparisons), len(np.unique(comparisons.unit)), first, questioned, tuple(ranked)
-    )
+    cases = len(np.unique(comparisons.unit))
+    return RowRanking(sweep, raters, len(comparisons), cases, first, questioned, tuple(ranked))
 
 
 def _share_won(comparisons: Comparisons, row: int) -> float | None:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from wtb.analysis.judge_bias import UNKNOWN, Figure, ends_of_differences, figure
+from wtb.analysis.judge_agreement import UNKNOWN
+from wtb.analysis.judge_bias import Figure, ends_of_differences, figure
 from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval, t_quantile
 from wtb.core.frozen import frozen
 
@@ -35,9 +36,7 @@ def labels_differ(labelled: Floats, unlabelled: Floats) -> bool:
     if spread <= ROUNDING * max(1.0, float(np.abs(scores).max())):
         return False
     apart = float(labelled.mean() - unlabelled.mean()) / (spread * math.sqrt(1 / n + 1 / rest))
-    if abs(apart) < FAR:
-        return False
-    return _p_of_draws(scores, n) < CHANCE
+    return abs(apart) >= FAR and _p_of_draws(scores, n) < CHANCE
 
 
 def _p_of_draws(scores: Floats, n: int) -> float:
@@ -48,8 +47,7 @@ def _p_of_draws(scores: Floats, n: int) -> float:
     observed = abs(float(centred[:n].sum())) * (1 - ROUNDING)
     # A fixed seed of the sizes: the same labels give the same answer each time.
     rng = np.random.default_rng([5, n, len(scores)])
-    hits = 1
-    step = max(1, _CHUNK // len(scores))
+    hits, step = 1, max(1, _CHUNK // len(scores))
     for start in range(0, _DRAWS, step):
         keys = rng.random((min(step, _DRAWS - start), len(scores)))
         drawn = np.argpartition(keys, few - 1, axis=1)[:, :few]
@@ -138,7 +136,7 @@ def labelled_mean(labels: Floats, judgements: Floats, weights: Floats | None = N
     labelled, judged = np.isfinite(labels), np.isfinite(judgements)
     n, rest = int(labelled.sum()), judged & ~labelled
     if not n:
-        return LabelledMean(math.nan, (math.nan, math.nan), 0.0, 0, int(rest.sum()), 0.0)
+        return LabelledMean(math.nan, UNKNOWN, 0.0, 0, int(rest.sum()), 0.0)
     truth, unlabelled = labels[labelled], judgements[rest]
     fill = float(judgements[judged].mean()) if judged.any() else 0.0
     beside = np.where(judged, judgements, fill)[labelled]
@@ -159,7 +157,7 @@ def labelled_mean(labels: Floats, judgements: Floats, weights: Floats | None = N
 def _refused(estimate: LabelledMean, labelled: Floats, unlabelled: Floats) -> LabelledMean:
     """Return the estimate without an interval, because the labelled cases were not drawn at random."""
     why = sentence(float(labelled.mean()), float(unlabelled.mean()))
-    return replace(estimate, interval=(math.nan, math.nan), why_not=why)
+    return replace(estimate, interval=UNKNOWN, why_not=why)
 
 
 def _of_unequal_chances(truth: Floats, beside: Floats, judgements: Floats, weights: Floats, rest: int) -> LabelledMean:
@@ -207,12 +205,12 @@ def _weight(truth: Floats, beside: Floats, unlabelled: Floats) -> float:
 def _interval(mean: float, errors: Floats, added: Floats) -> Interval:
     n = len(errors)
     if n < 2:
-        return math.nan, math.nan
+        return UNKNOWN
     variance = float(errors.var(ddof=1)) / n
     if len(added) >= 2:
         variance += float(added.var(ddof=1)) / len(added)
     if variance <= ROUNDING**2:
-        return math.nan, math.nan
+        return UNKNOWN
     half = t_quantile(n - 1) * math.sqrt(variance)
     return mean - half, mean + half
 

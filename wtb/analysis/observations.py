@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.row_figures import (
-    NO_CLASS,
-    FigureRows,
-    RowCells,
-    by_case,
-    contributions,
-    failed_score,
-)
+from wtb.analysis.statistics.row_figures import NO_CLASS, FigureRows, RowCells, by_case, contributions, failed_score
 from wtb.core.frozen import frozen
 from wtb.core.scoring.measure import OF_CLASSES, OF_SCORES, Figure, Label, read_observed
 from wtb.store.database import Database

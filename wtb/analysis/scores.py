@@ -5,6 +5,7 @@ Everything that compares, ranks or shows scores of cases reads them here.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,8 +140,7 @@ class Scores:
     def grid_levels(self) -> dict[tuple[str, str], dict[str, str]]:
         """Levels of variants that are points of grids: (node, variant) -> name of the factor -> label."""
         levels: dict[tuple[str, str], dict[str, str]] = {}
-        by_node = factors_of(self._sweep.spec["vary"])
-        for factor in (factor for factors in by_node.values() for factor in factors):
+        for factor in itertools.chain.from_iterable(factors_of(self._sweep.spec["vary"]).values()):
             for level in factor.levels:
                 for variant in level.variants:
                     levels.setdefault((factor.node, variant), {})[factor.name] = level.label
@@ -292,11 +292,10 @@ class Scores:
         """
         counted, places, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
         lost: list[list[int]] = []
+        ended_cells: aggregates.Rows = []
         # `cell_groups` is read anyway; without any failed cell it saves a scan of all cells.
-        has_any = any(group.status in ENDS for group in self.cell_groups)
-        ended_cells = (
-            aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited) if has_any else []
-        )
+        if any(group.status in ENDS for group in self.cell_groups):
+            ended_cells = aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited)
         for *place, status, kind, type_ in ended_cells:
             ended = kind_of(status, kind, type_)
             by_case[place[1]] += 1
@@ -363,11 +362,8 @@ class Scores:
         counts[list(self.stopped)] = False  # what it did not get to is no failure
         return counts
 
-    def check_failure_score(self, who: str) -> None:
+    def check_failure_score(self) -> None:
         """Reject a score of failures that is outside the scale of a metric.
-
-        Args:
-            who: Where the score was set, for the message.
 
         Raises:
             InputError: The score is outside a scale.
@@ -379,7 +375,7 @@ class Scores:
             low, high = measure.scale
             if not low <= score <= high:
                 expected = f"expected a score on the scale of {name}, {low:g} to {high:g}, or {LEFT_OUT}"
-                raise InputError(f"{who} is {score:g}; {expected}", argument="on_failure")
+                raise InputError(f"on_failure is {score:g}; {expected}", argument="on_failure")
 
     def rows(self, metric: str, measure: Measure | None = None) -> Floats:
         """Return (combination, case, mean over repeats, repeats) for every score.
@@ -444,18 +440,19 @@ class Scores:
             cells = cells.with_failed(self._failed_for(metric))
         if self.stopped:
             cells = cells.part(~np.isin(cells.place[:, 0], list(self.stopped)))
-        for addition in self.added:
-            cells = cells.part(
-                ~((cells.place[:, 0] == addition.combination) & np.isin(cells.place[:, 1], addition.left_out))
-            )
-        return cells
+        return cells.part(self._is_counted(cells.place)) if self.added else cells
 
     def _counted(self, rows: Floats) -> Floats:
         """Leave out scores that do not count: for an added row, the case that suggested it."""
+        return rows[self._is_counted(rows)] if self.added else rows
+
+    def _is_counted(self, places: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which rows of (combination, case, ...) count."""
+        counted = np.ones(len(places), dtype=np.bool_)
         # A row that was added because of a case would look good on it by selection alone.
         for addition in self.added:
-            rows = rows[~((rows[:, 0] == addition.combination) & np.isin(rows[:, 1], addition.left_out))]
-        return rows
+            counted &= ~((places[:, 0] == addition.combination) & np.isin(places[:, 1], addition.left_out))
+        return counted
 
     def _unscored(self, metric: str) -> Floats:
         """Return cases that lack a score although the metric applies to them."""

@@ -89,28 +89,17 @@ class Ledger:
         choices: Its combinations.
         before: Count only looks before this time, and not this sweep before an extension. None counts looks up to the
             submission or latest extension.
-
-    Args:
-        database: Where the sweep is.
-        sweep: Its row.
-        choices: Its combinations.
-        before: Looks before this time count, and what the sweep was before an extension does not; None if looks count
-            that were there when the sweep was submitted or last extended.
     """
 
     def __init__(
-        self,
-        database: Database,
-        sweep: SweepRow,
-        choices: Sequence[Mapping[str, str]],
-        before: float | None = None,
+        self, database: Database, sweep: SweepRow, choices: Sequence[Mapping[str, str]], before: float | None = None
     ) -> None:
-        self._database = database
-        self._sweep = sweep
+        self._database, self._sweep = database, sweep
         self._with_own = before is None
         self._before = planned_at(sweep.spec, sweep.created_at) if before is None else before
         self._rows = combination_keys(choices, sweep.spec.get("baseline_row"), sweep.fingerprints)
         self._mine = {key for key in self._rows if key}
+        self._scored_by: dict[str | None, set[str]] = {}
 
     def tries(self, metric: str) -> Tried:
         """Return the earlier tries that count for a metric."""
@@ -118,11 +107,8 @@ class Ledger:
         new = len(self._mine)
         each = [EarlierLook(earlier.share, earlier.look.cases, len(earlier.look.combinations)) for earlier in shared]
         before = count_before(each, new)
-        repeated = [
-            earlier
-            for earlier in shared
-            if earlier.share >= SEEN and self._mine.intersection(earlier.look.combinations)
-        ]
+        seen = (earlier for earlier in shared if earlier.share >= SEEN)
+        repeated = [earlier for earlier in seen if self._mine.intersection(earlier.look.combinations)]
         return Tried(
             new + whole(before),
             before,
@@ -203,10 +189,6 @@ class Ledger:
                     scored |= {earlier.look.sweep_id} if by is None or by in names else set()
             self._scored_by[by] = scored
         return self._scored_by[by]
-
-    @cached_property
-    def _scored_by(self) -> dict[str | None, set[str]]:
-        return {}
 
     def _uses(self, shared: Sequence[_Shared]) -> int:
         if not self._sweep.spec.get("final"):

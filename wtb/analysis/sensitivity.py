@@ -93,15 +93,12 @@ def _of_sweep(database: Database, earlier: SweepRow, metric: str, repeats: int) 
     vary.
 
     Repeats measure how far a case differs from run to run. Without repeats, the spread of the cases is an upper bound.
-
-    Its repeats say how far a case differs from run to run. Without repeats that is at most as far as cases differ.
     """
     scores = Scores(database, earlier)
     of_repeats = _within_cases(scores.by_repeat(metric))
     if of_repeats is not None:
         return of_repeats * math.sqrt(2 / repeats), f"as the repeats of sweep {earlier.id} differ"
-    row_spreads = spreads(scores.planned_table(metric).scores)
-    row_spreads = row_spreads[np.isfinite(row_spreads)]
+    row_spreads = _known_spreads(scores.planned_table(metric).scores)
     if not row_spreads.size:
         return None
     how = f"if cases differ from run to run as from case to case in sweep {earlier.id}"
@@ -184,12 +181,16 @@ def noise_floor(database: Database, sweep: SweepRow, repeats: Sequence[str]) -> 
     }
 
 
+def _known_spreads(rows: Floats) -> Floats:
+    each = spreads(rows)
+    return each[np.isfinite(each)]
+
+
 def _floor(differences: Floats) -> FloorDocument:
     """Summarize rows of differences, each of one combination in one repeat."""
     compared = np.isfinite(differences)
     count, differ = int(compared.sum()), int(np.count_nonzero(differences[compared]))
-    row_spreads = spreads(differences)
-    row_spreads = row_spreads[np.isfinite(row_spreads)]
+    row_spreads = _known_spreads(differences)
     spread = math.sqrt(float((row_spreads**2).mean())) if row_spreads.size else 0.0
     return {
         "compared": count,

@@ -2,9 +2,6 @@
 
 The guarantee holds however often the sweep is looked at, and even if the durations of cells depend on their scores: at
 most 5% of sweeps stop wrongly (see `wtb.analysis.statistics.running`).
-
-It may be looked at again and again, and whatever the durations of cells have to do with their scores: in at most 5% of
-sweeps it is wrong (see `wtb.analysis.statistics.running`).
 """
 
 from __future__ import annotations
@@ -32,8 +29,6 @@ def stop_where_known(database: Database, sweep: SweepRow) -> str | None:
 
     Raises:
         ConflictError: The sweep has ended.
-
-    What still runs is ended, and the cells that are left are skipped. Raises ConflictError where it is at its end.
     """
     # Rows that were added since are wanted to their end: they say nothing of which of the planned ones to take.
     if sweep.spec.get("stop") != WHEN_KNOWN or additions(sweep.spec):
@@ -63,9 +58,9 @@ def reason_to_stop(database: Database, sweep: SweepRow) -> str | None:
     if not estimates.is_known(margin) or estimates.compared.best is None:
         return None
     best = in_words(choices[estimates.compared.best])
-    what = (
-        f"is best by {metric}" if estimates.compared.clear else f"is less than {margin:g} behind any other by {metric}"
-    )
+    what = f"is best by {metric}"
+    if not estimates.compared.clear:
+        what = f"is less than {margin:g} behind any other by {metric}"
     return f"{ENOUGH_KNOWN}: {best} {what}, as of {estimates.cases:,} of {len(seen.order):,} cases"
 
 
@@ -73,11 +68,9 @@ class Stopping:
     """Checks from time to time whether enough is known of a sweep, and limits the time spent on it."""
 
     def __init__(self, database: Database, sweep: SweepRow) -> None:
-        self._database = database
-        self._sweep = sweep
+        self._database, self._sweep = database, sweep
         self._is_enabled = sweep.spec.get("stop") == WHEN_KNOWN
-        self._look_at = 0.0
-        self._seen = -1
+        self._look_at, self._seen = 0.0, -1
 
     def look(self, done: int) -> None:
         """End the sweep if enough is known. `done` is the number of finished cells: without new ones there is nothing

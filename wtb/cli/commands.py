@@ -9,14 +9,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
+from inspect import Parameter, Signature, signature
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -30,9 +32,9 @@ from wtb.operations.registry import ADMIN, OPERATIONS, REMOVED_COMMANDS, id_of_c
 class Entry(NamedTuple):
     """A command: the module under `wtb` that has it, and the first sentence of its help if it is no operation.
 
-    The module has a function of the command's name (with `_` for `-`, and behind it where Python uses the name), whose
-    parameters are the command's, and whose docstring is its help and ends with examples; or a mapping of the commands
-    in it by name, called as the command in capitals.
+    The module has a function of the command's name (with `_` for `-`, and behind it where Python uses the name). Its
+    parameters are the command's, or groups of them, as `options.Form`; its docstring is the help and ends with
+    examples. Or the module has a mapping of the commands in it by name, called as the command in capitals.
 
     Attributes:
         module: The module; empty for `wtb admin`, whose commands are in `ADMIN_GROUPS`.
@@ -87,7 +89,7 @@ GROUPS: Groups = {
         ),
         "cancel": Entry("cli.run.pause_cancel", row="Cancel a sweep or execution, or delete a sweep."),
         "delete": Entry("cli.admin.gc", beside="cancel"),
-        "combination": Entry("cli.run.pause_cancel", "Stop some combinations of a sweep."),
+        "combination": Entry("cli.run.all_cases", "Add a combination to a sweep, or stop some."),
         "approvals": Entry("cli.run.approvals"),
         "answer": Entry("cli.run.approvals", row="Answer a question of a workflow, or several at once."),
         "answer-all": Entry("cli.run.approvals", beside="answer"),
@@ -361,13 +363,40 @@ def _add(part: typer.Typer, name: str, help: str, code: ModuleType) -> None:
     inner = getattr(code, name.upper(), None)
     if inner is None:
         function = name.replace("-", "_")
-        part.command(name)(getattr(code, f"{function}_", None) or getattr(code, function))
+        part.command(name)(_with_single_options(getattr(code, f"{function}_", None) or getattr(code, function)))
         return
     group = typer.Typer(no_args_is_help=True, help=help)
     for inner_name, function in inner.items():
         # Help leaves out `fire`, which only the scheduler starts.
-        group.command(inner_name, hidden=inner_name == "fire")(function)
+        group.command(inner_name, hidden=inner_name == "fire")(_with_single_options(function))
     part.add_typer(group, name=name)
+
+
+def _with_single_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command function whose groups of options, as `options.Form`, are an option for each of their fields."""
+    parameters: list[Parameter] = []
+    groups: dict[str, type] = {}
+    hints = get_type_hints(function, include_extras=True)
+    for parameter in signature(function).parameters.values():
+        hint = hints[parameter.name]
+        own = [parameter.replace(annotation=hint)]
+        if is_dataclass(hint) and isinstance(hint, type):
+            groups[parameter.name] = hint
+            field_hints = get_type_hints(hint, include_extras=True)
+            own = [each.replace(annotation=field_hints[each.name]) for each in signature(hint).parameters.values()]
+        parameters += [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
+    if not groups:
+        return function
+
+    @wraps(function)
+    def run(**options: Any) -> None:
+        for name, kind in groups.items():
+            options[name] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
+        function(**options)
+
+    vars(run)["__signature__"] = Signature(parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def _prepare(command: Any, deferred: _Deferred, words: str, ahead: str = "") -> None:

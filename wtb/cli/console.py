@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from wtb.cli import options
-from wtb.cli.options import needs_code, not_through
+from wtb.cli.options import not_through
 from wtb.core.errors import InputError, WTBError
 
 if TYPE_CHECKING:
@@ -80,23 +80,24 @@ def open_backend(db: str | None, broker: str | None = None, *, create: bool = Fa
     return _server(server)
 
 
-def backend_elsewhere(published: bool, db: str | None, broker: str | None = None, **of_code: object) -> Backend | None:
+def backend_elsewhere(
+    published: bool, db: str | None, broker: str | None = None, *, wait: bool = False
+) -> Backend | None:
     """Return the backend of a command that does not use the code on this machine; None if it does.
 
     Args:
         published: Use what workers publish, even if no server is named.
         db: The database that the command line names.
         broker: The broker that the command line names.
-        of_code: Options that need the code, by name.
+        wait: The option --wait, which needs the code.
 
     Raises:
-        InputError: If one of these options is given although the code is not used.
+        InputError: If that option is given although the code is not used.
     """
     if not published and server_url(db) is None:
         return None
-    for name, option in of_code.items():
-        if option:
-            raise needs_code(name)
+    if wait:
+        raise InputError("--wait needs the code here; without it, `wtb watch` follows what was submitted")
     return open_backend(db, broker)
 
 
@@ -265,6 +266,14 @@ def read_pair(option: str, text: str) -> tuple[str, str]:
     return node, variant
 
 
+def confirm_first(yes: bool, question: str, otherwise: str | None = None) -> None:
+    """Ask for confirmation unless --yes gives it; without it print `otherwise`, and exit with 1."""
+    if not yes and not confirm(question):
+        if otherwise is not None:
+            say(otherwise)
+        raise typer.Exit(1)
+
+
 def confirm(question: str) -> bool:
     """Ask the person at the terminal. Returns True for yes. Raises InputError if there is no terminal."""
     try:
@@ -430,10 +439,14 @@ def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def render_matrix(
-    document: JudgedMatrixDocument, format: options.MatrixFormat, output: Path | None, *, warnings: bool = False
-) -> str:
+def put_matrix(document: JudgedMatrixDocument, form: options.MatrixForm, *, warnings: bool = False) -> None:
+    """Write a matrix in the format that a command was given."""
+    put(_rendered(document, form, warnings), form.output)
+
+
+def _rendered(document: JudgedMatrixDocument, form: options.MatrixForm, warnings: bool) -> str:
     """The matrix in a format, or its pivot table if its view has one. warnings: with all of them, in a table."""
+    format = form.format
     if format is options.MatrixFormat.json:
         from wtb.display.json_text import as_json
 
@@ -451,7 +464,7 @@ def render_matrix(
     if format is options.MatrixFormat.table:
         from wtb.display.matrix_table import render
 
-        return render(document, width(), output is None and sys.stdout.isatty(), warnings=warnings)
+        return render(document, width(), form.output is None and sys.stdout.isatty(), warnings=warnings)
 
     module, function = _RENDERERS[format.value]
     return str(getattr(import_module(module), function)(document))

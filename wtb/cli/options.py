@@ -7,11 +7,12 @@ import time
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 from wtb.core.units import parse_duration
 from wtb.operations.registry import id_of_command
 
@@ -56,7 +57,7 @@ class Format(StrEnum):
 
 
 class ShownFormat(StrEnum):
-    """Formats of what `wtb show` shows."""
+    """Formats of what `wtb show`, `wtb costs` and `wtb series` show."""
 
     table = "table"
     json = "json"
@@ -77,6 +78,31 @@ class MatrixFormat(StrEnum):
 ShowMatrix = Annotated[MatrixFormat, typer.Option("--format", "-f", help="Output format of the matrix.")]
 ShowCells = Annotated[ShownFormat, typer.Option("--format", "-f", help="Output format; csv: --cells or --outputs.")]
 Show = Annotated[Format, typer.Option("--format", "-f", help="Output format.")]
+
+
+@frozen
+class Form:
+    """How a command presents a document: as JSON or as text for people, in a file or on stdout."""
+
+    format: Show = Format.table
+    output: Output = None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the document itself is the output."""
+        return self.format is Format.json
+
+
+@frozen
+class MatrixForm:
+    """How a command presents a matrix."""
+
+    format: ShowMatrix = MatrixFormat.table
+    output: Output = None
+
+
+TABLE: Final = Form()
+MATRIX_TABLE: Final = MatrixForm()
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Only the first N cases.")]
 Sample = Annotated[int | None, typer.Option("--sample", help="Only N cases, drawn at random with the sweep's seed.")]
@@ -96,8 +122,22 @@ Sort = Annotated[
         "--sort", metavar="KEY", help="Order by a metric, cost, latency, number or factor; cost:desc is descending."
     ),
 ]
-Final = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' reserves for the end.")]
+HeldOut = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' reserves for the end.")]
 MaxCells = Annotated[int | None, typer.Option("--max-cells", help="Allow more cells than the cap.")]
+
+
+@frozen
+class Part:
+    """The cells of a sweep file that a command is for."""
+
+    limit: Limit = None
+    sample: Sample = None
+    case: Case = None
+    choices: Choices = None
+    max_cells: MaxCells = None
+
+
+WHOLE: Final = Part()
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress to stderr.")]
 Limits = Annotated[
     list[str] | None,
@@ -121,9 +161,7 @@ Published = Annotated[bool, typer.Option("--published", help="Use the published 
 Margin = Annotated[
     list[str] | None,
     typer.Option(
-        "--margin",
-        metavar="METRIC=X",
-        help="The smallest loss that matters, in the metric's unit; repeatable.",
+        "--margin", metavar="METRIC=X", help="The smallest loss that matters, in the metric's unit; repeatable."
     ),
 ]
 
@@ -152,17 +190,6 @@ def read_margin(texts: list[str] | None) -> dict[str, float]:
         if not metric or not 0 <= margins[metric] < math.inf:
             raise InputError(f"--margin {text!r}: expected METRIC=X with X at least 0, such as ndcg=0.02")
     return margins
-
-
-# The alternative to an option that needs the code, if the code is not on this machine.
-_WITHOUT_CODE = {
-    "wait": "without it, `wtb watch` follows what was submitted",
-}
-
-
-def needs_code(option: str) -> InputError:
-    """Return why an option is refused where the code of a sweep is not."""
-    return InputError(f"--{option} needs the code here; {_WITHOUT_CODE[option]}")
 
 
 def not_through(server: str, command: str) -> InputError:

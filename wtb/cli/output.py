@@ -20,34 +20,24 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 
 
-def present(
-    document: D,
-    render: Callable[[D, int, bool], str],
-    format: options.Format,
-    output: Path | None,
-) -> None:
+def present(document: D, render: Callable[[D, int, bool], str], form: options.Form) -> None:
     """A document as JSON, or as the text that `render(document, width, color)` makes of it."""
-    put(as_json(document) if format is options.Format.json else render(document, width(), in_color(output)), output)
+    put(as_json(document) if form.is_json else render(document, width(), in_color(form.output)), form.output)
 
 
 def present_all(
-    key: str,
-    rows: Sequence[Any],
-    render: Callable[[Any, int, bool], str],
-    format: options.Format,
-    output: Path | None,
-    nothing: str,
+    key: str, rows: Sequence[Any], render: Callable[[Any, int, bool], str], form: options.Form, nothing: str
 ) -> None:
     """Present a list under `key` of a document; to people, the sentence `nothing` if it is empty."""
-    if rows or format is options.Format.json:
-        present({key: rows}, render, format, output)
+    if rows or form.is_json:
+        present({key: rows}, render, form)
     else:
         say(nothing)
 
 
-def put_as(document: Any, text: str, format: options.Format, output: Path | None = None) -> None:
+def put_as(document: Any, text: str, form: options.Form) -> None:
     """Write a document as JSON, or its text."""
-    put(as_json(document) if format is options.Format.json else text, output)
+    put(as_json(document) if form.is_json else text, form.output)
 
 
 def in_color(output: Path | None) -> bool:

@@ -11,9 +11,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NotRequired, TypedDict, TypeVar
+from typing import NotRequired, TypedDict, TypeVar, cast
 
 from wtb.core.errors import BudgetReached, FinalError, NodeTimeout, OutOfReach, Rejected, RoutingError, StateError
 from wtb.core.provider_errors import provider_fault
@@ -188,17 +188,9 @@ class Failure:
 
     def stored(self) -> StoredFailure:
         """Return the failure as plain JSON."""
-        stored = StoredFailure(
-            kind=self.kind,
-            type=self.type,
-            message=self.message,
-            trace=self.trace,
-            final=self.final,
-            node=self.node,
-            asked=self.asked,
-        )
-        if self.provider is not None:
-            stored["provider"] = self.provider
+        stored = cast("StoredFailure", asdict(self))
+        if self.provider is None:
+            del stored["provider"]
         return stored
 
     def __str__(self) -> str:

@@ -24,35 +24,18 @@ if TYPE_CHECKING:
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 Figure = str | float | None
-_COLUMNS = (
-    "metric",
-    "better",
-    "n",
-    "failed",
-    "lost_to_provider",
-    "n_pairs",
-    "mean",
-    "ci_low",
-    "ci_high",
-    "delta",
-    "delta_ci_low",
-    "delta_ci_high",
-    "p_adjusted",
-    "p_uncorrected",
-    "best",
-    "clear",
-    "baseline",
+_COSTS: Final[Sequence[summary.MoneyKey]] = (
     "cost_usd",
     "cost_failed_usd",
     "cost_per_success_usd",
     "cost_innocent_usd",
-    "latency_p50_s",
-    "latency_p95_s",
-    "exploratory",
-    "within",
-    "behind_low",
-    "behind_high",
-    "row",
+)
+_COLUMNS = (
+    *("metric", "better", "n", "failed", "lost_to_provider", "n_pairs"),
+    *("mean", "ci_low", "ci_high", "delta", "delta_ci_low", "delta_ci_high"),
+    *("p_adjusted", "p_uncorrected", "best", "clear", "baseline"),
+    *_COSTS,
+    *("latency_p50_s", "latency_p95_s", "exploratory", "within", "behind_low", "behind_high", "row"),
 )
 
 
@@ -89,10 +72,7 @@ def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> d
         "failed": row["failed"],
         "lost_to_provider": row.get("lost_to_provider", 0),
         "baseline": _flag(summary.is_baseline(document, row)),
-        "cost_usd": row.get("cost_usd"),
-        "cost_failed_usd": row.get("cost_failed_usd"),
-        "cost_per_success_usd": row.get("cost_per_success_usd"),
-        "cost_innocent_usd": row.get("cost_innocent_usd"),
+        **{key: row.get(key) for key in _COSTS},
         "latency_p50_s": row["latency_s"]["p50"],
         "latency_p95_s": row["latency_s"]["p95"],
         "exploratory": _flag(bool(row.get("exploratory"))),

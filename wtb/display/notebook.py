@@ -33,10 +33,7 @@ def matrix(document: MatrixDocument) -> str:
         *(sentences.noise(document, metric) for metric in metrics[:1]),
     ]
     return render(
-        "notebook_matrix.html",
-        matrix=document,
-        answers=list(filter(None, answers)),
-        **vars(matrix_tables(document)),
+        "notebook_matrix.html", matrix=document, answers=list(filter(None, answers)), **vars(matrix_tables(document))
     )
 
 

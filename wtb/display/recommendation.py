@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         JudgedMatrixDocument,
         MatrixDocument,
         NightDocument,
-        RowDocument,
     )
 
 Tone = Literal["good", "bad", "open"]
@@ -164,13 +163,9 @@ def _verdict(tones: list[Tone], night: NightDocument | None = None) -> str:
     return {1: "The gate holds.", 2: "Both gates hold."}.get(len(tones), f"All {len(tones):,} gates hold.")
 
 
-def _row(document: MatrixDocument, decision: DecisionDocument) -> RowDocument | None:
-    return next((row for row in document["rows"] if row["combination"] == decision["combination"]), None)
-
-
 def _title(document: MatrixDocument, decision: DecisionDocument, word: str) -> str:
     """Return what to ship; `word` is what it is called, which is no recommendation where a gate failed."""
-    row = _row(document, decision)
+    row = next((row for row in document["rows"] if row["combination"] == decision["combination"]), None)
     if row is None:
         return f"Nothing to recommend: {printable(decision['because'] or 'nothing is scored')}"
     name = summary.combination_name(document, row)

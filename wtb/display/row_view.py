@@ -100,14 +100,10 @@ def levels_in_order(document: MatrixDocument, numbers: Collection[int], factor: 
         labels_of(document["rows"][number]["combination"]).get(factor) for number in sorted(numbers)
     )
     levels = [level for level in distinct_levels if level is not None]
-    values = [_as_number(level) for level in levels]
+    values = [float(level) if _NUMBER.fullmatch(level) else None for level in levels]
     if all(number is not None for number in values):
         levels = [level for _, level in sorted(zip(values, levels, strict=True), key=lambda pair: pair[0] or 0.0)]
     return [*levels, *([None] if None in distinct_levels else [])]
-
-
-def _as_number(level: str) -> float | None:
-    return float(level) if _NUMBER.fullmatch(level) else None
 
 
 _DIRECTIONS = {"asc": False, "desc": True}

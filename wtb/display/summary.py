@@ -15,13 +15,7 @@ from wtb.core.texts import LAG_SHOWN_S, duration, listed_names, money, plural, p
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import ComparedCell, ComparedRow, ComparisonDocument
-    from wtb.core.documents.matrix import (
-        MatrixDocument,
-        MetricEstimate,
-        RowDocument,
-        StoppedDocument,
-        WithinDocument,
-    )
+    from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument, StoppedDocument, WithinDocument
     from wtb.core.documents.shared_types import Better
 
 

@@ -30,17 +30,13 @@ def labels(combinations: Sequence[Choices], width: int) -> tuple[list[str], list
         " ".join(f"{printable(node)}={choices[node]}" for node in varied if node in choices) for choices in combinations
     ]
     full = [printable(name) or "the workflow as it is" for name in full]
-    if _fit(full, width):
+    if max(map(cell_len, full), default=0) <= width:
         return full, legend
     for between in _BETWEEN if varied else ():
         if naming := _variants({node: columns[node] for node in varied}, width, between):
             return naming[0], [*naming[1], *legend]
     numbers = {name: f"#{number}" for number, name in enumerate(dict.fromkeys(full), 1)}
     return [numbers[name] for name in full], [*(f"{number}: {name}" for name, number in numbers.items()), *legend]
-
-
-def _fit(names: Sequence[str], width: int) -> bool:
-    return max(map(cell_len, names), default=0) <= width
 
 
 def _variants(columns: Mapping[str, Sequence[str]], width: int, between: str) -> tuple[list[str], list[str]] | None:
@@ -161,10 +157,7 @@ def grid(
     widths = shared_room(full_widths[:beside], least[:beside], width - GAP * (beside - 1))
     legend = _shorten(headers, cell_rows, widths, named)
     to_the_right = set(right)
-    lines = [
-        _line(headers, headers, widths, to_the_right).rstrip(),
-        "─" * min(width, sum(widths) + GAP * beside - GAP),
-    ]
+    lines = [_line(headers, headers, widths, to_the_right).rstrip(), "─" * min(width, sum(widths) + GAP * beside - GAP)]
     for number, row in enumerate(cell_rows):
         lines.append(_line(headers, row, widths, to_the_right, color).rstrip())
         overflow = ", ".join(
@@ -268,6 +261,11 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
             line = f"{line} {rest}" if line != start else line + rest
         lines.append(line)
     return [indent + line for line in lines]
+
+
+def paragraphs(texts: Iterable[str], width: int) -> str:
+    """Return texts that are wrapped, each from a line of its own."""
+    return "".join(f"{line}\n" for text in texts for line in wrapped(text, width))
 
 
 def _fitting(text: str, width: int) -> str:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from wtb.authoring.boundary import CheckpointReport, CostReport, DecisionReport
+from wtb.authoring.context.attempt_record import Record
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
-from wtb.core.failures import RUNNING
+from wtb.core.failures import RUNNING, UNFINISHED
 from wtb.core.ids import new_id
 from wtb.core.scoring.unknown_costs import is_free
 from wtb.core.serialization.codec import digest
@@ -19,6 +20,7 @@ from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, NodeTask
 from wtb.core.values import Json, Value, Values
 from wtb.execution import rows
+from wtb.execution.engine.protocol import Result
 from wtb.execution.engine.resource_usage import PRINTED, SAMPLE
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
@@ -423,13 +425,13 @@ class Attempt:
         self._run.record(node_run_change=(self._run.id, change), appended=appended)
 
     def _row(self) -> NewAttempt:
-        row = rows.begun_attempt(self._run.id, self.number, self._started_at, self._sums, self._run.plan.fingerprint)
-        return {
-            **row,
-            "stdout": self._output["stdout"],
-            "stderr": self._output["stderr"],
-            "again": self.start_is_recorded,
-        }
+        """Make the row of a running attempt after the first, as if it had failed: it stays so if its runner dies."""
+        usd, tokens_in, tokens_out = self._sums
+        record = Record(usd=usd, tokens_in=tokens_in, tokens_out=tokens_out)
+        stdout, stderr = self._output["stdout"], self._output["stderr"]
+        so_far = Result(self._started_at, 0.0, record, failure=UNFINISHED, stdout=stdout, stderr=stderr)
+        row = rows.attempt(self._run.id, self.number, so_far, self._run.plan.fingerprint)
+        return {**row, "again": self.start_is_recorded}
 
 
 def _value(text: str) -> Value:

@@ -127,8 +127,6 @@ def waiting_as_one(
     A question of a node run that several groups share is thus answered once, and the node run is repeated once.
     """
     outcomes = list(zip(grouped.values(), joined, strict=True))
-    if len(outcomes) < 2:
-        return outcomes
     waiting = [(cells, outcome) for cells, outcome in outcomes if isinstance(outcome, Hold)]
     if len(waiting) < 2:
         return outcomes

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from wtb.authoring.boundary import CallReport
 from wtb.authoring.graph import Decision
-from wtb.core.failures import MESSAGE, UNFINISHED, Failure
+from wtb.core.failures import MESSAGE, Failure
 from wtb.core.ids import new_id, short_id
 from wtb.core.questions import Question
 from wtb.core.scoring.measure import Score
@@ -25,7 +25,6 @@ from wtb.store.tables.results import HeldCell, NewMetric, NewScore, Outcome
 from wtb.store.tables.sweeps import NewEvent
 
 _OF_DECISION: tuple[Literal["node", "to", "key", "why", "tried"], ...] = ("node", "to", "key", "why", "tried")
-_UNFINISHED = UNFINISHED.stored()
 
 
 class Happened(NamedTuple):
@@ -119,12 +118,6 @@ def ending(execution: Execution, cell: Mapping[str, Json], failure: Failure | No
     if failure is None:
         return {**end, "result": {**visible_state(execution.at.state)}}
     return {**end, "error": str(failure), **({"node": failure.node} if failure.node else {})}
-
-
-def about(task: NodeTask, variant: str) -> dict[str, str]:
-    """A task and its variant, as fields of events."""
-    several = {} if task.key == task.node else {"task": task.key}
-    return {"node": task.node, **several, "variant": variant}
 
 
 def born(ids: SweepIds, parent: Execution, child: Execution) -> NewExecution:
@@ -249,28 +242,6 @@ def node_run_end(status: str, number: int, outcome: Result, cells: int, fingerpr
     }
 
 
-def begun_attempt(
-    node_run_id: str, number: int, started_at: float, spent: Sequence[Any], fingerprint: str
-) -> NewAttempt:
-    """Make the row of a running attempt after the first; it stays like this if its runner dies."""
-    usd, tokens_in, tokens_out = spent
-    return {
-        "node_run_id": node_run_id,
-        "number": number,
-        # As if it had failed: nobody could correct the row after the runner died.
-        "status": "failed",
-        "started_at": started_at,
-        "duration_s": 0.0,
-        "usd": usd,
-        "tokens_in": tokens_in,
-        "tokens_out": tokens_out,
-        "failure": _UNFINISHED,
-        "fingerprint": fingerprint,
-        "stdout": None,
-        "stderr": None,
-    }
-
-
 def attempt(node_run_id: str, number: int, outcome: Result, fingerprint: str) -> NewAttempt:
     failure = outcome.failure
     if outcome.question is not None:
@@ -312,12 +283,7 @@ def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure 
     totals = Totals() if execution.head is None else execution.head.totals  # None: it could not begin
     return [
         {
-            "sweep_id": ids.id,
-            "case_number": execution.case.number,
-            "repeat": execution.repeat,
-            "combination": combination,
-            "status": status,
-            "execution_id": execution.id,
+            **cell,
             "elapsed_s": totals.elapsed_s,
             "usd": totals.usd,
             "tokens_in": totals.tokens_in,
@@ -326,12 +292,12 @@ def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure 
             "failure": None if failure is None else failure.stored(),
             "edited": execution.edited,
         }
-        for combination in execution.combinations
+        for cell in cell_changes(ids, execution, status)
     ]
 
 
-def paused_cells(ids: SweepIds, execution: Execution, status: str) -> list[HeldCell]:
-    """Make the change of the cells of an execution that pauses or waits."""
+def cell_changes(ids: SweepIds, execution: Execution, status: str) -> list[HeldCell]:
+    """Make the change of the cells of an execution to a status, whether it pauses, waits or has ended."""
     return [
         {
             "sweep_id": ids.id,

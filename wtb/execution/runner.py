@@ -245,7 +245,7 @@ class Runner:
             execution,
             [Happened(f"execution.{hold.status}", details)],
             change={**records.ended(hold.status, reason=hold.reason), "queue": execution.queue},
-            held=records.paused_cells(self.sweep.ids, execution, "waiting" if hold.status == "waiting" else "pending"),
+            held=records.cell_changes(self.sweep.ids, execution, "waiting" if hold.status == "waiting" else "pending"),
             questions=[records.question(self.sweep.ids, execution.at.id, question) for question in hold.questions],
         )
 

@@ -6,41 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 from wtb.core.documents.all_events import EventDocument
 from wtb.core.errors import WTBError
-from wtb.features.access.audit import audit_head, list_audit, prune_audit, verify_audit
-from wtb.features.access.operations import (
-    change_team,
-    create_team,
-    create_token,
-    create_user,
-    grant_access,
-    list_access,
-    list_teams,
-    list_tokens,
-    list_users,
-    remove_team,
-    remove_user,
-    revoke_access,
-    revoke_token,
-)
+from wtb.features.access import audit as audit_log
+from wtb.features.access import operations as access_operations
 from wtb.features.archive.importer import import_execution
 from wtb.features.backup.operations import backup, restore
+from wtb.features.schedules import operations as schedule_operations
 from wtb.features.schedules.history import check_schedule, history
-from wtb.features.schedules.operations import (
-    add_schedule,
-    list_schedules,
-    pause_schedule,
-    remove_schedule,
-    resume_schedule,
-    run_due,
-    run_now,
-    show_schedule,
-)
 from wtb.handles.records import run_records, sweep_records
+from wtb.operations import sessions as session_operations
 from wtb.operations.budgets import clear_budgets, list_budgets, set_budgets
 from wtb.operations.context import Context
 from wtb.operations.control.answers import preview_answers
@@ -56,14 +33,6 @@ from wtb.operations.results.comparing import compare, list_baselines, remove_bas
 from wtb.operations.results.costs import costs
 from wtb.operations.running.previews import preview_evaluator, read_case_file
 from wtb.operations.running.waiting import watch
-from wtb.operations.sessions import (
-    archive_session,
-    delete_session,
-    describe_session,
-    list_sessions,
-    preview_delete_session,
-    rename_session,
-)
 from wtb.store.read.activity import Moment, read_moment
 
 
@@ -90,14 +59,14 @@ class BenchMethods:
     remove_baseline = method(remove_baseline)
 
     # Schedules
-    add_schedule = method(add_schedule)
-    schedules = method(list_schedules)
-    schedule = method(show_schedule)
-    pause_schedule = method(pause_schedule)
-    resume_schedule = method(resume_schedule)
-    remove_schedule = method(remove_schedule)
-    run_schedule = method(run_now)
-    run_due_schedules = method(run_due)
+    add_schedule = method(schedule_operations.add_schedule)
+    schedules = method(schedule_operations.list_schedules)
+    schedule = method(schedule_operations.show_schedule)
+    pause_schedule = method(schedule_operations.pause_schedule)
+    resume_schedule = method(schedule_operations.resume_schedule)
+    remove_schedule = method(schedule_operations.remove_schedule)
+    run_schedule = method(schedule_operations.run_now)
+    run_due_schedules = method(schedule_operations.run_due)
     schedule_history = method(history)
     check_schedule = method(check_schedule)
 
@@ -106,34 +75,34 @@ class BenchMethods:
     change_project = method(change_project)
     projects = method(list_projects)
     project = method(describe_project)
-    rename_session = method(rename_session)
-    sessions = method(list_sessions)
-    session = method(describe_session)
-    archive_session = method(archive_session)
-    delete_session = method(delete_session)
-    preview_delete_session = method(preview_delete_session)
+    rename_session = method(session_operations.rename_session)
+    sessions = method(session_operations.list_sessions)
+    session = method(session_operations.describe_session)
+    archive_session = method(session_operations.archive_session)
+    delete_session = method(session_operations.delete_session)
+    preview_delete_session = method(session_operations.preview_delete_session)
     set_budgets = method(set_budgets)
     clear_budgets = method(clear_budgets)
     budgets = method(list_budgets)
 
     # Access
-    create_user = method(create_user)
-    users = method(list_users)
-    remove_user = method(remove_user)
-    create_team = method(create_team)
-    teams = method(list_teams)
-    change_team = method(change_team)
-    remove_team = method(remove_team)
-    grant_access = method(grant_access)
-    access = method(list_access)
-    revoke_access = method(revoke_access)
-    create_token = method(create_token)
-    tokens = method(list_tokens)
-    revoke_token = method(revoke_token)
-    audit = method(list_audit)
-    verify_audit = method(verify_audit)
-    audit_head = method(audit_head)
-    prune_audit = method(prune_audit)
+    create_user = method(access_operations.create_user)
+    users = method(access_operations.list_users)
+    remove_user = method(access_operations.remove_user)
+    create_team = method(access_operations.create_team)
+    teams = method(access_operations.list_teams)
+    change_team = method(access_operations.change_team)
+    remove_team = method(access_operations.remove_team)
+    grant_access = method(access_operations.grant_access)
+    access = method(access_operations.list_access)
+    revoke_access = method(access_operations.revoke_access)
+    create_token = method(access_operations.create_token)
+    tokens = method(access_operations.list_tokens)
+    revoke_token = method(access_operations.revoke_token)
+    audit = method(audit_log.list_audit)
+    verify_audit = method(audit_log.verify_audit)
+    audit_head = method(audit_log.audit_head)
+    prune_audit = method(audit_log.prune_audit)
 
     # What is kept
     collect = method(collect)
@@ -194,9 +163,7 @@ class Subscription:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.unsubscribe()
 
     def _run(self) -> None:

@@ -218,11 +218,7 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
 
     @documented_by(resume)
     def resume(
-        self,
-        set: State | None = None,
-        *,
-        limits: Limits | None = None,
-        allow_code_change: bool = False,
+        self, set: State | None = None, *, limits: Limits | None = None, allow_code_change: bool = False
     ) -> Self:
         """Resume it, with other values for keys of its state if given: here in the background, or by its workers.
 
@@ -320,14 +316,7 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
             The new execution.
         """
         forked = self.backend.call(
-            fork,
-            self._execution_id,
-            at=at,
-            set=set,
-            variants=variants,
-            reason=reason,
-            run=run,
-            bound=self._bound(),
+            fork, self._execution_id, at=at, set=set, variants=variants, reason=reason, run=run, bound=self._bound()
         )
         self._warn(forked.problem)
         return ExecutionHandle(self.backend, forked.execution, self._workflow)

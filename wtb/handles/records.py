@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from wtb.core.documents.executions import ExecutionHeading
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument
@@ -93,20 +93,13 @@ def sweep_records(documents: Sequence[SweepDocument]) -> list[SweepRecord]:
 
 def sweep_record(document: SweepDocument | SweepStanding, cells: CellCounts) -> SweepRecord:
     """Return the record of a sweep from its document in a list, or the one of its status, and its cells."""
-    return SweepRecord(
-        id=document["id"],
-        name=document["name"],
-        status=document["status"],
-        reason=document["reason"],
+    return _record(
+        SweepRecord,
+        document,
         workflow=document["workflow"] or "",
-        workflow_version=document["workflow_version"],
-        project=document["project"],
         session=document.get("session", ""),  # a server of an older version does not send it
         cells=cells["total"],
         counts=FrozenMapping({status: cells[status] for status in CELL_STATUSES}),
-        created_at=datetime.fromisoformat(document["created_at"]),
-        started_at=_time(document["started_at"]),
-        finished_at=_time(document["finished_at"]),
     )
 
 
@@ -162,21 +155,8 @@ def run_records(documents: Sequence[RunDocument]) -> list[RunRecord]:
 
 def run_record(document: RunDocument) -> RunRecord:
     """Return the record of a single execution from its document in a list."""
-    return RunRecord(
-        id=document["id"],
-        execution=document["execution"],
-        status=document["status"],
-        reason=document["reason"],
-        error=document["error"],
-        workflow=document["workflow"] or "",
-        workflow_version=document["workflow_version"],
-        metadata=FrozenMapping(document.get("metadata", {})),
-        project=document["project"],
-        session=document["session"],
-        created_at=datetime.fromisoformat(document["created_at"]),
-        started_at=_time(document["started_at"]),
-        finished_at=_time(document["finished_at"]),
-    )
+    metadata = FrozenMapping(document.get("metadata", {}))
+    return _record(RunRecord, document, workflow=document["workflow"] or "", metadata=metadata)
 
 
 @frozen
@@ -224,23 +204,8 @@ class ExecutionRecord:
 
 def execution_record(heading: ExecutionHeading) -> ExecutionRecord:
     """Return the record of an execution from the heading of its document."""
-    created_at = _time(heading["created_at"])
-    assert created_at is not None
-    return ExecutionRecord(
-        id=heading["id"],
-        sweep=heading["sweep"]["id"],
-        status=heading["status"],
-        reason=heading["reason"],
-        case=heading["case"],
-        repeat=heading["repeat"],
-        combinations=tuple(map(FrozenMapping, heading["combinations"])),
-        origin=heading["origin"],
-        parent=heading["parent"],
-        edited=heading["edited"],
-        error=heading["error"],
-        created_at=created_at,
-        finished_at=_time(heading["finished_at"]),
-    )
+    combinations = tuple(map(FrozenMapping, heading["combinations"]))
+    return _record(ExecutionRecord, heading, sweep=heading["sweep"]["id"], combinations=combinations)
 
 
 @frozen
@@ -292,25 +257,8 @@ class QuestionRecord:
 
 def question_record(document: QuestionDocument) -> QuestionRecord:
     """Return the record of a question from its document."""
-    asked_at = _time(document["asked_at"])
-    assert asked_at is not None
-    return QuestionRecord(
-        id=document["id"],
-        status=document["status"],
-        kind=document["kind"],
-        question=document["question"],
-        options=tuple(document["options"]),
-        default=document["default"],
-        node=document["node"],
-        sweep=document["sweep"]["id"],
-        workflow=document["workflow"],
-        case=document["case"],
-        executions=document["executions"],
-        asked_at=asked_at,
-        expires_at=_time(document["expires_at"]),
-        answer=document["answer"],
-        mode=document.get("mode"),
-    )
+    options, mode = tuple(document["options"]), document.get("mode")
+    return _record(QuestionRecord, document, sweep=document["sweep"]["id"], options=options, mode=mode)
 
 
 @frozen
@@ -363,5 +311,17 @@ def reporter(callback: ProgressCallback | None) -> Callable[[RunProgress], None]
     return report
 
 
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+def _record(kind: type[T], document: Mapping[str, Any], **own: object) -> T:
+    """Return a record with the fields of a document that have the same names, and those that differ.
+
+    Args:
+        kind: The class of the record.
+        document: A document; its times are text.
+        own: The fields that the document does not have as the record has them.
+
+    Returns:
+        The record; its fields `..._at` are datetimes.
+    """
+    plain = {name: document[name] for name in kind.__annotations__ if name not in own}
+    times = {name: datetime.fromisoformat(at) for name, at in plain.items() if name.endswith("_at") and at is not None}
+    return kind(**plain | times | own)

@@ -21,6 +21,7 @@ from wtb.display.matrix_table import render
 from wtb.display.notebook import matrix as notebook_view
 from wtb.display.report.report_files import RENDERERS, form_of, page_with_outputs
 from wtb.display.text import comparisons
+from wtb.display.text.added_cases import PlannedExtension
 from wtb.features.archive.sweep_copies import copy_sweep
 from wtb.features.judging.checking import check_judge
 from wtb.features.judging.labelling import draw_labels, give_label, import_labels, list_labels
@@ -42,7 +43,6 @@ from wtb.operations.results.side_by_side import outputs, read_value
 from wtb.operations.running.additions import cases_to_send
 from wtb.operations.running.continuing import Continued, resume, retry
 from wtb.operations.running.extending import Extended, extend, plan_extension
-from wtb.operations.running.extension_draft import PlannedExtension
 from wtb.operations.running.preparing import bind_stored
 from wtb.operations.running.published import cancel_scoring, score_published, show_scoring
 from wtb.planning.binding import Bound, bind
@@ -192,11 +192,7 @@ class SweepHandle(SweepMethods, TargetHandle):
 
     @documented_by(resume)
     def resume(
-        self,
-        *,
-        limits: Limits | None = None,
-        allow_code_change: bool = False,
-        progress: ProgressCallback | None = None,
+        self, *, limits: Limits | None = None, allow_code_change: bool = False, progress: ProgressCallback | None = None
     ) -> Self:
         """Continue it: here until it has ended or paused again, or at once by its workers.
 
@@ -208,11 +204,7 @@ class SweepHandle(SweepMethods, TargetHandle):
         """
         return self._continued(
             self.backend.call(
-                resume,
-                self.id,
-                limits=limits,
-                allow_code_change=allow_code_change,
-                progress=reporter(progress),
+                resume, self.id, limits=limits, allow_code_change=allow_code_change, progress=reporter(progress)
             )
         )
 
@@ -235,12 +227,7 @@ class SweepHandle(SweepMethods, TargetHandle):
         """
         return self._continued(
             self.backend.call(
-                retry,
-                self.id,
-                failed_only=failed_only,
-                provider=provider,
-                limits=limits,
-                progress=reporter(progress),
+                retry, self.id, failed_only=failed_only, provider=provider, limits=limits, progress=reporter(progress)
             )
         )
 
@@ -454,11 +441,7 @@ class SweepHandle(SweepMethods, TargetHandle):
 
     @documented_by(compare)
     def compare(
-        self,
-        before: str | SweepHandle,
-        *,
-        margin: Mapping[str, float] | None = None,
-        looked_into: int = LOOKED_INTO,
+        self, before: str | SweepHandle, *, margin: Mapping[str, float] | None = None, looked_into: int = LOOKED_INTO
     ) -> ComparisonDocument:
         """Compare its results with those of an earlier sweep, case by case.
 

@@ -233,12 +233,7 @@ class TargetHandle(TargetMethods):
     @documented_by(log)
     @checked
     def follow(
-        self,
-        *,
-        severity: str = "debug",
-        kinds: Sequence[str] = (),
-        interval_s: Interval = 0.5,
-        values: bool = False,
+        self, *, severity: str = "debug", kinds: Sequence[str] = (), interval_s: Interval = 0.5, values: bool = False
     ) -> Iterator[EventDocument]:
         """Yield its events, those that there are and then each as it happens; none is missed or comes twice.
 
@@ -255,12 +250,7 @@ class TargetHandle(TargetMethods):
     @documented_by(log)
     @checked
     async def follow_async(
-        self,
-        *,
-        severity: str = "debug",
-        kinds: Sequence[str] = (),
-        interval_s: Interval = 0.5,
-        values: bool = False,
+        self, *, severity: str = "debug", kinds: Sequence[str] = (), interval_s: Interval = 0.5, values: bool = False
     ) -> AsyncIterator[EventDocument]:
         """Yield its events as `follow` does, without blocking the event loop.
 

@@ -365,9 +365,8 @@ class Calls:
         refusal = caller.identity.refusal(operation.needs, everywhere=operation.everywhere)
         if refusal is not None:
             denied = AccessDenied(refusal)
-            note_refusal(
-                self._context.noting_for(caller.identity.attribution, origin), tool.operation(arguments), denied
-            )
+            noting = self._context.noting_for(caller.identity.attribution, origin)
+            note_refusal(noting, tool.operation(arguments), denied)
             raise denied
         return self._context.acting_as(caller.identity, operation.needs, origin)
 
@@ -395,7 +394,7 @@ def find_tool(name: str) -> Tool:
     """Return a tool. Raises NotFound if there is none of this name."""
     tool = _BY_NAME.get(name)
     if tool is None:
-        short_name = name if len(name) <= 60 else f"{name[:59]}…"
+        short_name = _shortened(name, 60)
         raise NotFound(f"there is no tool {short_name!r}{did_you_mean(short_name, _BY_NAME)}")
     return tool
 
@@ -411,7 +410,7 @@ def checked_arguments(tool: Tool, raw_arguments: Mapping[str, Json]) -> ToolArgu
             f"the arguments of {tool.name} have {size:,} characters; at most {MOST_ARGUMENTS:,} may be sent"
         )
     problems = [
-        f"{'.'.join(map(str, error.absolute_path)) or 'arguments'}: {_short(error.message)}"
+        f"{'.'.join(map(str, error.absolute_path)) or 'arguments'}: {_shortened(error.message, 200)}"
         for error in _VALIDATORS[tool.name].iter_errors(raw_arguments)
     ]
     if problems:
@@ -421,7 +420,3 @@ def checked_arguments(tool: Tool, raw_arguments: Mapping[str, Json]) -> ToolArgu
 
 def _answer(outcome: Found) -> Answer:
     return Answer(make_reply(outcome.decision, outcome.document), outcome.links)
-
-
-def _short(message: str) -> str:
-    return message if len(message) <= 200 else f"{message[:199]}…"

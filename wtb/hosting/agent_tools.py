@@ -124,9 +124,9 @@ class Tool:
         properties: Its arguments, as JSON Schema has them.
         required: The required arguments.
         operations: The ids of operations that it may call.
-        chooses: Returns the operation for given arguments.
         call: Calls the operation.
         preview: Describes a call that destroys or costs something, without running it.
+        chooses: Returns the operation for given arguments; by default the first.
     """
 
     name: str
@@ -134,26 +134,24 @@ class Tool:
     properties: JsonSchema
     required: tuple[str, ...]
     operations: tuple[str, ...]
-    chooses: Callable[[ToolArguments], str]
     call: Callable[[Context, ToolArguments], Found]
     preview: Callable[[Context, ToolArguments], Found] | None = None
+    chooses: Callable[[ToolArguments], str] | None = None
 
     @property
     def schema(self) -> dict[str, object]:
         """The JSON Schema of its arguments."""
-        properties = dict(self.properties)
-        if self.preview is not None:
-            properties["confirm"] = _CONFIRM
+        confirm = {} if self.preview is None else {"confirm": _CONFIRM}
         return {
             "type": "object",
-            "properties": properties,
+            "properties": {**self.properties, **confirm},
             "required": list(self.required),
             "additionalProperties": False,
         }
 
     def operation(self, arguments: ToolArguments) -> str:
         """Return the id of the operation that it calls with these arguments."""
-        return self.chooses(arguments)
+        return self.chooses(arguments) if self.chooses else self.operations[0]
 
     def needs_consent(self, arguments: ToolArguments) -> bool:
         """Return whether it destroys or costs something with these arguments."""
@@ -168,7 +166,7 @@ def _do(context: Context, name: str, *positional: object, **named: object) -> An
     return OPERATIONS[name].function(context, *positional, **named)
 
 
-def _select_arguments(arguments: Arguments, *names: str) -> Arguments:
+def _select_arguments(arguments: Arguments, *names: str) -> dict[str, Any]:
     return {name: arguments[name] for name in names if name in arguments}
 
 
@@ -298,10 +296,9 @@ def _cell(context: Context, arguments: ToolArguments) -> Found:
         return Found("One execution in detail.", document, {"execution": path_to("executions", arguments["execution"])})
     if "ref" not in arguments:
         raise InputError("ref or execution is missing; expected a sweep, or an execution", argument="ref")
-    filters = {"statuses": [arguments["status"]]} if "status" in arguments else {}
-    listing = _do(
-        context, "cells.list", arguments["ref"], limit=MOST_CELLS, **filters, **_select_arguments(arguments, "case")
-    )
+    filters = _select_arguments(arguments, "case")
+    filters |= {"statuses": [arguments["status"]]} if "status" in arguments else {}
+    listing = _do(context, "cells.list", arguments["ref"], limit=MOST_CELLS, **filters)
     cells = list(islice(listing.cells, MOST_CELLS))
     words = f"{len(cells):,} cells{' or more' if len(cells) == MOST_CELLS else ''}; `execution` shows one of them."
     return Found(words, {"cells": cells}, {"cells": path_to("sweeps", arguments["ref"], "cells")})
@@ -326,9 +323,8 @@ def _fork(context: Context, arguments: ToolArguments) -> Found:
             f"after results were seen, so it is never the best by itself, and counts among what was tried."
         )
         return Found(words, _as_document(row), {"matrix": f"/sweeps/{row.sweep}/matrix"})
-    forked = _do(
-        context, "executions.fork", arguments["ref"], run=False, **options, **_select_arguments(arguments, "set")
-    )
+    options |= _select_arguments(arguments, "set")
+    forked = _do(context, "executions.fork", arguments["ref"], run=False, **options)
     words = f"Execution {forked.execution} is {forked.status}. It owns no cell, so no matrix changes."
     return Found(words, _as_document(forked), {"execution": f"/executions/{forked.execution}"})
 
@@ -382,14 +378,8 @@ def _comment(context: Context, arguments: ToolArguments) -> Found:
         return Found(words, document, {"comments": f"{path_to('sweeps', ref)}/comments"})
     if "case" not in arguments:
         raise InputError("expected the case whose cell the comment is about", argument="case")
-    comment = _do(
-        context,
-        "comments.add",
-        ref,
-        arguments["case"],
-        arguments["text"],
-        **_select_arguments(arguments, "row", "repeat"),
-    )
+    options = _select_arguments(arguments, "row", "repeat")
+    comment = _do(context, "comments.add", ref, arguments["case"], arguments["text"], **options)
     words = (
         f"Comment {comment['number']} is on case {comment['case']}, row {comment['row']}, repeat {comment['repeat']}."
     )
@@ -397,9 +387,8 @@ def _comment(context: Context, arguments: ToolArguments) -> Found:
 
 
 def _cases(context: Context, arguments: ToolArguments) -> Found:
-    document = _do(
-        context, "cases.read", arguments["cases"], **_select_arguments(arguments, "workflow", "sweep", "columns")
-    )
+    options = _select_arguments(arguments, "workflow", "sweep", "columns")
+    document = _do(context, "cases.read", arguments["cases"], **options)
     return Found(added_cases.render(document, _WIDTH), document, {})
 
 
@@ -509,7 +498,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"sweep": _SWEEP},
         ("sweep",),
         ("sweeps.plan_published",),
-        lambda _: "sweeps.plan_published",
         _plan,
     ),
     Tool(
@@ -518,7 +506,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"sweep": _SWEEP, "priority": {"type": "integer", "minimum": -1000, "maximum": 1000}},
         ("sweep",),
         ("sweeps.submit_published",),
-        lambda _: "sweeps.submit_published",
         _submit,
         _plan,
     ),
@@ -537,7 +524,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         ("workflow", "input"),
         ("executions.start_published", "workflows.show"),
-        lambda _: "executions.start_published",
         _start,
         _would_start,
     ),
@@ -547,7 +533,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"ref": _REF, "wait_s": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S}},
         ("ref",),
         ("sweeps.show_status",),
-        lambda _: "sweeps.show_status",
         _status,
     ),
     Tool(
@@ -557,7 +542,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"ref": _REF, **_VIEW},
         ("ref",),
         ("matrices.show",),
-        lambda _: "matrices.show",
         _matrix,
     ),
     Tool(
@@ -567,8 +551,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"ref": _REF, "row": _NUMBER, "other": _NUMBER, "metric": _TEXT},
         ("ref",),
         ("matrices.show", "combinations.compare"),
-        lambda arguments: "combinations.compare" if {"row", "other"} & arguments.keys() else "matrices.show",
         _explain,
+        chooses=lambda arguments: "combinations.compare" if {"row", "other"} & arguments.keys() else "matrices.show",
     ),
     Tool(
         "compare",
@@ -576,7 +560,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"before": _REF, "after": _REF},
         ("before", "after"),
         ("sweeps.compare",),
-        lambda _: "sweeps.compare",
         _compare,
     ),
     Tool(
@@ -585,8 +568,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"ref": _REF, "case": _TEXT, "status": _TEXT, "execution": _REF, "calls": {"type": "boolean"}},
         (),
         ("sweeps.show", "cells.list"),
-        lambda arguments: "sweeps.show" if "execution" in arguments else "cells.list",
         _cell,
+        chooses=lambda arguments: "sweeps.show" if "execution" in arguments else "cells.list",
     ),
     Tool(
         "history",
@@ -594,7 +577,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"ref": _REF, "state": {"type": "boolean", "description": "With the state at each, and what nodes wrote."}},
         ("ref",),
         ("checkpoints.list",),
-        lambda _: "checkpoints.list",
         _history,
     ),
     Tool(
@@ -603,7 +585,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"ref": {"type": "string", "description": "The id of a checkpoint, or the beginning of it."}},
         ("ref",),
         ("checkpoints.show",),
-        lambda _: "checkpoints.show",
         _checkpoint,
     ),
     Tool(
@@ -612,7 +593,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {"a": _REF, "b": _REF},
         ("a", "b"),
         ("executions.compare",),
-        lambda _: "executions.compare",
         _diff,
     ),
     Tool(
@@ -629,9 +609,9 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         ("ref",),
         ("executions.fork", "combinations.add"),
-        _forks_all,
         _fork,
         _would_fork,
+        chooses=_forks_all,
     ),
     Tool(
         "extend",
@@ -651,7 +631,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         ("ref",),
         ("sweeps.extend", "sweeps.plan_extension"),
-        lambda _: "sweeps.extend",
         _extend,
         _would_extend,
     ),
@@ -668,7 +647,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         ("ref",),
         ("questions.answer",),
-        lambda _: "questions.answer",
         _answer,
     ),
     Tool(
@@ -689,9 +667,9 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         ("ref", "action"),
         ("sweeps.pause", "sweeps.resume", "sweeps.cancel", "combinations.stop", "sweeps.retry"),
-        _steers,
         _steer,
         _would_steer,
+        chooses=_steers,
     ),
     Tool(
         "find",
@@ -704,8 +682,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         (),
         (*_FINDS.values(), "workflows.show"),
-        lambda arguments: _FINDS.get(arguments.get("what", "sweeps"), "sweeps.list"),
         _find,
+        chooses=lambda arguments: _FINDS.get(arguments.get("what", "sweeps"), "sweeps.list"),
     ),
     Tool(
         "comment",
@@ -719,8 +697,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         ("ref",),
         ("comments.add", "comments.list"),
-        lambda arguments: "comments.add" if "text" in arguments else "comments.list",
         _comment,
+        chooses=lambda arguments: "comments.add" if "text" in arguments else "comments.list",
     ),
     Tool(
         "cases",
@@ -736,7 +714,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         ("cases",),
         ("cases.read",),
-        lambda _: "cases.read",
         _cases,
     ),
     Tool(
@@ -753,7 +730,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         ("evaluator", "state"),
         ("evaluators.preview",),
-        lambda _: "evaluators.preview",
         _try,
     ),
 )

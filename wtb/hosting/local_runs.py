@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
@@ -141,22 +141,16 @@ class ServerRuns:
     def publications(self) -> list[PublicationRow]:
         """Return registered code of this machine in the form in which workers publish it."""
         by, at = "this server", time.time()
+        publications = sorted(self.code.publications(), key=lambda publication: (publication.kind, publication.name))
         return [
             PublicationRow(
-                kind=publication.kind,
-                name=publication.name,
-                path=publication.path,
-                digest=publication.digest,
-                description=publication.description,
+                **asdict(publication),
                 published_at=None if publication.description is None else at,
                 published_by=None if publication.description is None else by,
-                error=publication.error,
                 failed_at=None if publication.error is None else at,
                 failed_by=None if publication.error is None else by,
             )
-            for publication in sorted(
-                self.code.publications(), key=lambda publication: (publication.kind, publication.name)
-            )
+            for publication in publications
         ]
 
     def has(self, sweep_id: str) -> bool:

@@ -92,7 +92,7 @@ class DatabaseMetrics(Collector):
         counts = self._tallies.of(database, states)
         yield _by_status("wtb_sweeps", "Sweeps.", Counter((state.project, state.status) for state in states))
         for name, words, what in _COUNTED:
-            summed: Counter[tuple[str, str]] = Counter()
+            summed: Counter[tuple[str, ...]] = Counter()
             for state in states:
                 summed.update({(state.project, status): n for status, n in what(counts[state.id]).items()})
             yield _by_status(name, words, summed)
@@ -101,30 +101,19 @@ class DatabaseMetrics(Collector):
         for state in states:
             spent[state.project] += counts[state.id].usd + state.collected_usd
             losses[state.project] += counts[state.id].lease_losses
-        yield _by_project("wtb_spend_usd", "US dollars of all attempts of the sweeps that are there.", spent)
-        yield _by_project("wtb_lease_losses", "How often the lease of an execution ran out in a node.", losses)
+        yield _by("wtb_spend_usd", "US dollars of all attempts of the sweeps that are there.", spent)
+        yield _by("wtb_lease_losses", "How often the lease of an execution ran out in a node.", losses)
         waiting = queues(database)
-        yield _by_project(
-            "wtb_queue_executions",
-            "Executions that wait for workers.",
-            {queue.project: queue.executions for queue in waiting},
-        )
-        yield _by_project(
-            "wtb_queue_oldest_seconds",
-            "For how long the first of them has waited.",
-            {queue.project: queue.oldest_s for queue in waiting},
-        )
+        executions = {queue.project: queue.executions for queue in waiting}
+        yield _by("wtb_queue_executions", "Executions that wait for workers.", executions)
+        oldest = {queue.project: queue.oldest_s for queue in waiting}
+        yield _by("wtb_queue_oldest_seconds", "For how long the first of them has waited.", oldest)
         if database.scope.projects is None:  # workers serve all projects
-            pending = GaugeMetricFamily(
-                "wtb_queue_pending", "Executions that wait on a queue, published or not.", labels=["queue"]
-            )
-            for queue, count in sorted(pending_by_queue(database).items()):
-                pending.add_metric([queue or "default"], count)
-            yield pending
+            pending = {queue or "default": count for queue, count in pending_by_queue(database).items()}
+            yield _by("wtb_queue_pending", "Executions that wait on a queue, published or not.", pending, "queue")
             workers = worker_rows(database)
-            yield _single(
-                "wtb_slots", "Slots of the workers that were seen lately.", sum(worker.slots for worker in workers)
-            )
+            slots = sum(worker.slots for worker in workers)
+            yield _single("wtb_slots", "Slots of the workers that were seen lately.", slots)
             yield _single("wtb_slots_busy", "Those of them that are busy.", sum(worker.busy for worker in workers))
             yield from _exports(collectors(database))
 
@@ -144,9 +133,7 @@ class ProcessMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read the memory of this process, and yield its metrics."""
-        built = GaugeMetricFamily("wtb_build_info", "1, with the version as label.", labels=["version"])
-        built.add_metric([__version__], 1)
-        yield built
+        yield _gauge("wtb_build_info", "1, with the version as label.", ("version",), {(__version__,): 1})
         for name, (words, histogram) in _HISTOGRAMS.items():
             yield self._histogram(name, words, histogram)
         if self._subscribers is not None:
@@ -160,11 +147,10 @@ class ProcessMetrics(Collector):
         for number, (bound, counted) in enumerate(zip((*map(str, BOUNDS_S), "+Inf"), read.counts, strict=True)):
             within += counted
             last = read.exemplars.get(number)
-            if last is not None and last.execution in traces:
-                exemplar = Exemplar({"trace_id": traces[last.execution]}, last.seconds, last.at)
-                buckets.append((bound, within, exemplar))
-            else:
+            if last is None or last.execution not in traces:
                 buckets.append((bound, within))
+            else:
+                buckets.append((bound, within, Exemplar({"trace_id": traces[last.execution]}, last.seconds, last.at)))
         return HistogramMetricFamily(name, words, buckets=buckets, sum_value=read.total_s)
 
     def _traces(self, executions: Sequence[str]) -> Mapping[str, str]:
@@ -205,30 +191,29 @@ _COUNTED: tuple[tuple[str, str, Callable[[Counts], Mapping[str, int]]], ...] = (
 )
 
 
+def _gauge(name: str, words: str, labels: Sequence[str], figures: Mapping[tuple[str, ...], float]) -> Metric:
+    family = GaugeMetricFamily(name, words, labels=labels)
+    for key, figure in sorted(figures.items()):
+        family.add_metric(key, figure)
+    return family
+
+
 def _single(name: str, words: str, figure: float) -> Metric:
-    return GaugeMetricFamily(name, words, value=figure)
+    return _gauge(name, words, (), {(): figure})
 
 
-def _by_project(name: str, words: str, values: Mapping[str, float]) -> Metric:
-    family = GaugeMetricFamily(name, words, labels=["project"])
-    for project, figure in sorted(values.items()):
-        family.add_metric([project], figure)
-    return family
+def _by(name: str, words: str, figures: Mapping[str, float], label: str = "project") -> Metric:
+    return _gauge(name, words, (label,), {(value,): figure for value, figure in figures.items()})
 
 
-def _by_status(name: str, words: str, values: Mapping[tuple[str, str], int]) -> Metric:
-    family = GaugeMetricFamily(name, words, labels=["project", "status"])
-    for labels, number in sorted(values.items()):
-        family.add_metric(labels, number)
-    return family
+def _by_status(name: str, words: str, figures: Mapping[tuple[str, ...], float]) -> Metric:
+    return _gauge(name, words, ("project", "status"), figures)
 
 
 def _exports(exporters: Sequence[ExporterRow]) -> Iterator[Metric]:
-    family = GaugeMetricFamily("wtb_exported_spans", "Spans that collectors were sent.", labels=["status"])
     rejected = sum(exporter.rejected for exporter in exporters)
-    family.add_metric(["accepted"], sum(exporter.spans for exporter in exporters) - rejected)
-    family.add_metric(["rejected"], rejected)
-    yield family
+    spans = {"accepted": sum(exporter.spans for exporter in exporters) - rejected, "rejected": rejected}
+    yield _by("wtb_exported_spans", "Spans that collectors were sent.", spans, "status")
     failing = [time.time() - exporter.failing_since for exporter in exporters if exporter.failing_since is not None]
     yield _single(
         "wtb_export_failing_seconds", "For how long a collector has taken nothing.", max(failing, default=0.0)

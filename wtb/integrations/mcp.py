@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -86,17 +87,8 @@ def use_declared(workflow: Workflow, name: str, declared: Mapping[str, Any]) -> 
         raise InputError(f"workflow {workflow.name!r} has a server {name!r} already, with {existing[0]!r}")
     key = json.dumps([name, declared], sort_keys=True)
     if key not in _CONNECTIONS:
-        _CONNECTIONS[key] = Connection(
-            Server(
-                name,
-                tuple(declared["command"]),
-                declared["url"] or "",
-                declared["env"],
-                declared["headers"],
-                timeout_s=declared["timeout"],
-                names_variables=True,
-            )
-        )
+        server = Server(name, tuple(declared["command"]), declared["url"] or "", declared["env"], declared["headers"])
+        _CONNECTIONS[key] = Connection(replace(server, timeout_s=declared["timeout"], names_variables=True))
     _declare(workflow, _CONNECTIONS[key], declared["tools"])
 
 
@@ -111,9 +103,8 @@ def _declare(workflow: Workflow, connection: Connection, declared: Mapping[str, 
         called = f"{name}.{tool}"
         if called in workflow.tools:
             workflow.problems.append(f"two tools are named {called!r}")
-        workflow.tools[called] = Tool(
-            called, _forward(connection, tool), reverse, version=partial(connection.version, tool)
-        )
+        version = partial(connection.version, tool)
+        workflow.tools[called] = Tool(called, _forward(connection, tool), reverse, version=version)
     workflow.versions[name] = lambda: _digests(connection.server, declared)
 
 
@@ -141,16 +132,10 @@ def _forward(connection: Connection, tool: str) -> Callable[..., Any]:
 def _reverse(connection: Connection, tool: str) -> Callable[..., Any]:
     async def reverse(result: Any, **arguments: Any) -> Any:
         listed = await asyncio.to_thread(connection.tools)
-        accepted = {
-            key
-            for listed_tool in listed
-            if listed_tool.name == tool
-            for key in listed_tool.input_schema.get("properties", ())
-        }
-        accepted_arguments = {
-            key: argument for key, argument in {"result": result, **arguments}.items() if key in accepted
-        }
-        return await asyncio.wrap_future(connection.call(tool, accepted_arguments))
+        schema = {each.name: each.input_schema for each in listed}.get(tool, {})
+        accepted = schema.get("properties", {})
+        sent = {key: argument for key, argument in {"result": result, **arguments}.items() if key in accepted}
+        return await asyncio.wrap_future(connection.call(tool, sent))
 
     return reverse
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -190,13 +191,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    reports = (
-        report
-        for status_reports in terminalreporter.stats.values()
-        for report in status_reports
-        if hasattr(report, "wtb")
-    )
-    answers = {report.fspath: report.wtb for report in reports}
+    reports = chain.from_iterable(terminalreporter.stats.values())
+    answers = {report.fspath: report.wtb for report in reports if hasattr(report, "wtb")}
     if answers:
         terminalreporter.section("wtb")
     for file, (sweep, *lines) in sorted(answers.items()):

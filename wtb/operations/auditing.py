@@ -40,9 +40,7 @@ _MOST_ITEMS = 50
 # What users' cases, states, answers and webhooks hold is theirs to keep secret; of mappings the keys are noted.
 _SECRET = frozenset({"keys", "input", "written", "set", "value", "feedback", "notify", "text", "texts"})
 _ABOUT_NAMES = (NotFound, ConflictError, AccessDenied)  # what these say is about things that are there
-_PARTS = {
-    "operations.running.local:begin": "executions.start"
-}  # what is no operation of its own, but stands for one in Python
+_PARTS = {"operations.running.local:begin": "executions.start"}  # no operation itself, but stands for one in Python
 
 _log = logging.getLogger("wtb")
 

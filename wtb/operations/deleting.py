@@ -153,12 +153,7 @@ def preview_erase(context: Context, case: str, *, sweep: str | None = None, proj
 @checked
 @audited
 def erase(
-    context: Context,
-    case: str,
-    *,
-    sweep: str | None = None,
-    project: str | None = None,
-    reason: AnyText | None = None,
+    context: Context, case: str, *, sweep: str | None = None, project: str | None = None, reason: AnyText | None = None
 ) -> Erased:
     """Erase a case: its input, all that ran for it, what that left, and its figures, for good.
 

@@ -165,7 +165,7 @@ class _Collection:
         self._add_copies(remove_expired(self._database))
         # Sweeps go before checkpoints, checkpoints before values, values before files: each step frees what the next
         # one finds unreferenced.
-        self._remove_hidden()
+        self.add("sweeps", deletion.remove_hidden(self._database))
         self._remove_sweeps()
         self._remove_superseded()
         self._remove_outputs()
@@ -190,9 +190,6 @@ class _Collection:
                 keep = retention.get("keep", self._policy.keep)
                 ids += expired_sweeps(connection, self._before(age), keep, *of_it)
         return ids
-
-    def _remove_hidden(self) -> None:
-        self.add("sweeps", deletion.remove_hidden(self._database))
 
     def _remove_sweeps(self) -> None:
         with self._database.read(long=True) as connection:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from wtb.core.values import Arguments
 from wtb.operations.context import Backend, Context
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -113,12 +112,7 @@ def method(operation: Callable[..., Any], convert: Callable[[Any], Any] | None =
         operation: A function of the registry, or a preview.
         convert: Makes the result of the method from that of the operation, and documents it under `Returns`.
     """
-
-    def call(self: HasBackend, /, *args: Any, **kwargs: Any) -> Any:
-        reply = self.backend.call(operation, **_by_name(call, self, args, kwargs))
-        return reply if convert is None else convert(reply)
-
-    return _described(call, operation, convert, implied=1)
+    return _made(operation, convert, takes_id=False)
 
 
 @overload
@@ -138,32 +132,23 @@ def target_method(operation: Callable[..., Any], convert: Callable[[Any], Any] |
         operation: A function of the registry, or a preview; it takes the id after the context.
         convert: Makes the result of the method from that of the operation, and documents it under `Returns`.
     """
+    return _made(operation, convert, takes_id=True)
 
-    def call(self: HasTarget, /, *args: Any, **kwargs: Any) -> Any:
-        reply = self.backend.call(operation, self.id, **_by_name(call, self, args, kwargs))
+
+def _made(operation: Callable[..., Any], convert: Callable[..., Any] | None, *, takes_id: bool) -> Callable[..., Any]:
+    """Return a method with the name, the signature and the docstring of its operation."""
+
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        arguments = dict(inspect.signature(call).bind(self, *args, **kwargs).arguments)
+        del arguments["self"]
+        reply = self.backend.call(operation, *([self.id] if takes_id else []), **arguments)
         return reply if convert is None else convert(reply)
 
-    return _described(call, operation, convert, implied=2)
-
-
-def _by_name(call: Callable[..., Any], self: object, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
-    """Return the arguments of a method by name. Raises TypeError."""
-    arguments = dict(inspect.signature(call).bind(self, *args, **kwargs).arguments)
-    del arguments["self"]
-    return arguments
-
-
-def _described(
-    call: Callable[..., Any], operation: Callable[..., Any], convert: Callable[..., Any] | None, implied: int
-) -> Callable[..., Any]:
-    """Give a method the name, the signature and the docstring of its operation.
-
-    `implied` is how many arguments of the operation the object provides itself.
-    """
     signature = inspect.signature(operation)
     returned = signature if convert is None else inspect.signature(convert)
     self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [self, *list(signature.parameters.values())[implied:]]
+    # The object provides the context, and its id where the operation takes one.
+    parameters = [self, *list(signature.parameters.values())[2 if takes_id else 1 :]]
     call.__name__ = operation.__name__
     call.__signature__ = returned.replace(parameters=parameters)  # type: ignore[attr-defined]
     call.__doc__ = returns_of(convert)

@@ -44,19 +44,10 @@ Fact = str | int
 
 # What a context may have, with Cedar's type of it; the first three it always has.
 FACTS: Mapping[str, str] = {
-    "by": "String",
-    "needs": "String",
-    "effect": "String",
-    "project?": "String",
-    "session?": "String",
-    "workflow?": "String",
-    "sweep?": "String",
-    "submitted_by?": "String",
-    "cells?": "Long",
-    "limit_cents?": "Long",
-    "node?": "String",
-    "answer?": "String",
-    "name?": "String",
+    **dict.fromkeys(("by", "needs", "effect"), "String"),
+    **dict.fromkeys(("project?", "session?", "workflow?", "sweep?", "submitted_by?"), "String"),
+    **dict.fromkeys(("cells?", "limit_cents?"), "Long"),
+    **dict.fromkeys(("node?", "answer?", "name?"), "String"),
 }
 
 

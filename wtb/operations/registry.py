@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, get_type_hints
 
@@ -98,6 +98,16 @@ def arguments_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     return parameters
 
 
+# What makes an entry, by the permission that an operation needs and its effect; `Operation` itself, if it only reads.
+_submit_changes = partial(Operation, needs=Permission.submit, effect=Effect.changes)
+_submit_spends = partial(Operation, needs=Permission.submit, effect=Effect.spends)
+_steer_changes = partial(Operation, needs=Permission.steer, effect=Effect.changes)
+_steer_spends = partial(Operation, needs=Permission.steer, effect=Effect.spends)
+_answer_changes = partial(Operation, needs=Permission.answer, effect=Effect.changes)
+_administer_changes = partial(Operation, needs=Permission.administer, effect=Effect.changes)
+_administer_destroys = partial(Operation, needs=Permission.administer, effect=Effect.destroys)
+_administer_reads = partial(Operation, needs=Permission.administer)
+
 # By id, in the order of the commands in `wtb --help`.
 OPERATIONS: Mapping[str, Operation] = {
     "workflows.list": Operation(
@@ -139,64 +149,46 @@ OPERATIONS: Mapping[str, Operation] = {
         ("Bench.plan",),
         long=True,
     ),
-    "sweeps.run_pilot": Operation(
+    "sweeps.run_pilot": _submit_spends(
         "operations.running.planning:run_pilot",
         "pilot",
         "Run a few cases, and estimate the cost of all.",
         ("Bench.plan",),
-        needs=Permission.submit,
-        effect=Effect.spends,
         long=True,
     ),
-    "sweeps.run": Operation(
-        "operations.running.local:run",
-        "run",
-        "Run a sweep and show its matrix.",
-        ("Bench.run",),
-        needs=Permission.submit,
-        effect=Effect.spends,
-        long=True,
+    "sweeps.run": _submit_spends(
+        "operations.running.local:run", "run", "Run a sweep and show its matrix.", ("Bench.run",), long=True
     ),
-    "executions.start": Operation(
+    "executions.start": _submit_spends(
         "operations.running.local:run",
         "start",
         "Run one input through a workflow, and show its state.",
         ("Bench.start",),
-        needs=Permission.submit,
-        effect=Effect.spends,
         long=True,
     ),
-    "executions.create": Operation(
+    "executions.create": _submit_changes(
         "operations.running.local:create",
         "execution create",
         "Store one input for a workflow; `resume` runs it later.",
         ("Bench.start",),
-        needs=Permission.submit,
-        effect=Effect.changes,
     ),
-    "executions.start_published": Operation(
+    "executions.start_published": _submit_spends(
         "operations.running.published:start_published",
         "start --published",
         "Submit one input for a published workflow.",
         ("Bench.start",),
-        needs=Permission.submit,
-        effect=Effect.spends,
     ),
-    "sweeps.submit": Operation(
+    "sweeps.submit": _submit_spends(
         "operations.running.submitting:submit",
         "submit",
         "Submit a sweep to the workers, and print its id.",
         ("Bench.submit",),
-        needs=Permission.submit,
-        effect=Effect.spends,
     ),
-    "sweeps.submit_published": Operation(
+    "sweeps.submit_published": _submit_spends(
         "operations.running.published:submit_published",
         "submit --published",
         "Submit a sweep of a published workflow.",
         ("Bench.submit",),
-        needs=Permission.submit,
-        effect=Effect.spends,
     ),
     "sweeps.wait": Operation(
         "operations.running.waiting:wait",
@@ -205,31 +197,25 @@ OPERATIONS: Mapping[str, Operation] = {
         ("SweepHandle.wait",),
         long=True,
     ),
-    "sweeps.resume": Operation(
+    "sweeps.resume": _steer_spends(
         "operations.running.continuing:resume",
         "resume",
         "Continue a sweep or execution that was stopped or paused.",
         ("SweepHandle.resume", "ExecutionHandle.resume"),
-        needs=Permission.steer,
-        effect=Effect.spends,
         long=True,
     ),
-    "sweeps.retry": Operation(
+    "sweeps.retry": _steer_spends(
         "operations.running.continuing:retry",
         "retry",
         "Run failed cells again, from their last good checkpoints.",
         ("SweepHandle.retry", "ExecutionHandle.retry"),
-        needs=Permission.steer,
-        effect=Effect.spends,
         long=True,
     ),
-    "sweeps.extend": Operation(
+    "sweeps.extend": _submit_spends(
         "operations.running.extending:extend",
         "extend",
         "Add cases, repeats or variants to a sweep.",
         ("SweepHandle.extend",),
-        needs=Permission.submit,
-        effect=Effect.spends,
         long=True,
     ),
     "sweeps.plan_extension": Operation(
@@ -239,13 +225,11 @@ OPERATIONS: Mapping[str, Operation] = {
         ("SweepHandle.plan_extension",),
         long=True,
     ),
-    "schedules.add": Operation(
+    "schedules.add": _submit_changes(
         "features.schedules.operations:add_schedule",
         "schedule add",
         "Run a sweep on a schedule.",
         ("Bench.add_schedule",),
-        needs=Permission.submit,
-        effect=Effect.changes,
     ),
     "schedules.list": Operation(
         "features.schedules.operations:list_schedules",
@@ -259,21 +243,17 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show a schedule: when it runs next, what it runs, and how the last runs ended.",
         ("Bench.schedule",),
     ),
-    "schedules.pause": Operation(
+    "schedules.pause": _submit_changes(
         "features.schedules.operations:pause_schedule",
         "schedule pause",
         "Pause a schedule until it is resumed; running sweeps continue.",
         ("Bench.pause_schedule",),
-        needs=Permission.submit,
-        effect=Effect.changes,
     ),
-    "schedules.resume": Operation(
+    "schedules.resume": _submit_changes(
         "features.schedules.operations:resume_schedule",
         "schedule resume",
         "Resume a schedule; fires missed during its pause are skipped.",
         ("Bench.resume_schedule",),
-        needs=Permission.submit,
-        effect=Effect.changes,
     ),
     "schedules.remove": Operation(
         "features.schedules.operations:remove_schedule",
@@ -283,13 +263,11 @@ OPERATIONS: Mapping[str, Operation] = {
         needs=Permission.submit,
         effect=Effect.destroys,
     ),
-    "schedules.run_now": Operation(
+    "schedules.run_now": _submit_spends(
         "features.schedules.operations:run_now",
         "schedule run-now",
         "Fire a schedule at once, and wait for its end if no workers run it.",
         ("Bench.run_schedule",),
-        needs=Permission.submit,
-        effect=Effect.spends,
         long=True,
     ),
     "schedules.show_history": Operation(
@@ -304,23 +282,19 @@ OPERATIONS: Mapping[str, Operation] = {
         "Exit with 1 if the last fire was worse or failed, or if a fire is overdue, and print the reason.",
         ("Bench.check_schedule",),
     ),
-    "schedules.run_due": Operation(
+    "schedules.run_due": _submit_spends(
         "features.schedules.operations:run_due",
         "schedule run-due",
         "Run the schedules that are due, for example from crontab.",
         ("Bench.run_due_schedules",),
-        needs=Permission.submit,
         everywhere=True,
-        effect=Effect.spends,
         long=True,
     ),
-    "sweeps.pause": Operation(
+    "sweeps.pause": _steer_changes(
         "operations.control.pause_cancel:pause",
         "pause",
         "Pause a sweep or execution until it is resumed.",
         ("SweepHandle.pause", "ExecutionHandle.pause"),
-        needs=Permission.steer,
-        effect=Effect.changes,
         long=True,
     ),
     "sweeps.cancel": Operation(
@@ -332,13 +306,11 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.destroys,
         preview="preview_cancel",
     ),
-    "combinations.stop": Operation(
+    "combinations.stop": _steer_changes(
         "operations.control.pause_cancel:stop_combination",
         "combination stop",
         "Skip the open cells of some combinations; the others continue.",
         ("SweepHandle.stop_combination",),
-        needs=Permission.steer,
-        effect=Effect.changes,
     ),
     "breakpoints.list": Operation(
         "operations.control.pause_cancel:list_breakpoints",
@@ -346,13 +318,11 @@ OPERATIONS: Mapping[str, Operation] = {
         "List breakpoints, where executions pause.",
         ("SweepHandle.breakpoints", "ExecutionHandle.breakpoints"),
     ),
-    "breakpoints.set": Operation(
+    "breakpoints.set": _steer_changes(
         "operations.control.pause_cancel:set_breakpoints",
         "breakpoint set",
         "Add or remove breakpoints, where executions pause.",
         ("SweepHandle.set_breakpoints", "ExecutionHandle.set_breakpoints"),
-        needs=Permission.steer,
-        effect=Effect.changes,
     ),
     "questions.list": Operation(
         "operations.control.questions:find_questions",
@@ -360,65 +330,51 @@ OPERATIONS: Mapping[str, Operation] = {
         "List the questions that wait for an answer, or show one.",
         ("Bench.questions", "SweepHandle.questions", "ExecutionHandle.questions", "QuestionHandle.details"),
     ),
-    "questions.answer": Operation(
+    "questions.answer": _answer_changes(
         "operations.control.answers:answer",
         "answer",
         "Answer a question that waits for a person.",
         ("QuestionHandle.answer", "ExecutionHandle.answer"),
-        needs=Permission.answer,
-        effect=Effect.changes,
     ),
-    "questions.answer_all": Operation(
+    "questions.answer_all": _answer_changes(
         "operations.control.answers:answer_all",
         "answer-all",
         "Give several open questions the same answer.",
         ("Bench.answer_all",),
-        needs=Permission.answer,
-        effect=Effect.changes,
         preview="preview_answers",
     ),
-    "checkpoints.name": Operation(
+    "checkpoints.name": _steer_changes(
         "operations.control.naming:name_checkpoint",
         "checkpoint",
         "Name a checkpoint, so that rollbacks and people find it.",
         ("ExecutionHandle.name_checkpoint",),
-        needs=Permission.steer,
-        effect=Effect.changes,
     ),
-    "executions.rollback": Operation(
+    "executions.rollback": _steer_changes(
         "operations.control.rollback:rollback",
         "rollback",
         "Roll an execution back to a checkpoint, and undo its tools.",
         ("ExecutionHandle.rollback",),
-        needs=Permission.steer,
-        effect=Effect.changes,
         long=True,
     ),
-    "executions.undo_rollback": Operation(
+    "executions.undo_rollback": _steer_changes(
         "operations.control.rollback:undo_rollback",
         "rollback --undo",
         "Undo the last rollback of an execution, so it is at its former head again.",
         ("ExecutionHandle.undo_rollback",),
-        needs=Permission.steer,
-        effect=Effect.changes,
         long=True,
     ),
-    "executions.fork": Operation(
+    "executions.fork": _steer_spends(
         "operations.control.forks:fork",
         "fork",
         "Fork an execution at a checkpoint, with changes.",
         ("ExecutionHandle.fork",),
-        needs=Permission.steer,
-        effect=Effect.spends,
         long=True,
     ),
-    "combinations.add": Operation(
+    "combinations.add": _submit_spends(
         "operations.running.added_rows:add_row",
-        "fork --all-cases",
+        "combination add",
         "Run the changes of a fork for every case, as another row of its sweep.",
         ("ExecutionHandle.fork_all_cases",),
-        needs=Permission.submit,
-        effect=Effect.spends,
         long=True,
     ),
     "sweeps.list": Operation(
@@ -559,22 +515,18 @@ OPERATIONS: Mapping[str, Operation] = {
         ("SweepHandle.report",),
         long=True,
     ),
-    "scores.compute": Operation(
+    "scores.compute": _submit_changes(
         "operations.results.scoring:score",
         "score",
         "Score finished cells again, without running a node.",
         ("SweepHandle.score",),
-        needs=Permission.submit,
-        effect=Effect.changes,
         long=True,
     ),
-    "scorings.submit": Operation(
+    "scorings.submit": _submit_changes(
         "operations.running.published:score_published",
         "score --published",
         "Score finished cells again on workers, with built-in and published evaluators.",
         ("SweepHandle.score_published",),
-        needs=Permission.submit,
-        effect=Effect.changes,
     ),
     "scorings.show": Operation(
         "operations.running.published:show_scoring",
@@ -582,13 +534,11 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show the progress of a scoring on workers.",
         ("SweepHandle.scoring",),
     ),
-    "scorings.cancel": Operation(
+    "scorings.cancel": _submit_changes(
         "operations.running.published:cancel_scoring",
         "admin scoring cancel",
         "Cancel a scoring on workers; scores that were written stay.",
         ("SweepHandle.cancel_scoring",),
-        needs=Permission.submit,
-        effect=Effect.changes,
     ),
     "labels.draw": Operation(
         "features.judging.labelling:draw_labels",
@@ -596,21 +546,17 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show the answers to label, drawn at random and without their rows.",
         ("SweepHandle.draw_labels",),
     ),
-    "labels.answer": Operation(
+    "labels.answer": _answer_changes(
         "features.judging.labelling:give_label",
         "label answer",
         "Label answers that were drawn at random, or remove labels.",
         ("SweepHandle.give_label",),
-        needs=Permission.answer,
-        effect=Effect.changes,
     ),
-    "labels.import": Operation(
+    "labels.import": _answer_changes(
         "features.judging.labelling:import_labels",
         "label import",
         "Import labels of a sweep from a file.",
         ("SweepHandle.import_labels",),
-        needs=Permission.answer,
-        effect=Effect.changes,
     ),
     "labels.list": Operation(
         "features.judging.labelling:list_labels",
@@ -618,13 +564,8 @@ OPERATIONS: Mapping[str, Operation] = {
         "Export the labels of a sweep.",
         ("SweepHandle.labels",),
     ),
-    "comments.add": Operation(
-        "operations.results.commenting:add_comment",
-        "comment add",
-        "Comment on a cell.",
-        ("SweepHandle.add_comment",),
-        needs=Permission.answer,
-        effect=Effect.changes,
+    "comments.add": _answer_changes(
+        "operations.results.commenting:add_comment", "comment add", "Comment on a cell.", ("SweepHandle.add_comment",)
     ),
     "comments.list": Operation(
         "operations.results.commenting:list_comments",
@@ -632,13 +573,11 @@ OPERATIONS: Mapping[str, Operation] = {
         "List the comments on the cells of a sweep.",
         ("SweepHandle.comments",),
     ),
-    "comments.delete": Operation(
+    "comments.delete": _answer_changes(
         "operations.results.commenting:delete_comment",
         "comment delete",
         "Delete a comment of yours.",
         ("SweepHandle.delete_comment",),
-        needs=Permission.answer,
-        effect=Effect.changes,
     ),
     "judges.check": Operation(
         "features.judging.checking:check_judge",
@@ -668,29 +607,20 @@ OPERATIONS: Mapping[str, Operation] = {
         ("SweepHandle.compare_rows",),
         long=True,
     ),
-    "sweeps.pool": Operation(
-        "operations.results.pools:pool",
-        "pool",
-        "Pool several sweeps that repeat each other into one.",
-        ("Bench.pool",),
-        needs=Permission.submit,
-        effect=Effect.changes,
+    "sweeps.pool": _submit_changes(
+        "operations.results.pools:pool", "pool", "Pool several sweeps that repeat each other into one.", ("Bench.pool",)
     ),
-    "baselines.set": Operation(
+    "baselines.set": _submit_changes(
         "operations.results.comparing:set_baseline",
         "baseline set",
         "Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.",
         ("Bench.set_baseline", "SweepHandle.set_baseline"),
-        needs=Permission.submit,
-        effect=Effect.changes,
     ),
-    "baselines.repeat": Operation(
+    "baselines.repeat": _submit_spends(
         "operations.results.comparing:repeat_baseline",
         "baseline repeat",
         "Run a sweep again to measure its noise, and make it the baseline.",
         ("Bench.set_baseline", "SweepHandle.set_baseline"),
-        needs=Permission.submit,
-        effect=Effect.spends,
         long=True,
     ),
     "baselines.list": Operation(
@@ -705,66 +635,52 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show the sweep of a baseline, and its results.",
         ("Bench.baseline",),
     ),
-    "baselines.remove": Operation(
+    "baselines.remove": _submit_changes(
         "operations.results.comparing:remove_baseline",
         "baseline remove",
         "Remove a baseline. Its sweep stays until the retention policy lets `wtb admin gc` remove it.",
         ("Bench.remove_baseline",),
-        needs=Permission.submit,
-        effect=Effect.changes,
     ),
-    "sweeps.regress": Operation(
+    "sweeps.regress": _submit_spends(
         "operations.results.comparing:regress",
         "regress",
         "Run a sweep and compare it with a baseline, cell by cell.",
         ("Bench.regress",),
-        needs=Permission.submit,
-        effect=Effect.spends,
         long=True,
     ),
-    "sweeps.pin": Operation(
+    "sweeps.pin": _administer_changes(
         "operations.control.naming:pin",
         "admin pin",
         "Pin a sweep or checkpoint, so `wtb admin gc` keeps it.",
         ("SweepHandle.pin", "ExecutionHandle.pin"),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
-    "sweeps.unpin": Operation(
+    "sweeps.unpin": _administer_changes(
         "operations.control.naming:unpin",
         "admin unpin",
         "Let `wtb admin gc` remove a pinned sweep or checkpoint again.",
         ("SweepHandle.unpin", "ExecutionHandle.unpin"),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
-    "garbage.collect": Operation(
+    "garbage.collect": _administer_destroys(
         "operations.garbage_collection:collect",
         "admin gc",
         "Remove unreferenced files, and old sweeps and checkpoints.",
         ("Bench.collect",),
-        needs=Permission.administer,
         everywhere=True,
-        effect=Effect.destroys,
         long=True,
     ),
-    "sweeps.delete": Operation(
+    "sweeps.delete": _administer_destroys(
         "operations.deleting:delete",
         "delete",
         "Delete one sweep with all its records, permanently.",
         ("SweepHandle.delete",),
-        needs=Permission.administer,
-        effect=Effect.destroys,
         long=True,
         preview="preview_delete",
     ),
-    "cases.erase": Operation(
+    "cases.erase": _administer_destroys(
         "operations.deleting:erase",
         "admin erase",
         "Erase a case everywhere, with all its runs.",
         ("Bench.erase",),
-        needs=Permission.administer,
-        effect=Effect.destroys,
         long=True,
         preview="preview_erase",
     ),
@@ -782,13 +698,11 @@ OPERATIONS: Mapping[str, Operation] = {
         "Return the archive of an execution in blocks.",
         ("ExecutionHandle.read_archive",),
     ),
-    "executions.import": Operation(
+    "executions.import": _submit_changes(
         "features.archive.importer:import_execution",
         "admin import",
         "Read an execution from a file that `wtb admin export` wrote.",
         ("Bench.import_execution",),
-        needs=Permission.submit,
-        effect=Effect.changes,
         long=True,
     ),
     "sweeps.copy": Operation(
@@ -807,32 +721,26 @@ OPERATIONS: Mapping[str, Operation] = {
         long=True,
         writes_files=True,
     ),
-    "backups.restore": Operation(
+    "backups.restore": _administer_changes(
         "features.backup.operations:restore",
         "admin restore",
         "Restore a backup into an empty database.",
         ("Bench.restore",),
-        needs=Permission.administer,
-        effect=Effect.changes,
         long=True,
         everywhere=True,
     ),
-    "projects.create": Operation(
+    "projects.create": _administer_changes(
         "operations.projects:create_project",
         "admin project create",
         "Create a project, a group of sessions, sweeps and tokens.",
         ("Bench.create_project",),
-        needs=Permission.administer,
-        effect=Effect.changes,
         everywhere=True,
     ),
-    "projects.change": Operation(
+    "projects.change": _administer_changes(
         "operations.projects:change_project",
         "admin project change",
         "Set how long finished sweeps of a project are kept.",
         ("Bench.change_project",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
     "projects.list": Operation(
         "operations.projects:list_projects",
@@ -846,29 +754,20 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show a project: how many sessions and sweeps it has.",
         ("Bench.project",),
     ),
-    "sessions.create": Operation(
-        "operations.sessions:create_session",
-        "admin session create",
-        "Create a session.",
-        ("Bench.create_session",),
-        needs=Permission.administer,
-        effect=Effect.changes,
+    "sessions.create": _administer_changes(
+        "operations.sessions:create_session", "admin session create", "Create a session.", ("Bench.create_session",)
     ),
-    "sessions.change": Operation(
+    "sessions.change": _administer_changes(
         "operations.sessions:change_session",
         "admin session change",
         "Change a session's quota, owner or metadata; other settings stay.",
         ("Bench.change_session",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
-    "sessions.rename": Operation(
+    "sessions.rename": _administer_changes(
         "operations.sessions:rename_session",
         "admin session rename",
         "Rename a session, even while its sweeps run.",
         ("Bench.rename_session",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
     "sessions.list": Operation(
         "operations.sessions:list_sessions",
@@ -882,31 +781,25 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show a session: its sweeps by status, its usage, and the holders of its slots.",
         ("Bench.session",),
     ),
-    "sessions.archive": Operation(
+    "sessions.archive": _administer_changes(
         "operations.sessions:archive_session",
         "admin session archive",
         "Archive a session, so it accepts no new sweeps.",
         ("Bench.archive_session",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
-    "sessions.delete": Operation(
+    "sessions.delete": _administer_destroys(
         "operations.sessions:delete_session",
         "admin session delete",
         "Delete a session with its sweeps and their files, permanently.",
         ("Bench.delete_session",),
-        needs=Permission.administer,
-        effect=Effect.destroys,
         long=True,
         preview="preview_delete_session",
     ),
-    "budgets.set": Operation(
+    "budgets.set": _administer_changes(
         "operations.budgets:set_budgets",
         "admin budget set",
         "Set budgets of a project, session or token; other budgets stay.",
         ("Bench.set_budgets",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
     "budgets.list": Operation(
         "operations.budgets:list_budgets",
@@ -914,21 +807,17 @@ OPERATIONS: Mapping[str, Operation] = {
         "List budgets with their spending, and the amounts that running attempts have reserved.",
         ("Bench.budgets",),
     ),
-    "budgets.clear": Operation(
+    "budgets.clear": _administer_changes(
         "operations.budgets:clear_budgets",
         "admin budget clear",
         "Remove all budgets of a project, session or token.",
         ("Bench.clear_budgets",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
-    "users.create": Operation(
+    "users.create": _administer_changes(
         "features.access.operations:create_user",
         "admin user create",
         "Create a user, to whom you can grant roles.",
         ("Bench.create_user",),
-        needs=Permission.administer,
-        effect=Effect.changes,
         everywhere=True,
     ),
     "users.list": Operation(
@@ -938,22 +827,18 @@ OPERATIONS: Mapping[str, Operation] = {
         ("Bench.users",),
         everywhere=True,
     ),
-    "users.remove": Operation(
+    "users.remove": _administer_changes(
         "features.access.operations:remove_user",
         "admin user remove",
         "Remove a user with their roles and tokens; what they did stays under their name.",
         ("Bench.remove_user",),
-        needs=Permission.administer,
-        effect=Effect.changes,
         everywhere=True,
     ),
-    "teams.create": Operation(
+    "teams.create": _administer_changes(
         "features.access.operations:create_team",
         "admin team create",
         "Create a team, whose members have its roles.",
         ("Bench.create_team",),
-        needs=Permission.administer,
-        effect=Effect.changes,
         everywhere=True,
     ),
     "teams.list": Operation(
@@ -963,31 +848,25 @@ OPERATIONS: Mapping[str, Operation] = {
         ("Bench.teams",),
         everywhere=True,
     ),
-    "teams.change": Operation(
+    "teams.change": _administer_changes(
         "features.access.operations:change_team",
         "admin team change",
         "Add users to a team, and remove others.",
         ("Bench.change_team",),
-        needs=Permission.administer,
-        effect=Effect.changes,
         everywhere=True,
     ),
-    "teams.remove": Operation(
+    "teams.remove": _administer_changes(
         "features.access.operations:remove_team",
         "admin team remove",
         "Remove a team with its roles; its members stay.",
         ("Bench.remove_team",),
-        needs=Permission.administer,
-        effect=Effect.changes,
         everywhere=True,
     ),
-    "access.grant": Operation(
+    "access.grant": _administer_changes(
         "features.access.operations:grant_access",
         "admin access grant",
         "Grant a user or a team a role in a project.",
         ("Bench.grant_access",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
     "access.list": Operation(
         "features.access.operations:list_access",
@@ -995,56 +874,47 @@ OPERATIONS: Mapping[str, Operation] = {
         "List roles of users and teams.",
         ("Bench.access",),
     ),
-    "access.revoke": Operation(
+    "access.revoke": _administer_changes(
         "features.access.operations:revoke_access",
         "admin access revoke",
         "Revoke a role in a project.",
         ("Bench.revoke_access",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
-    "audit.list": Operation(
+    "audit.list": _administer_reads(
         "features.access.audit:list_audit",
         "admin audit list",
         "List changes in the audit log, newest first.",
         ("Bench.audit",),
-        needs=Permission.administer,
         everywhere=True,
     ),
-    "audit.verify": Operation(
+    "audit.verify": _administer_reads(
         "features.access.audit:verify_audit",
         "admin audit verify",
         "Check that no row of the audit log was changed, removed or moved.",
         ("Bench.verify_audit",),
-        needs=Permission.administer,
         everywhere=True,
         long=True,
     ),
-    "audit.show_head": Operation(
+    "audit.show_head": _administer_reads(
         "features.access.audit:audit_head",
         "admin audit head",
         "Print the head of the audit log, its number and hash, to store elsewhere.",
         ("Bench.audit_head",),
-        needs=Permission.administer,
         everywhere=True,
     ),
-    "audit.prune": Operation(
+    "audit.prune": _administer_destroys(
         "features.access.audit:prune_audit",
         "admin audit prune",
         "Remove the oldest rows of the audit log; the log records up to which row.",
         ("Bench.prune_audit",),
-        needs=Permission.administer,
         everywhere=True,
-        effect=Effect.destroys,
         long=True,
     ),
-    "tokens.create": Operation(
+    "tokens.create": _administer_changes(
         "features.access.operations:create_token",
         "admin token create",
         "Create an access token for `wtb serve`, and print it once.",
         ("Bench.create_token",),
-        needs=Permission.administer,
-        effect=Effect.changes,
         shows_secret=True,
     ),
     "tokens.list": Operation(
@@ -1053,13 +923,11 @@ OPERATIONS: Mapping[str, Operation] = {
         "List access tokens with their permissions and last use.",
         ("Bench.tokens",),
     ),
-    "tokens.revoke": Operation(
+    "tokens.revoke": _administer_changes(
         "features.access.operations:revoke_token",
         "admin token revoke",
         "Revoke an access token.",
         ("Bench.revoke_token",),
-        needs=Permission.administer,
-        effect=Effect.changes,
     ),
 }
 
@@ -1084,6 +952,7 @@ REMOVED_COMMANDS: Mapping[str, str] = {
     "comment SWEEP": "comments.list",
     "comment --delete": "comments.delete",
     "baseline set --repeat": "baselines.repeat",
+    "fork --all-cases": "combinations.add",
 }
 
 

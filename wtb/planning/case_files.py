@@ -42,8 +42,8 @@ _BROKEN = (
 )  # what readers of broken workbooks raise
 
 
-class BadSheet(Exception):
-    """A problem of a workbook, with the number of the row if it concerns one row."""
+class BadTable(Exception):
+    """A problem of a table, with the number of the row, or of the line, if it concerns one."""
 
     def __init__(self, text: str, row: int | None = None) -> None:
         super().__init__(text)
@@ -58,13 +58,13 @@ def sheet_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
     Raises:
         InputError: If openpyxl is not installed.
-        BadSheet: If it is no workbook, is too large, or a cell has the error of a formula.
+        BadTable: If it is no workbook, is too large, or a cell has the error of a formula.
     """
     workbook = _open_workbook(path)
     try:
         sheets = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
         if not sheets:
-            raise BadSheet("a workbook without a visible sheet; expected the cases on its first sheet")
+            raise BadTable("a workbook without a visible sheet; expected the cases on its first sheet")
         # A wrong dimension makes openpyxl skip rows that exist.
         sheets[0].reset_dimensions()  # which programs write wrongly
         yield from _texts(sheets[0].iter_rows(values_only=True), sheets[0].title, [sheet.title for sheet in sheets[1:]])
@@ -73,7 +73,7 @@ def sheet_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _open_workbook(path: Path) -> Workbook:
-    """Open a workbook. Raises InputError, BadSheet."""
+    """Open a workbook. Raises InputError, BadTable."""
     if find_spec("openpyxl") is None:
         raise InputError(f"{path.name}: reading XLSX needs openpyxl: {pip_install('sheets')}; or save the sheet as CSV")
     from openpyxl import load_workbook
@@ -83,23 +83,23 @@ def _open_workbook(path: Path) -> Workbook:
         with warnings.catch_warnings(action="ignore"):  # about styles and the like
             return load_workbook(path, read_only=True, data_only=True, keep_links=False)
     except _BROKEN as error:
-        raise BadSheet(f"not an XLSX workbook ({_why(error)}); expected one, or the sheet as CSV") from None
+        raise BadTable(f"not an XLSX workbook ({_why(error)}); expected one, or the sheet as CSV") from None
 
 
 def _check_archive(path: Path) -> None:
-    """Check a workbook before anything is unpacked. Raises BadSheet."""
+    """Check a workbook before anything is unpacked. Raises BadTable."""
     try:
         with ZipFile(path) as archive:
             members = archive.infolist()
     except (BadZipFile, OSError, ValueError) as error:
         text = f"not an XLSX workbook ({_why(error)}); expected one without a password, or the sheet as CSV"
-        raise BadSheet(text) from None
+        raise BadTable(text) from None
     if "xl/workbook.xml" not in {member.filename for member in members}:
-        raise BadSheet("a ZIP archive that is no XLSX workbook; expected one, or the sheet as CSV")
+        raise BadTable("a ZIP archive that is no XLSX workbook; expected one, or the sheet as CSV")
     # The sizes come from the archive's directory, so a decompression bomb is rejected before it unpacks.
     unpacked = sum(member.file_size for member in members)
     if unpacked > MOST_UNPACKED_BYTES:
-        raise BadSheet(f"{unpacked:,} bytes once unpacked; expected at most {MOST_UNPACKED_BYTES:,}: save it as CSV")
+        raise BadTable(f"{unpacked:,} bytes once unpacked; expected at most {MOST_UNPACKED_BYTES:,}: save it as CSV")
 
 
 def _texts(rows: Iterator[tuple[Any, ...]], title: str, other_titles: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
@@ -111,39 +111,39 @@ def _texts(rows: Iterator[tuple[Any, ...]], title: str, other_titles: Sequence[s
         other_titles: The titles of further sheets.
 
     Raises:
-        BadSheet: The sheet is too large or empty, or a cell has an error.
+        BadTable: The sheet is too large or empty, or a cell has an error.
     """
     number = cells = 0
     is_empty = True
     for number, row in enumerate(_unbroken(rows), start=1):
         cells += len(row)
         if cells > MOST_CELLS:
-            raise BadSheet(f"more than {MOST_CELLS:,} cells; expected fewer: save the sheet as CSV", number)
+            raise BadTable(f"more than {MOST_CELLS:,} cells; expected fewer: save the sheet as CSV", number)
         texts = [_text(cell, number) for cell in row]
         while texts and not texts[-1]:
             texts.pop()
         if len(texts) > MOST_COLUMNS:
-            raise BadSheet(f"{len(texts):,} columns; expected at most {MOST_COLUMNS:,}", number)
+            raise BadTable(f"{len(texts):,} columns; expected at most {MOST_COLUMNS:,}", number)
         is_empty = is_empty and not texts
         yield number, texts
     if is_empty and other_titles:
         named = listed_names([repr(other_title) for other_title in other_titles[:_MOST_NAMED]])
-        raise BadSheet(f"its first sheet, {title!r}, is empty; expected the cases there; its other sheets: {named}")
+        raise BadTable(f"its first sheet, {title!r}, is empty; expected the cases there; its other sheets: {named}")
 
 
 def _unbroken(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows until one cannot be read. Raises BadSheet."""
+    """Yield rows until one cannot be read. Raises BadTable."""
     number = 1
     try:
         for row in rows:
             yield row
             number += 1
     except _BROKEN as error:
-        raise BadSheet(f"cannot be read ({_why(error)}); expected a whole XLSX workbook", number) from None
+        raise BadTable(f"cannot be read ({_why(error)}); expected a whole XLSX workbook", number) from None
 
 
 def _text(cell: object, row: int) -> str:
-    """Return a value as text: numbers without formatting, dates in ISO format. Raises BadSheet."""
+    """Return a value as text: numbers without formatting, dates in ISO format. Raises BadTable."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -157,7 +157,7 @@ def _text(cell: object, row: int) -> str:
         return cell.isoformat()
     text = str(cell)
     if text in _ERRORS:
-        raise BadSheet(f"a formula that gives {text}; expected a value", row)
+        raise BadTable(f"a formula that gives {text}; expected a value", row)
     return text
 
 
@@ -253,8 +253,8 @@ def _read_csv(path: Path) -> Iterator[Row]:
                 yield place, TableRow(headings, values)
             elif any(cell.strip() for cell in values):  # rows above the headings may be blank
                 headings = Headings(values, place)
-    except _BadTable as bad:
-        yield f"{path}:{bad.line}", Wrong(str(bad))
+    except BadTable as bad:
+        yield f"{path}:{bad.row}", Wrong(str(bad))
 
 
 def _read_xlsx(path: Path) -> Iterator[Row]:
@@ -271,20 +271,12 @@ def _read_xlsx(path: Path) -> Iterator[Row]:
                 yield f"{path}:{number}", TableRow(headings, values + blank)
             elif values:
                 headings = Headings(values, f"{path}:{number}")
-    except BadSheet as bad:
+    except BadTable as bad:
         yield str(path) if bad.row is None else f"{path}:{bad.row}", Wrong(str(bad))
 
 
-class _BadTable(Exception):
-    """A problem of a line of a table."""
-
-    def __init__(self, line: int, text: str) -> None:
-        super().__init__(text)
-        self.line = line
-
-
 def _csv_rows(path: Path, separator: str, begin: int = 1) -> Iterator[tuple[str, list[str]]]:
-    """Yield the rows of a CSV file from a line on, with their places. Raises _BadTable."""
+    """Yield the rows of a CSV file from a line on, with their places. Raises BadTable."""
     line = 0
 
     def text() -> Iterator[str]:
@@ -292,7 +284,7 @@ def _csv_rows(path: Path, separator: str, begin: int = 1) -> Iterator[tuple[str,
         for number, content in _lines(path):
             line = number
             if isinstance(content, Wrong):
-                raise _BadTable(number, str(content))
+                raise BadTable(str(content), number)
             if number >= begin:
                 yield content
 
@@ -303,7 +295,7 @@ def _csv_rows(path: Path, separator: str, begin: int = 1) -> Iterator[tuple[str,
                 yield f"{path}:{start}", values
             start = line + 1
     except csv.Error as error:
-        raise _BadTable(line, f"not CSV: {error}; expected one row of values") from None
+        raise BadTable(f"not CSV: {error}; expected one row of values", line) from None
 
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -318,7 +310,7 @@ def _separator(path: Path) -> tuple[str, int]:
     as there are headings.
 
     Raises:
-        _BadTable: The separator is ambiguous or unknown.
+        BadTable: The separator is ambiguous or unknown.
     """
     first = next((line for _, line in _lines(path)), "")
     declared = None if isinstance(first, Wrong) else _DECLARED.fullmatch(first)
@@ -330,17 +322,17 @@ def _separator(path: Path) -> tuple[str, int]:
         even = [separator for separator in possible if len(set(candidates[separator])) == 1]
         if len(even) != 1:
             names = listed_names([_SEPARATORS[separator] for separator in possible])
-            raise _BadTable(1, f"{names} may separate the columns; expected one of them: put texts with it in quotes")
+            raise BadTable(f"{names} may separate the columns; expected one of them: put texts with it in quotes", 1)
         possible = even
     if not possible and isinstance(first, str) and "|" in first:
-        raise _BadTable(1, "vertical bars seem to separate the columns; expected commas, semicolons or tabs")
+        raise BadTable("vertical bars seem to separate the columns; expected commas, semicolons or tabs", 1)
     return (possible[0] if possible else ","), 1
 
 
 def _widths(path: Path, separator: str) -> list[int]:
     """Return the number of values in the first rows by a separator, up to a row that is not CSV with it."""
     widths: list[int] = []
-    with suppress(_BadTable):
+    with suppress(BadTable):
         for _, values in _csv_rows(path, separator):
             if any(cell.strip() for cell in values):
                 widths.append(len(values))

@@ -196,11 +196,10 @@ def check_evaluated(bound: Bound) -> None:
 
 def check_repeats(bound: Bound) -> None:
     """Reject figures over more repeats than a sweep has. Raises InputError."""
-    repeat_problems = [
-        (number, evaluator.problem_of_repeats(bound.spec.repeats)) for number, evaluator in enumerate(bound.evaluators)
-    ]
     problems = [
-        bound.spec.located.problem(("evaluate", number), text) for number, text in repeat_problems if text is not None
+        bound.spec.located.problem(("evaluate", number), text)
+        for number, evaluator in enumerate(bound.evaluators)
+        if (text := evaluator.problem_of_repeats(bound.spec.repeats)) is not None
     ]
     if problems:
         raise InputError(*problems)

@@ -252,9 +252,7 @@ def _together(tally: _Value, cases: int) -> float:
     ways = math.lgamma(cases + 1) - math.lgamma(tally.count + 1) - math.lgamma(cases - tally.count + 1)
     other_count = cases - tally.count + 1
     chance = 0.0
-    for blocks in range(tally.blocks, 0, -1):
-        if blocks > other_count:
-            continue
+    for blocks in range(min(tally.blocks, other_count), 0, -1):
         term = math.exp(_choose(tally.count - 1, blocks - 1) + _choose(other_count, blocks) - ways)
         chance += term
         if term < chance * 1e-12:

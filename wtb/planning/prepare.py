@@ -297,10 +297,8 @@ def stored_spec(row: SweepRow) -> SweepSpec:
     if keys.get("session") is not None:
         # The session may have been renamed since.
         keys["session"] = row.session
-    if row.kind == "single":
-        spec = parse_single(keys, f"execution {row.id}", is_stored=True)
-    else:
-        spec = parse_spec(keys, f"sweep {row.id}", is_stored=True)
+    parse, kind = (parse_single, "execution") if row.kind == "single" else (parse_spec, "sweep")
+    spec = parse(keys, f"{kind} {row.id}", is_stored=True)
     return spec.with_fork_variants(read_variants(row.spec.get("fork_variants", {}), row.spec.get("texts")))
 
 
@@ -336,7 +334,8 @@ def prepare(
     """
     only = only or Only()
     # Before anything else: messages about code and cases must not show what the project redacts.
-    spec = _redacting(spec)
+    if (project := read_project_redaction(spec.folder)) != NOTHING:
+        spec = spec.model_copy(update={"redact": spec.redact.with_project(project)})
     if only.final and spec.holdout is None:
         raise InputError(
             "the sweep has no final cases; expected 'holdout', which reserves some",
@@ -396,14 +395,6 @@ def of_workflow(source: CaseSource, workflow: WorkflowFacts) -> CaseSource:
         return source
     keys, inputs = tuple(workflow.schema.keys), tuple((workflow.input or workflow.schema).keys)
     return replace(source, columns=replace(source.columns, state=keys, inputs=inputs))
-
-
-def _redacting(spec: SweepSpec) -> SweepSpec:
-    """Return a sweep with the redactions of its project. Raises InputError."""
-    project = read_project_redaction(spec.folder)
-    if project == NOTHING:
-        return spec
-    return spec.model_copy(update={"redact": spec.redact.with_project(project)})
 
 
 def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:

@@ -47,11 +47,9 @@ def note(database: Database, sweep_id: str, kinds_by_target: Sequence[Sequence[s
         events.c.kind.in_(kinds),
         ~sa.exists().where(alerts.c.event_id == events.c.id),
     )
-    with database.read() as connection:
-        new_events = connection.execute(new).all()
     rows = [
         {"event_id": id, "target": number, "sweep_id": sweep_id}
-        for id, kind in new_events
+        for id, kind in database.tuples(new)
         for number, target in enumerate(kinds_by_target)
         if kind in target
     ]
@@ -70,9 +68,8 @@ def claim(database: Database, sweep_id: str) -> AlertRow | None:
     """Claim the oldest alert that nobody is sending, for the time of a lease. Returns it with its event, or None."""
     due = sa.select(alerts.c.event_id, alerts.c.target).where(*_is_due(sweep_id))
     # Mostly nothing is due, and a reading transaction does not wait for writers on SQLite.
-    with database.read() as connection:
-        if connection.execute(due.limit(1)).first() is None:
-            return None
+    if database.scalar(due.limit(1)) is None:
+        return None
     with database.write() as connection:
         # A locked alert is being claimed by another process.
         query = due.order_by(alerts.c.event_id, alerts.c.target).limit(1).with_for_update(skip_locked=True)
@@ -91,11 +88,9 @@ def settle(database: Database, alert: AlertRow, error: str | None = None, again_
     """Record that an alert was sent, or the error and the time of the next try."""
     mine = alerts.update().where(alerts.c.event_id == alert.event_id, alerts.c.target == alert.target)
     if error is None:
-        update = mine.values(sent_at=now(), error=None, lease_until=None)
+        database.execute(mine.values(sent_at=now(), error=None, lease_until=None))
     else:
-        update = mine.values(error=error, lease_until=now() + again_in_s)
-    with database.write() as connection:
-        connection.execute(update)
+        database.execute(mine.values(error=error, lease_until=now() + again_in_s))
 
 
 def stalled(database: Database, sweep_id: str) -> list[StalledRow]:

@@ -16,11 +16,12 @@ import sqlalchemy as sa
 
 from wtb.core.failures import UNFINISHED
 from wtb.store.bulk import fetch_among, update_rows
+from wtb.store.records import OfExecution
 from wtb.store.tables.column_types import Json, array_elements
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import attempts, cells, executions, is_running, node_runs, pooled
 
-_KEY: Final = ("sweep_id", "case_number", "repeat", "combination")
+CELL_KEY: Final = ("sweep_id", "case_number", "repeat", "combination")
 _elements = array_elements(executions.c.combinations).table_valued("value")
 _combination = sa.cast(_elements.c.value, sa.Integer)
 executions_with_combinations: Final = executions.join(_elements, sa.true())
@@ -30,9 +31,14 @@ combination: Final = _combination.label("combination")
 # sweep, and SQLite read all cells of the case, for each of its executions.
 _named_by_cell = (
     sa.select(cells.c.execution_id)
-    .where(*(cells.c[name] == executions.c[name] for name in _KEY[:3]), cells.c.combination == _combination)
+    .where(*(cells.c[name] == executions.c[name] for name in CELL_KEY[:3]), cells.c.combination == _combination)
     .correlate_except(cells)
 )
+
+
+def of_place(table: sa.Table, execution: OfExecution) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that rows of a table are of the case and repeat of an execution."""
+    return [table.c[name] == getattr(execution, name) for name in CELL_KEY[:3]]
 
 
 def has_cell(*which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
@@ -46,12 +52,12 @@ def has_cell(*which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
 
 # Few executions run at a time, so this subquery is small however large the sweep is.
 _running: Final = (
-    sa.select(*(executions.c[name] for name in _KEY[:3]), combination)
+    sa.select(*(executions.c[name] for name in CELL_KEY[:3]), combination)
     .select_from(executions_with_combinations)
     .where(is_running)
     .subquery("running_cells")
 )
-_is_same: Final = sa.and_(*(cells.c[name] == _running.c[name] for name in _KEY))
+_is_same: Final = sa.and_(*(cells.c[name] == _running.c[name] for name in CELL_KEY))
 _is_pending: Final = cells.c.status == "pending"
 
 cells_and_running: Final = cells.outerjoin(_running, _is_same)
@@ -108,12 +114,12 @@ def named_executions(sweep_id: str, *which: sa.ColumnElement[bool]) -> sa.Compou
 def end_waiting(connection: sa.Connection, rows: Iterable[ExecutionRow]) -> None:
     """Make the cells of executions that waited pending again."""
     waiting = [
-        {**{name: getattr(row, name) for name in _KEY[:3]}, "combination": number, "execution_id": row.id}
+        {**{name: getattr(row, name) for name in CELL_KEY[:3]}, "combination": number, "execution_id": row.id}
         for row in rows
         for number in row.combinations
     ]
     changed = [{**cell, "status": "pending"} for cell in waiting]
-    update_rows(connection, cells, changed, (*_KEY, "execution_id"), only={"status": ("waiting",)})
+    update_rows(connection, cells, changed, (*CELL_KEY, "execution_id"), only={"status": ("waiting",)})
 
 
 # Every query with this join needs the condition `is_attempt`, because a node run may have no attempt yet.

@@ -30,6 +30,7 @@ from wtb.store.tables.sweeps import EventRow
 
 COMPLETED: Final = "execution.completed"
 FORKED: Final = "execution.forked"
+EVENT_COLUMNS: Final = ("id", "transaction", "session_id", "sweep_id", "execution_id", "kind", "severity", "at", "data")
 Count = sa.ColumnElement[int]
 
 
@@ -146,17 +147,7 @@ def select_derived(number: int, sweep_id: str | sa.BindParameter[str]) -> sa.Sel
 
 def events_of_row(row: sa.RowMapping) -> Iterator[EventRow]:
     """Yield the events of a row that a query of the log returned, in their order."""
-    last: EventRow = {
-        "id": row["id"],
-        "transaction": row["transaction"],
-        "session_id": row["session_id"],
-        "sweep_id": row["sweep_id"],
-        "execution_id": row["execution_id"],
-        "kind": row["kind"],
-        "severity": row["severity"],
-        "at": row["at"],
-        "data": row["data"],
-    }
+    last: EventRow = {name: row[name] for name in EVENT_COLUMNS}  # type: ignore[assignment]
     if row["source"] is None:
         yield last
     else:

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from wtb.core.status import OPEN_SWEEPS
 from wtb.core.values import Json
 from wtb.store.bulk import insert_rows, parts
-from wtb.store.event_sources import COLUMNS, DERIVED, events_of_row, select_derived
+from wtb.store.event_sources import COLUMNS, DERIVED, EVENT_COLUMNS, events_of_row, select_derived
 from wtb.store.records import OfExecution
 from wtb.store.tables.schema import comments, events, exports, log_ids, sweeps
 from wtb.store.tables.sweeps import ALERTING, EventRow, NewEvent, Subject, SweepRow
@@ -198,9 +198,8 @@ def _is_after(transaction: sa.Column[Any], id: sa.Column[Any], one_transaction: 
 
 
 def _of_events() -> sa.Select[Any]:
-    names = ("id", "transaction", "session_id", "sweep_id", "execution_id", "kind", "severity", "at", "data")
     rest = [sa.cast(sa.null(), type).label(name) for name, type in COLUMNS.items()]
-    return sa.select(*(events.c[name] for name in names), *rest).where(events.c.sweep_id == _SWEEP)
+    return sa.select(*(events.c[name] for name in EVENT_COLUMNS), *rest).where(events.c.sweep_id == _SWEEP)
 
 
 def _events(row: sa.RowMapping, after: LogPosition, kinds: Sequence[str]) -> Iterator[EventRow]:

@@ -344,11 +344,7 @@ class Threads:
             last = [(AFTER_SQLITE if self.database.is_sqlite else AFTER, place)]
 
     def _page(
-        self,
-        conditions: Sequence[_Condition],
-        channels: Collection[str] | None,
-        size: int,
-        values: dict[str, Value],
+        self, conditions: Sequence[_Condition], channels: Collection[str] | None, size: int, values: dict[str, Value]
     ) -> list[Found]:
         """Read a page. `values` has values that need not be read, and afterwards those that the page names."""
         mark = "?" if self.database.is_sqlite else "%s"
@@ -378,15 +374,8 @@ class Threads:
     def _with_writes(
         self, connection: sa.Connection, row: sa.RowMapping, channels: Collection[str] | None
     ) -> tuple[ThreadCheckpoint, list[Written]]:
-        checkpoint: ThreadCheckpoint = {
-            "thread_id": row["thread_id"],
-            "namespace": row["namespace"],
-            "id": row["id"],
-            "parent_id": row["parent_id"],
-            "run_id": row["run_id"],
-            "state": orjson.loads(row["state"]),
-            "document": row["document"],
-            "metadata": orjson.loads(row["metadata"]),
+        checkpoint: ThreadCheckpoint = {  # type: ignore[assignment]  # the columns of its type
+            name: orjson.loads(row[name]) if name in JSON else row[name] for name in ThreadCheckpoint.__annotations__
         }
         w = thread_writes.c
         place = {w.thread_id: "thread_id", w.namespace: "namespace", w.checkpoint_id: "id"}

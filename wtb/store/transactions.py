@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from sqlalchemy.sql.selectable import TypedReturnsRows
 from wtb.config.credentials import guard, shown_url
 from wtb.core.errors import StoreAway, StoreError
 from wtb.core.frozen import frozen
-from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
+from wtb.store.bulk import Row, fetch_among, fetch_record, fetch_records, fetch_row, fetch_rows
 from wtb.store.database_url import first_line, out_of_reach, parse_url
 from wtb.store.engine import make_engine
 from wtb.store.log import Announcer, Growth
@@ -261,10 +261,20 @@ class Transactions:
         with self.read(long=long) as connection:
             return connection.scalar(query)
 
+    def count(self, *conditions: sa.ColumnElement[bool], source: sa.FromClause | None = None) -> int:
+        """Count rows: of the tables that the conditions name, or of another source."""
+        query = sa.select(sa.func.count()).where(*conditions)
+        return self.scalar(query if source is None else query.select_from(source)) or 0
+
     def scalars(self, query: TypedReturnsRows[T], *, long: bool = False) -> list[T]:
         """Read the first column of all rows of one query."""
         with self.read(long=long) as connection:
             return list(connection.scalars(query))
+
+    def rows_among(self, query: sa.Select[Any], column: sa.ColumnElement[Any], keys: Iterable[Any]) -> list[Any]:
+        """Read the rows whose `column` has one of many values, as `fetch_among` does, in a transaction of its own."""
+        with self.read() as connection:
+            return list(fetch_among(connection, query, column, keys))
 
     def execute(self, statement: sa.Executable, *, long: bool = False) -> int:
         """Execute one statement that writes, in a transaction of its own. Returns the number of rows it changed."""

@@ -184,11 +184,7 @@ class _Trial:
                 return f"{where}: its variant is {variant}, its visit {run.visit}"
             if problem := self._problem_of_attempt(case, repeat, visit, run, marks):
                 return f"{where}: {problem}"
-            earlier = {
-                earlier_visit.node.name: earlier_visit.variant
-                for earlier_visit in expected.visits
-                if earlier_visit.step < visit.step
-            }
+            earlier = {other.node.name: other.variant for other in expected.visits if other.step < visit.step}
             self._shared[case, repeat, visit.node.name, visit.variant, visit.visit, *earlier.items()].add(run_id)
         return None
 
@@ -209,11 +205,8 @@ class _Trial:
             return f"the record of its attempt differs: {line}"
         if line.inputs != {node: marks[node][: len(values)] for node, values in visit.before.items()}:
             return f"its attempt read the state of other attempts: {line.inputs}"
-        if visit.node.tool and not any(
-            tool_result.startswith("stamped") for tool_result in self._rows.tool_results[run.id]
-        ):
-            return "its tool call was not recorded"
-        return None
+        is_stamped = any(text.startswith("stamped") for text in self._rows.tool_results[run.id])
+        return "its tool call was not recorded" if visit.node.tool and not is_stamped else None
 
     def _judge_attempts(self, run: NodeRun) -> None:
         subject = f"{self._scenario.name}: {run.node}={run.variant}, visit {run.visit} (node run {run.id})"
@@ -225,9 +218,7 @@ class _Trial:
             self._verdict.wrong.append(f"{subject}: it is still running")
         elif run.status == "succeeded" and succeeded != 1:
             self._verdict.doubled.append(f"{subject}: {succeeded} accepted attempts")
-        elif run.status == "succeeded" and not drawn <= fails <= len(
-            failures
-        ):  # attempts that were killed have numbers, too
+        elif run.status == "succeeded" and not drawn <= fails <= len(failures):  # those that were killed count, too
             self._verdict.wrong.append(f"{subject}: {fails} attempts were to fail: {failures}")
 
 

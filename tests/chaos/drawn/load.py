@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tests.chaos.drawn.judge import Verdict, judge_all
 from tests.chaos.drawn.oracle import answers
@@ -54,9 +54,7 @@ class Load:
             open_ += 1
         if self._answers and time.monotonic() > self._next_answers_at:
             self._next_answers_at = time.monotonic() + ANSWERS_S
-            for (question,) in self._project().query("SELECT DISTINCT question FROM approvals WHERE status = 'open'"):
-                text = self._answers[question]
-                self._command("answer-all", "approve", "--question", question, "--feedback", text, "--yes")
+            answer_open(self._project(), self._command, self._answers)
 
     def _submit(self, scenario: Scenario) -> None:
         before = self._status().keys()
@@ -93,3 +91,9 @@ class Load:
     def verdict(self) -> Verdict:
         """Judge all sweeps, once nothing runs any more."""
         return judge_all(self._project(), self.sweeps, missing=sum(scenario.cells for scenario in self._waiting))
+
+
+def answer_open(project: Project, command: Callable[..., Outcome], texts: Mapping[str, str]) -> None:
+    """Answer all that is asked. command: runs `wtb`. texts: by the questions."""
+    for (question,) in project.query("SELECT DISTINCT question FROM approvals WHERE status = 'open'"):
+        command("answer-all", "approve", "--question", question, "--feedback", texts[question], "--yes")

@@ -94,9 +94,8 @@ class Rows:
         return {name: self._content(record[0]) for name, record in json.loads(self._content(manifest)).items()}
 
     def _content(self, digest: str) -> str:
-        content = (
-            self._project.folder / ".wtb" / "files" / "projects" / "default" / digest[:2] / digest[2:]
-        ).read_bytes()
+        folder = self._project.folder / ".wtb" / "files" / "projects" / "default"
+        content = (folder / digest[:2] / digest[2:]).read_bytes()
         if hashlib.sha256(content).hexdigest() != digest:
             raise ValueError(f"the file {digest[:8]} is damaged")
         return content.decode()

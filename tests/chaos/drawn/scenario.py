@@ -47,19 +47,31 @@ class Node:
     queue: str | None = None
 
 
+class _Block:
+    """A part of a graph: its fields are its nodes, in their order."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(vars(self).values())
+
+    @property
+    def entries(self) -> tuple[Node, ...]:
+        return self.nodes[:1]
+
+    @property
+    def exits(self) -> tuple[Node, ...]:
+        return self.nodes[-1:]
+
+
 @dataclass(frozen=True)
-class Step:
+class Step(_Block):
     """One node."""
 
     node: Node
 
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        return (self.node,)
-
 
 @dataclass(frozen=True)
-class Fan:
+class Fan(_Block):
     """Nodes that run in parallel, and one that joins them."""
 
     arms: tuple[Node, ...]
@@ -69,9 +81,13 @@ class Fan:
     def nodes(self) -> tuple[Node, ...]:
         return (*self.arms, self.join)
 
+    @property
+    def entries(self) -> tuple[Node, ...]:
+        return self.arms
+
 
 @dataclass(frozen=True)
-class Branch:
+class Branch(_Block):
     """A node whose value decides which of two others follows."""
 
     chooser: Node
@@ -79,20 +95,16 @@ class Branch:
     odd: Node
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
-        return (self.chooser, self.even, self.odd)
+    def exits(self) -> tuple[Node, ...]:
+        return (self.even, self.odd)
 
 
 @dataclass(frozen=True)
-class Loop:
+class Loop(_Block):
     """A node that runs one to three times, as its first value says, and one that follows."""
 
     node: Node
     after: Node
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        return (self.node, self.after)
 
 
 Block = Step | Fan | Branch | Loop

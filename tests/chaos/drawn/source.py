@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.chaos.drawn.oracle import (
     tool_text,
     value_of,
 )
-from tests.chaos.drawn.scenario import Branch, Fan, Loop, Node, Scenario, Step
+from tests.chaos.drawn.scenario import Block, Branch, Fan, Loop, Node, Scenario
 from tests.support.project import Project
 
 ENOUGH_USD = 1e9  # a budget that nothing reaches, so that all of it is counted and nothing stops
@@ -195,42 +195,39 @@ def _native(scenario: Scenario) -> Iterator[str]:
         yield from (f'{node.name}.variant("{variant_name(by)}", by={by})' for by in range(1, node.variants))
     exits: list[str] = []
     for block in scenario.blocks:
-        entries, inside, following = _edges(block)
+        entries = _names(block.entries)
         yield from ([f'wf.edge("{source}", "{target}")' for source in exits for target in entries])
         yield from ([f'wf.entry("{target}")' for target in entries] if not exits else [])
-        yield from inside
-        exits = following
+        if isinstance(block, Fan):
+            yield f'wf.edge({entries!r}, "{block.join.name}")'
+        elif choice := _choice(block):
+            source, decides, so, other = choice
+            yield f'wf.edge("{source}", "{so}", when={decides}("{source}"))'
+            yield f'wf.edge("{source}", "{other}", default=True)'
+        exits = _names(block.exits)
     yield from (f'wf.edge("{source}", END)' for source in exits)
 
 
-def _edges(block: Step | Fan | Branch | Loop) -> tuple[list[str], list[str], list[str]]:
-    """(where a block begins, the edges inside, where it ends)."""
+def _names(nodes: Iterable[Node]) -> list[str]:
+    return [node.name for node in nodes]
+
+
+def _choice(block: Block) -> tuple[str, str, str, str] | None:
+    """(where a block chooses, the function that decides, the node if so, the other one)."""
     match block:
-        case Step(node):
-            return [node.name], [], [node.name]
-        case Fan(arms, join):
-            names = [arm.name for arm in arms]
-            return names, [f'wf.edge({names!r}, "{join.name}")'], [join.name]
         case Branch(chooser, even, odd):
-            when = f'wf.edge("{chooser.name}", "{odd.name}", when=odd("{chooser.name}"))'
-            default = f'wf.edge("{chooser.name}", "{even.name}", default=True)'
-            return [chooser.name], [when, default], [even.name, odd.name]
+            return chooser.name, "odd", odd.name, even.name
         case Loop(node, after):
-            when = f'wf.edge("{node.name}", "{node.name}", when=again("{node.name}"))'
-            return [node.name], [when, f'wf.edge("{node.name}", "{after.name}", default=True)'], [after.name]
+            return node.name, "again", node.name, after.name
+        case _:
+            return None
 
 
 def _function(node: Node, decorator: str, parameters: str, context: str) -> Iterator[str]:
     """The function of a node, which has the same body in all of them."""
-    is_async = node.kind == "async"
-    call = f"await work_async(state, {context}, by)" if is_async else f"work(state, {context}, by)"
-    yield from (
-        "",
-        decorator,
-        f"{'async ' if is_async else ''}def {node.name}({parameters}):",
-        f"    return {call}",
-        "",
-    )
+    kind, work = ("async ", "await work_async") if node.kind == "async" else ("", "work")
+    head, body = f"{kind}def {node.name}({parameters}):", f"    return {work}(state, {context}, by)"
+    yield from ("", decorator, head, body, "")
 
 
 def _options(node: Node) -> str:
@@ -250,31 +247,19 @@ def _langgraph(scenario: Scenario) -> Iterator[str]:
         yield f'graph.add_node("{node.name}", {node.name}{retries})'
     exits = ["START"]
     for block in scenario.blocks:
-        entries, inside, following = _graph_edges(block)
+        entries = _names(block.entries)
         yield from (f"graph.add_edge({source}, {target!r})" for source in exits for target in entries)
-        yield from inside
-        exits = [repr(name) for name in following]
+        if isinstance(block, Fan):
+            yield f"graph.add_edge({entries!r}, {block.join.name!r})"
+        elif choice := _choice(block):
+            source, decides, so, other = choice
+            ways = f"{{True: {so!r}, False: {other!r}}}"
+            yield f"graph.add_conditional_edges({source!r}, {decides}({source!r}), {ways})"
+        exits = [repr(name) for name in _names(block.exits)]
     yield from (f"graph.add_edge({source}, END)" for source in exits)
     yield "wf = variants(graph.compile(name=SCENARIO))"
     for node in scenario.nodes:
         yield from (f'wf.add("{node.name}", "{variant_name(by)}", by={by})' for by in range(1, node.variants))
-
-
-def _graph_edges(block: Step | Fan | Branch | Loop) -> tuple[list[str], list[str], list[str]]:
-    match block:
-        case Step(node):
-            return [node.name], [], [node.name]
-        case Fan(arms, join):
-            names = [arm.name for arm in arms]
-            return names, [f"graph.add_edge({names!r}, {join.name!r})"], [join.name]
-        case Branch(chooser, even, odd):
-            ways = f"{{True: {odd.name!r}, False: {even.name!r}}}"
-            edge = f"graph.add_conditional_edges({chooser.name!r}, odd({chooser.name!r}), {ways})"
-            return [chooser.name], [edge], [even.name, odd.name]
-        case Loop(node, after):
-            ways = f"{{True: {node.name!r}, False: {after.name!r}}}"
-            edge = f"graph.add_conditional_edges({node.name!r}, again({node.name!r}), {ways})"
-            return [node.name], [edge], [after.name]
 
 
 def _sweep(scenario: Scenario) -> dict[str, Any]:

@@ -129,8 +129,8 @@ def test_an_execution_looks_the_same_in_another_database(origin: Project, elsewh
     )
     imported = outcome.json
     assert (imported["name"], imported["status"], imported["files"]) == ("carried", "completed", 2)
-    original = origin.inside("show", imported["from"], "--calls", "--format", "json", check=0).json
-    copied = elsewhere.inside("show", imported["execution"], "--calls", "--format", "json", check=0).json
+    original = origin.json("show", imported["from"], "--calls")
+    copied = elsewhere.json("show", imported["execution"], "--calls")
     assert copied["state"] == original["state"]
     assert copied["totals"] == original["totals"]
     names = ("node", "variant", "status", "attempts", "usd", "duration_s", "tried")
@@ -138,11 +138,11 @@ def test_an_execution_looks_the_same_in_another_database(origin: Project, elsewh
     assert [[call["prompt"] for call in run["calls"]] for run in copied["path"]] == [["2 + 2?"] * 2, [], []]
     elsewhere.inside("files", imported["execution"], "notes/first.txt", "-o", "first.txt", check=0)
     assert (elsewhere.folder / "first.txt").read_text() == "first " * 1000
-    assert "→ third" in elsewhere.inside("history", imported["id"], check=0).stdout
-    log = elsewhere.inside("log", imported["id"], check=0).stdout
+    assert "→ third" in elsewhere.text("history", imported["id"])
+    log = elsewhere.text("log", imported["id"])
     assert sentence("imported from an archive made on") in log
     assert sentence("{} failed in attempt {} of {}", "first=by_two", 1, 2) in " ".join(log.split())
-    assert elsewhere.inside("list", check=0).stdout == ""  # single executions are not listed with sweeps
+    assert elsewhere.text("list") == ""  # single executions are not listed with sweeps
     elsewhere.inside("admin", "export", imported["id"], "-o", "again.wtb", check=0)
     assert history(elsewhere.folder / "again.wtb") == {
         **(first := history(origin.folder / "done.wtb")),
@@ -174,11 +174,11 @@ def test_an_answer_keeps_its_value_in_an_archive(origin: Project, elsewhere: Pro
     origin.inside("answer", id, "--value", '{"decisions": [{"type": "edit"}, null]}', "--no-run", check=0)
     origin.inside("admin", "export", id, "-o", "asked.wtb", check=0)
 
-    imported = elsewhere.inside("admin", "import", str(origin.folder / "asked.wtb"), "--format", "json", check=0).json
-    (approval,) = elsewhere.inside("approvals", "--all", "--format", "json", check=0).json["approvals"]
+    imported = elsewhere.json("admin", "import", str(origin.folder / "asked.wtb"))
+    (approval,) = elsewhere.json("approvals", "--all")["approvals"]
     assert approval["answer"]["value"] == {"decisions": [{"type": "edit"}, None]}
     elsewhere.inside("resume", imported["id"], check=0)
-    document = elsewhere.inside("show", imported["execution"], "--format", "json", check=0).json
+    document = elsewhere.json("show", imported["execution"])
     assert document["state"]["decisions"] == [{"type": "edit"}, None]
 
     def spoil(rows: list[dict[str, Any]]) -> None:
@@ -187,7 +187,7 @@ def test_an_answer_keeps_its_value_in_an_archive(origin: Project, elsewhere: Pro
     with zipfile.ZipFile(elsewhere.folder / "bad.wtb", "w") as archive:
         for name, content in rewritten(members(origin.folder / "asked.wtb"), approvals=spoil).items():
             archive.writestr(name, content)
-    refused = elsewhere.inside("admin", "import", "bad.wtb", check=2).output
+    refused = elsewhere.refusal("admin", "import", "bad.wtb")
     assert (
         sentence("{}.jsonl, line {}", "approvals", 1) + sentence(": answer.value") + sentence(": not a stored value")
         in refused
@@ -199,12 +199,12 @@ def test_one_that_was_paused_continues_elsewhere_and_ends_the_same(origin: Proje
     id = outcome.stdout.strip()
     assert sentence("continue with: wtb resume {}", id) in outcome.output
     elsewhere.inside("resume", id, check=0)
-    sweep = elsewhere.inside("show", id, "--format", "json", check=0).json
+    sweep = elsewhere.json("show", id)
     assert [cell["status"] for cell in sweep["cells"]] == ["succeeded"]
     (execution,) = [row[0] for row in elsewhere.query("SELECT execution_id FROM cells")]
     done = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
-    continued = elsewhere.inside("show", execution, "--format", "json", check=0).json
-    original = origin.inside("show", done, "--format", "json", check=0).json
+    continued = elsewhere.json("show", execution)
+    original = origin.json("show", done)
     assert continued["state"] == original["state"]
     assert [run["node"] for run in continued["path"]] == ["first", "second", "third"]
     assert elsewhere.query(f"SELECT count(*) FROM {ATTEMPTS}")[0][0] == 4  # nothing ran again
@@ -213,7 +213,7 @@ def test_one_that_was_paused_continues_elsewhere_and_ends_the_same(origin: Proje
 def test_an_execution_of_a_sweep_is_exported_as_one_of_its_cells(shared_project: Project) -> None:
     project = shared_project
     project.inside("run", "sweep.yaml", "--limit", "1", "--quiet", check=0)
-    cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    cells = project.json("show", "first", "--cells")["cells"]
     root = project.query("SELECT id FROM executions WHERE origin = 'root'")[0][0]
     outcome = project.inside("admin", "export", root, "-o", "root.wtb", check=0)
     assert (
@@ -222,14 +222,14 @@ def test_an_execution_of_a_sweep_is_exported_as_one_of_its_cells(shared_project:
     )
     last = cells[-1]
     project.inside("admin", "export", last["execution"], "-o", "last.wtb", check=0)
-    imported = project.inside("admin", "import", "last.wtb", "--format", "json", check=0).json
-    document = project.inside("show", imported["execution"], "--format", "json", check=0).json
+    imported = project.json("admin", "import", "last.wtb")
+    document = project.json("show", imported["execution"])
     assert document["cells"][0]["scores"] == last["scores"]
     assert document["execution"]["combinations"] == [{"A": "v3", "B": "v3", "C": "v3"}]
-    root_made = project.inside("admin", "import", "root.wtb", "--format", "json", check=0).json
+    root_made = project.json("admin", "import", "root.wtb")
     assert root_made["status"] == "paused"
     project.inside("resume", root_made["id"], check=0)
-    (state,) = project.inside("show", root_made["id"], "--cells", "--format", "json", check=0).json["cells"]
+    (state,) = project.json("show", root_made["id"], "--cells")["cells"]
     assert state["state"] == cells[0]["state"]
     assert state["scores"] == cells[0]["scores"]
 
@@ -305,10 +305,7 @@ BAD: dict[str, tuple[Callable[[Parts], Parts], str]] = {
     "a number for text": (set_in("node_runs", "node", 7), "line 1: node: Input should be a valid string"),
     "a text too long": (set_in("node_runs", "node", "n" * 999), "node: String should have at most 200 characters"),
     "nothing where it must be": (set_in("attempts", "status", None), "status: Input should be a valid string"),
-    "a status that cannot be": (
-        set_in("attempts", "status", "fine"),
-        "status: expected one of succeeded, failed",
-    ),
+    "a status that cannot be": (set_in("attempts", "status", "fine"), "status: expected one of succeeded, failed"),
     "a time beyond all dates": (
         set_in("checkpoints", "created_at", 1e300),
         "created_at: Input should be less than or equal to 253370764800",
@@ -405,57 +402,41 @@ def test_a_bad_archive_is_refused_whole_and_named(origin: Project, good: dict[st
 
 def test_what_is_no_archive_or_too_large_is_refused(origin: Project) -> None:
     origin.write({"text.wtb": "no zip"})
-    assert sentence("cannot be read as an archive") in origin.inside("admin", "import", "text.wtb", check=2).stderr
-    assert sentence("{} is a folder; expected a file", ".") in origin.inside("admin", "import", ".", check=2).stderr
-    assert (
-        sentence("there is no file {}", "nowhere.wtb")
-        in origin.inside("admin", "import", "nowhere.wtb", check=2).stderr
-    )
+    assert sentence("cannot be read as an archive") in origin.refusal("admin", "import", "text.wtb")
+    assert sentence("{} is a folder; expected a file", ".") in origin.refusal("admin", "import", ".")
+    assert sentence("there is no file {}", "nowhere.wtb") in origin.refusal("admin", "import", "nowhere.wtb")
     cut = (origin.folder / "done.wtb").read_bytes()[:-200]
     (origin.folder / "cut.wtb").write_bytes(cut)
-    assert sentence("cannot be read as an archive") in origin.inside("admin", "import", "cut.wtb", check=2).stderr
+    assert sentence("cannot be read as an archive") in origin.refusal("admin", "import", "cut.wtb")
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("values/" + "0" * 64, b"\0" * 70_000_000)
     (origin.folder / "bomb.wtb").write_bytes(bomb.getvalue())
-    assert (
-        sentence("{} bytes; at most {} are expected", "has 70,000,000", "67,108,864")
-        in origin.inside("admin", "import", "bomb.wtb", check=2).output
+    assert sentence("{} bytes; at most {} are expected", "has 70,000,000", "67,108,864") in origin.refusal(
+        "admin", "import", "bomb.wtb"
     )
-    refusal = origin.inside("admin", "import", "done.wtb", "--max-size", "1KB", check=2).output
+    refusal = origin.refusal("admin", "import", "done.wtb", "--max-size", "1KB")
     assert sentence("max_bytes allows {} at most", "1,000") + " (--max-size)" in refusal
-    assert "--max-size" in origin.inside("admin", "import", "done.wtb", "--max-size", "large", check=2).stderr
+    assert "--max-size" in origin.refusal("admin", "import", "done.wtb", "--max-size", "large")
 
 
 def test_a_session_is_not_given_more_files_than_its_quota(origin: Project) -> None:
     origin.inside("admin", "session", "create", "small", "--disk", "1KB", check=0)
     refused = origin.inside("admin", "import", "done.wtb", "--session", "small", check=2)
     assert sentence("the quota of the session ({} bytes)", "1,000") in refused.output
-    assert (
-        sentence("there is no session")
-        in origin.inside("admin", "import", "done.wtb", "--session", "nobody", check=2).stderr
-    )
+    assert sentence("there is no session") in origin.refusal("admin", "import", "done.wtb", "--session", "nobody")
 
 
 def test_export_refuses_what_it_cannot_write_or_find(origin: Project) -> None:
     id = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
-    assert (
-        sentence("exists already; give another name, or force its replacement") + " (--force)"
-        in origin.inside("admin", "export", id, "-o", "done.wtb", check=2).output
+    assert sentence("exists already; give another name, or force its replacement") + " (--force)" in origin.refusal(
+        "admin", "export", id, "-o", "done.wtb"
     )
-    assert "is a directory" in origin.inside("admin", "export", id, "-o", ".", check=2).stderr
-    assert (
-        sentence("there is no execution {}", "'nothing'") in origin.inside("admin", "export", "nothing", check=2).stderr
-    )
+    assert "is a directory" in origin.refusal("admin", "export", id, "-o", ".")
+    assert sentence("there is no execution {}", "'nothing'") in origin.refusal("admin", "export", "nothing")
     origin.write({"plain": ""})
-    assert (
-        sentence("there is no folder {}", "plain")
-        in origin.inside("admin", "export", id, "-o", "plain/x.wtb", check=2).output
-    )
-    assert (
-        sentence("there is no folder {}", "gone")
-        in origin.inside("admin", "export", id, "-o", "gone/x.wtb", check=2).output
-    )
+    assert sentence("there is no folder {}", "plain") in origin.refusal("admin", "export", id, "-o", "plain/x.wtb")
+    assert sentence("there is no folder {}", "gone") in origin.refusal("admin", "export", id, "-o", "gone/x.wtb")
     assert not (origin.folder / "gone").exists()
     assert (
         sentence("cannot be written") in origin.inside("admin", "export", id, "-o", "x" * 250 + ".wtb", check=1).stderr

@@ -240,10 +240,7 @@ def left_out(project: Project) -> list[str]:
     ("config", "words"),
     [
         ("prompts: [a]", sentence("'tests' is {}; expected a list of tests", "nothing")),
-        (
-            "tests: file://tests.csv",
-            sentence("no test that can be imported: {}", "tests: tests.csv: cannot be read"),
-        ),
+        ("tests: file://tests.csv", sentence("no test that can be imported: {}", "tests: tests.csv: cannot be read")),
         ("tests: file://../out.csv", sentence("outside of the folder of the configuration")),
         ("tests: [file://a.yaml]", sentence("no test that can be imported")),
         ("tests: [", "config.yaml"),
@@ -252,7 +249,7 @@ def left_out(project: Project) -> list[str]:
 )
 def test_a_configuration_without_tests_is_refused(empty_project: Project, config: str, words: str) -> None:
     empty_project.write({"config.yaml": config})
-    assert words in empty_project.inside("init", "demo", "--from", "config.yaml", check=2).output
+    assert words in empty_project.refusal("init", "demo", "--from", "config.yaml")
     assert not (empty_project.folder / "demo").exists()
 
 
@@ -331,10 +328,7 @@ def test_aliases_that_expand_without_end_are_refused(empty_project: Project) -> 
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     empty_project.write({"config.yaml": "\n".join(lines) + "\ntests: [{vars: {a: 1}}]\n"})
-    assert (
-        sentence("aliases that expand to more than")
-        in empty_project.inside("init", "--from", "config.yaml", check=2).output
-    )
+    assert sentence("aliases that expand to more than") in empty_project.refusal("init", "--from", "config.yaml")
     empty_project.write({"config.yaml": "a: &a [*a]\ntests: [{vars: {a: 1}}]\n"})
     empty_project.inside("init", "--from", "config.yaml", check=2)
 
@@ -396,7 +390,7 @@ def test_assertions_that_ask_a_model_are_judges_and_those_without_one_are_named(
         {"regex": {"field": "answer", "pattern": r"(?i)B|c\.d"}},
         {"all_of": {"of": [{"regex": {"field": "answer", "pattern": f"(?i){word}"}} for word in ("B", "IT")]}},
     ]
-    assert empty_project.inside("plan", "sweep.yaml", check=0).stdout, "the evaluators of all cases can be made"
+    assert empty_project.text("plan", "sweep.yaml"), "the evaluators of all cases can be made"
 
 
 @pytest.mark.parametrize(
@@ -415,5 +409,4 @@ def test_a_model_that_the_configuration_does_not_name_is_named_by_an_option(
     assert "llm-rubric" not in done.stderr
     first = json.loads((empty_project.folder / "cases.jsonl").read_text("utf-8").splitlines()[0])
     assert first["assert"][-1] == {"judge": {"field": "answer", "criteria": "is kind", **options}}
-    alone = empty_project.inside("init", "other", "--judge", judge, check=2)
-    assert sentence("--judge is given without --from") in alone.output
+    assert sentence("--judge is given without --from") in empty_project.refusal("init", "other", "--judge", judge)

@@ -81,7 +81,7 @@ def test_it_runs_with_a_key_and_asks_each_model_with_its_settings(parcels: Proje
     with model_provider() as provider:
         env = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": f"{provider.url}/v1"}
         parcels.wtb("run", "sweep.yaml", "--quiet", env=env, check=0)
-    assert len(parcels.inside("matrix", "sweep", "--format", "json", check=0).json["rows"]) == 9
+    assert len(parcels.json("matrix", "sweep")["rows"]) == 9
     assert parcels.query("SELECT count(*) FROM cells WHERE status = 'succeeded'") == [(18,)]
     calls = parcels.query("SELECT model, count(*) FROM calls GROUP BY model")
     assert sum(count for _, count in calls) == 18
@@ -132,7 +132,7 @@ def test_chats_are_sent_as_messages_and_what_is_no_chat_is_named(empty_project: 
         empty_project.wtb("run", "sweep.yaml", "--quiet", env=env, check=0)
     assert empty_project.query("SELECT count(*) FROM cells WHERE status = 'succeeded'") == [(4,)]
     documents = [
-        empty_project.inside("show", str(id), "--calls", "--format", "json", check=0).stdout
+        empty_project.text("show", str(id), "--calls", "--format", "json")
         for (id,) in empty_project.query("SELECT id FROM executions")
     ]
     calls = "".join(documents)

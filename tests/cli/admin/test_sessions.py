@@ -29,6 +29,10 @@ def wtb(project: Project, *arguments: str, **environment: str) -> Outcome:
     return project.inside(*arguments, env={"COLUMNS": "80", **environment})
 
 
+def session(project: Project, *arguments: str, **environment: str) -> Outcome:
+    return wtb(project, "admin", "session", *arguments, **environment)
+
+
 def run(project: Project, *arguments: str, **environment: str) -> Outcome:
     done = wtb(project, "run", "sweep.yaml", *ONE_CELL, *arguments, **environment)
     assert done.code == 0, done.stderr
@@ -36,12 +40,12 @@ def run(project: Project, *arguments: str, **environment: str) -> Outcome:
 
 
 def make_session(project: Project, name: str, *options: str) -> None:
-    done = wtb(project, "admin", "session", "create", name, *options)
+    done = session(project, "create", name, *options)
     assert done.code == 0, done.stderr
 
 
 def listed(project: Project, *options: str) -> dict[str, dict[str, Any]]:
-    rows = wtb(project, "admin", "session", "list", "--format", "json", *options).json["sessions"]
+    rows = session(project, "list", "--format", "json", *options).json["sessions"]
     return {session["name"]: session for session in rows}
 
 
@@ -66,65 +70,43 @@ NO_QUOTA = {"disk": None, "node_runs": None, "usd": None, "tokens": None, "memor
 
 
 def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Project) -> None:
-    done = wtb(project, "admin", "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
+    done = session(project, "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
     assert (done.code, done.stdout) == (0, "session ann: made, disk 1.5 GB, 4 node runs at a time, $20.00\n")
     assert sentence("wtb run sweep.yaml --session {}", "ann") in done.output
-    assert listed(project)["ann"]["quota"] == {
-        "disk": 1_500_000_000,
-        "node_runs": 4,
-        "usd": 20.0,
-        "tokens": None,
-        "memory": None,
-    }
+    assert listed(project)["ann"]["quota"] == NO_QUOTA | {"disk": 1_500_000_000, "node_runs": 4, "usd": 20.0}
 
 
 def test_a_session_has_a_quota_of_memory_in_all_that_shows_it(project: Project) -> None:
-    done = wtb(project, "admin", "session", "create", "ann", "--memory", "4GB", "--disk", "1GB")
+    done = session(project, "create", "ann", "--memory", "4GB", "--disk", "1GB")
     assert done.stdout == "session ann: made, disk 1.0 GB, memory 4.0 GB\n"
-    session = listed(project)["ann"]
-    assert (session["quota"]["memory"], session["usage"]["memory"]) == (4 * 10**9, 0)
+    ann = listed(project)["ann"]
+    assert (ann["quota"]["memory"], ann["usage"]["memory"]) == (4 * 10**9, 0)
     assert listed(project)["default"]["usage"]["memory"] is None, "without a quota it is not measured"
-    lines = [
-        " ".join(line.split()) for line in wtb(project, "admin", "session", "list", COLUMNS="100").stdout.splitlines()
-    ]
+    lines = [" ".join(line.split()) for line in session(project, "list", COLUMNS="100").stdout.splitlines()]
     assert lines[0] == "name sweeps cells disk memory spent node runs"
     assert lines[2:] == ["ann 0 0 0 B of 1.0 GB 0 B of 4.0 GB $0.00 0", "default 0 0 0 B $0.00 0"]
-    assert "quota: disk 1.0 GB, memory 4.0 GB" in wtb(project, "admin", "session", "list", COLUMNS="60").stdout
-    text = wtb(project, "admin", "session", "show", "ann").stdout
+    assert "quota: disk 1.0 GB, memory 4.0 GB" in session(project, "list", COLUMNS="60").stdout
+    text = session(project, "show", "ann").stdout
     assert "memory 0 B of 4.0 GB" in " ".join(text.split())
-    assert wtb(project, "admin", "session", "change", "ann", "--memory", "512MiB").stdout == (
+    assert session(project, "change", "ann", "--memory", "512MiB").stdout == (
         "session ann: disk 1.0 GB, memory 536.9 MB\n"
     )
-    assert wtb(project, "admin", "session", "change", "ann", "--memory", "none").stdout == "session ann: disk 1.0 GB\n"
-    assert "memory" not in wtb(project, "admin", "session", "list").stdout
-    assert "memory" not in wtb(project, "admin", "session", "show", "ann").stdout
+    assert session(project, "change", "ann", "--memory", "none").stdout == "session ann: disk 1.0 GB\n"
+    assert "memory" not in session(project, "list").stdout
+    assert "memory" not in session(project, "show", "ann").stdout
 
 
 def test_a_session_without_a_quota_has_no_limits(project: Project) -> None:
-    assert (
-        wtb(project, "admin", "session", "create", "ann", "--disk", "none").stdout == "session ann: made, no limits\n"
-    )
-    assert listed(project)["ann"]["quota"] == {
-        "disk": None,
-        "node_runs": None,
-        "usd": None,
-        "tokens": None,
-        "memory": None,
-    }
+    assert session(project, "create", "ann", "--disk", "none").stdout == "session ann: made, no limits\n"
+    assert listed(project)["ann"]["quota"] == NO_QUOTA
 
 
 def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> None:
     make_session(project, "ann", "--disk", "2GiB", "--usd", "0.5")
-    done = wtb(project, "admin", "session", "change", "ann", "--usd", "none", "--concurrency", "1")
+    done = session(project, "change", "ann", "--usd", "none", "--concurrency", "1")
     assert (done.code, done.stdout) == (0, "session ann: disk 2.1 GB, 1 node run at a time\n")
-    assert listed(project)["ann"]["quota"] == {
-        "disk": 2**31,
-        "node_runs": 1,
-        "usd": None,
-        "tokens": None,
-        "memory": None,
-    }
-    assert wtb(project, "admin", "session", "change", "default", "--usd", "$5").stdout == "session default: $5.00\n"
+    assert listed(project)["ann"]["quota"] == NO_QUOTA | {"disk": 2**31, "node_runs": 1}
+    assert session(project, "change", "default", "--usd", "$5").stdout == "session default: $5.00\n"
 
 
 @pytest.mark.parametrize(
@@ -154,19 +136,17 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
         ("--usd", "", sentence("expected a positive amount of US dollars")),
     ],
 )
-@pytest.mark.parametrize("command", ["create", "change"])
-def test_a_limit_that_cannot_be_read_is_refused(
-    project: Project, command: str, option: str, limit: str, expected: str
-) -> None:
-    done = wtb(project, "admin", "session", command, "ann", option, limit)
-    assert (done.code, done.stdout) == (2, "")
-    assert expected in done.output
+def test_a_limit_that_cannot_be_read_is_refused(project: Project, option: str, limit: str, expected: str) -> None:
+    for command in ("create", "change"):
+        done = session(project, command, "ann", option, limit)
+        assert (command, done.code, done.stdout) == (command, 2, "")
+        assert expected in done.output, command
     assert not project.file.exists()
 
 
 @pytest.mark.parametrize("name", ["..", ".wtb", "a/b", "a b", "é", "x" * 65])
 def test_a_name_that_cannot_be_a_directory_is_refused(project: Project, name: str) -> None:
-    done = wtb(project, "admin", "session", "create", name)
+    done = session(project, "create", name)
     assert (done.code, done.stdout) == (2, "")
     assert sentence("cannot be the name of a session; expected {}", "1 to 64 letters, digits") in done.output
     assert not project.file.exists()
@@ -175,14 +155,14 @@ def test_a_name_that_cannot_be_a_directory_is_refused(project: Project, name: st
 def test_what_is_there_is_not_made_again(project: Project) -> None:
     make_session(project, "ann")
     for name in ("ann", "ANN", "default"):
-        done = wtb(project, "admin", "session", "create", name)
+        done = session(project, "create", name)
         assert (done.code, done.stdout) == (2, "")
         assert sentence("there is a session") in done.output
 
 
 def test_a_change_of_nothing_is_refused(project: Project) -> None:
     make_session(project, "ann")
-    done = wtb(project, "admin", "session", "change", "ann")
+    done = session(project, "change", "ann")
     assert done.code == 2
     assert sentence("no change is given; give --disk, --memory, --concurrency, --usd or --tokens") in done.output
 
@@ -191,7 +171,7 @@ def test_a_change_of_nothing_is_refused(project: Project) -> None:
 def test_a_session_that_is_not_there_is_named_with_a_near_one(project: Project, command: str) -> None:
     make_session(project, "nightly")
     name, *options = command.split()
-    done = wtb(project, "admin", "session", name, "nigthly", *options)
+    done = session(project, name, "nigthly", *options)
     assert (done.code, done.stdout) == (2, "")
     assert (
         "there is no session 'nigthly'; did you mean 'nightly'? (`wtb admin session create nigthly` makes it)"
@@ -201,7 +181,7 @@ def test_a_session_that_is_not_there_is_named_with_a_near_one(project: Project, 
 
 @pytest.mark.parametrize("command", ["show", "archive", "delete"])
 def test_without_a_database_it_says_so_and_makes_none(project: Project, command: str) -> None:
-    done = wtb(project, "admin", "session", command, "ann")
+    done = session(project, command, "ann")
     assert done.code == 2
     assert sentence("there is no database") in done.output
     assert not project.file.exists()
@@ -211,10 +191,10 @@ def test_without_a_database_it_says_so_and_makes_none(project: Project, command:
 
 
 def test_there_is_nothing_to_list_without_a_database(project: Project) -> None:
-    done = wtb(project, "admin", "session", "list")
+    done = session(project, "list")
     assert (done.code, done.stdout) == (0, "")
     assert sentence("no sessions yet; `wtb admin session create NAME` makes one") in done.output
-    assert wtb(project, "admin", "session", "list", "--format", "json").json == {"sessions": []}
+    assert session(project, "list", "--format", "json").json == {"sessions": []}
     assert not project.file.exists()
 
 
@@ -230,7 +210,7 @@ def test_the_list_shows_what_is_used_of_how_much(project: Project) -> None:
     assert rows["bob"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 0.0, "tokens": 0, "memory": None}
     assert (rows["bob"]["sweeps"], rows["bob"]["archived_at"]) == (0, None)
 
-    table = wtb(project, "admin", "session", "list").stdout
+    table = session(project, "list").stdout
     assert [" ".join(line.split()) for line in table.splitlines()[2:]] == [
         "ann 2 2 0 B of 10.0 GB $3.50 of $20.00 0 of 4",
         "bob 0 0 0 B $0.00 0",
@@ -241,8 +221,8 @@ def test_the_list_shows_what_is_used_of_how_much(project: Project) -> None:
 def test_the_list_fits_in_80_columns_whatever_its_figures(project: Project) -> None:
     make_session(project, "a" * 64, "--usd", "123456.78", "--disk", "999TB", "--concurrency", "2147483647")
     make_session(project, "b" * 64, "--usd", "0.000001")
-    assert wtb(project, "admin", "session", "archive", "b" * 64).code == 0
-    tables = {width: wtb(project, "admin", "session", "list", "--all", COLUMNS=str(width)).stdout for width in (72, 80)}
+    assert session(project, "archive", "b" * 64).code == 0
+    tables = {width: session(project, "list", "--all", COLUMNS=str(width)).stdout for width in (72, 80)}
     assert all(max(map(len, text.splitlines())) <= width for width, text in tables.items())
     assert "quota: disk 999.0 TB, 2,147,483,647 node runs at a time, $123,456.78" in tables[72]
     assert "0 B of 999.0 TB" in tables[80]
@@ -254,13 +234,13 @@ def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: P
     make_session(project, "ann", "--concurrency", "4")
     run(project, "--session", "ann")
     database = database_of(project)
-    session = sessions.find_session(database, "ann").id
+    session_id = sessions.find_session(database, "ann").id
     # This process lives; of the same pid in an earlier life it is known that it is dead.
-    slots.register_runner(database, identity(), session, 3)
+    slots.register_runner(database, identity(), session_id, 3)
     dead = replace(identity(), id=new_id(), process_started_at=1.0)
-    slots.register_runner(database, dead, session, 1)
+    slots.register_runner(database, dead, session_id, 1)
 
-    outcome = wtb(project, "admin", "session", "show", "ann")
+    outcome = session(project, "show", "ann")
     assert outcome.code == 0
     lines = [" ".join(line.split()) for line in outcome.stdout.splitlines()]
     assert lines[0] == "ann"
@@ -269,7 +249,7 @@ def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: P
     assert lines[-1] == "more: " + sentence("wtb list --session {}", "ann")
     assert max(map(len, outcome.stdout.splitlines())) <= 80
 
-    document = wtb(project, "admin", "session", "show", "ann", "--format", "json").json
+    document = session(project, "show", "ann", "--format", "json").json
     assert document["session"] == listed(project)["ann"]
     assert document["session"]["usage"]["node_runs"] == 3
     assert document["sweeps_by_status"] == {"completed": 1}
@@ -345,8 +325,8 @@ def test_a_plan_needs_a_database_only_for_a_session_of_its_own(project: Project)
 def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -> None:
     make_session(project, "ann")
     run(project, "--session", "ann")
-    assert wtb(project, "admin", "session", "archive", "ann").stdout == "session ann: archived\n"
-    assert wtb(project, "admin", "session", "archive", "ann").stdout == "session ann: archived already\n"
+    assert session(project, "archive", "ann").stdout == "session ann: archived\n"
+    assert session(project, "archive", "ann").stdout == "session ann: archived already\n"
 
     for command in ("plan", "run"):
         done = wtb(project, command, "sweep.yaml", "--session", "ann")
@@ -362,14 +342,14 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
     assert owned(project) == ["ann"]
     assert list(listed(project)) == ["default"]
     assert listed(project, "--all")["ann"]["archived_at"] is not None
-    assert "archived" in wtb(project, "admin", "session", "list", "--all").stdout
-    assert wtb(project, "admin", "session", "show", "ann").stdout.startswith("ann (archived: it takes no new sweeps)\n")
+    assert "archived" in session(project, "list", "--all").stdout
+    assert session(project, "show", "ann").stdout.startswith("ann (archived: it takes no new sweeps)\n")
     assert wtb(project, "matrix", "first", "--format", "json").json["cells"]["succeeded"] == 1
 
-    assert wtb(project, "admin", "session", "archive", "ann", "--undo").stdout == sentence(
-        "session ann"
-    ) + ": " + sentence("not archived\n")
-    assert wtb(project, "admin", "session", "archive", "ann", "--undo").stdout == "session ann: not archived already\n"
+    assert session(project, "archive", "ann", "--undo").stdout == sentence("session ann") + ": " + sentence(
+        "not archived\n"
+    )
+    assert session(project, "archive", "ann", "--undo").stdout == "session ann: not archived already\n"
     run(project, "--session", "ann")
     assert owned(project) == ["ann", "ann"]
 
@@ -377,7 +357,7 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
 @pytest.mark.parametrize("command", ["archive", "delete"])
 def test_the_default_session_stays(project: Project, command: str) -> None:
     run(project)
-    done = wtb(project, "admin", "session", command, "default")
+    done = session(project, command, "default")
     assert (done.code, done.stdout) == (2, "")
     assert sentence("{} cannot be {}", "'default'", f"{command}d") in done.output
     assert owned(project) == ["default"]
@@ -395,7 +375,7 @@ def test_a_session_goes_with_its_sweeps_and_directory_and_nothing_of_another(pro
     before = project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=sweep["id"])
     matrix = wtb(project, "matrix", sweep["id"], "--format", "json").json
 
-    done = wtb(project, "admin", "session", "delete", "ann", "--yes")
+    done = session(project, "delete", "ann", "--yes")
 
     assert done.code == 0
     assert done.stdout == sentence("deleted session {} with {} and {}", "ann", "1 sweep", "1 cell") + "\n"
@@ -449,7 +429,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     for digest in stored:  # older than what a collection leaves alone
         os.utime(store.path(digest), (1.0, 1.0))
 
-    done = wtb(project, "admin", "session", "delete", "ann", "--yes")
+    done = session(project, "delete", "ann", "--yes")
 
     assert done.code == 0
     assert "freed" in done.output
@@ -486,7 +466,7 @@ def test_a_session_with_sweeps_is_not_deleted_unasked(project: Project) -> None:
 def test_an_empty_session_is_deleted_without_a_question(project: Project) -> None:
     make_session(project, "ann")
     assert (
-        wtb(project, "admin", "session", "delete", "ann").stdout
+        session(project, "delete", "ann").stdout
         == sentence("deleted session {} with {} and {}", "ann", "0 sweeps", "0 cells") + "\n"
     )
     assert list(listed(project)) == ["default"]
@@ -497,7 +477,7 @@ def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
     database = database_of(project)
     runner = identity()
     slots.register_runner(database, runner, sessions.find_session(database, "ann").id, 1)
-    done = wtb(project, "admin", "session", "delete", "ann", "--yes")
+    done = session(project, "delete", "ann", "--yes")
     assert (done.code, done.stdout) == (2, "")
     assert (
         sentence(
@@ -507,7 +487,7 @@ def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
     )
     slots.end_runner(database, runner.id)
     database.close()
-    assert wtb(project, "admin", "session", "delete", "ann", "--yes").code == 0
+    assert session(project, "delete", "ann", "--yes").code == 0
 
 
 # Owners, metadata and other names
@@ -516,23 +496,19 @@ def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
 def test_a_session_has_an_owner_metadata_and_another_name(project: Project) -> None:
     make_session(project, "ann", "--owner", "Ann <ann@example.org>", "--meta", "ticket=W-1", "--meta", "cost=a=b")
     run(project, "--session", "ann")
-    assert (
-        wtb(project, "admin", "session", "rename", "ann", "bob").stdout
-        == sentence("session {}: called {} now", "ann", "bob") + "\n"
-    )
+    assert session(project, "rename", "ann", "bob").stdout == sentence("session {}: called {} now", "ann", "bob") + "\n"
     assert listed(project)["bob"]["owner"] == "Ann <ann@example.org>"
     assert listed(project)["bob"]["metadata"] == {"ticket": "W-1", "cost": "a=b"}
     assert listed(project)["bob"]["active_at"] > listed(project)["bob"]["created_at"]
-    text = wtb(project, "admin", "session", "show", "bob").stdout
+    text = session(project, "show", "bob").stdout
     assert "Ann <ann@example.org>" in text
     assert 'ticket: "W-1", cost: "a=b"' in text
     assert "last active" in text
     assert owned(project) == ["bob"]
-    assert wtb(project, "admin", "session", "change", "bob", "--owner", "", "--meta", "cost=").code == 0
+    assert session(project, "change", "bob", "--owner", "", "--meta", "cost=").code == 0
     assert (listed(project)["bob"]["owner"], listed(project)["bob"]["metadata"]) == (None, {"ticket": "W-1"})
     assert (
-        sentence("--meta {}: expected KEY=TEXT", "'cost'")
-        in wtb(project, "admin", "session", "change", "bob", "--meta", "cost").output
+        sentence("--meta {}: expected KEY=TEXT", "'cost'") in session(project, "change", "bob", "--meta", "cost").output
     )
-    assert sentence("there is no session {}", "'ann'") in wtb(project, "admin", "session", "show", "ann").output
-    assert "'default' cannot be renamed" in wtb(project, "admin", "session", "rename", "default", "x").output
+    assert sentence("there is no session {}", "'ann'") in session(project, "show", "ann").output
+    assert "'default' cannot be renamed" in session(project, "rename", "default", "x").output

@@ -231,7 +231,7 @@ class TestASecondStack:  # before parts of the first are killed
         url = f"http://127.0.0.1:{second.api_port}/api/v1"
         assert sentence("API: {}; `wtb admin token create NAME` makes a token for both", url) in second.printed
         assert part(second.project, "serve")["status"] == "up"
-        token = second.project.inside("admin", "token", "create", "ann", check=0).stdout.strip()
+        token = second.project.text("admin", "token", "create", "ann").strip()
         address = f"127.0.0.1:{second.api_port}"
         with closing(http.client.HTTPConnection(address, timeout=30)) as connection:
             connection.request("GET", "/api/v1/sweeps", headers={"Authorization": f"Bearer {token}"})
@@ -253,9 +253,7 @@ class TestASecondStack:  # before parts of the first are killed
         assert find_stack(project.folder) is None
         wait_until_ended(project.folder)
         assert status(other)["up"]
-        assert project.inside("status", "--stack", check=0).stdout == sentence(
-            "no stack is up in this folder; `wtb up` starts one\n"
-        )
+        assert project.text("status", "--stack") == sentence("no stack is up in this folder; `wtb up` starts one\n")
         assert not status(project)["up"]
 
 
@@ -286,7 +284,7 @@ def test_a_spare_takes_the_place_of_a_killed_worker(empty_project: Project) -> N
 
 class TestAStackInTheBackground:
     def test_is_ready_when_the_command_returns(self, shared: Project) -> None:
-        document = shared.inside("status", "--stack", "--format", "json", check=0).json
+        document = shared.json("status", "--stack")
         assert document["up"]
         assert [(part["name"], part["status"]) for part in document["parts"]] == [
             (name, "up") for name in (*SERVERS, *PROGRAMS)
@@ -311,7 +309,7 @@ class TestAStackInTheBackground:
         assert (home / "logs").stat().st_mode & 0o777 == 0o700
 
     def test_commands_in_its_folder_use_it(self, shared: Project) -> None:
-        assert shared.inside("admin", "db", "version", check=0).stdout == f"{REVISION}\n"
+        assert shared.text("admin", "db", "version") == f"{REVISION}\n"
         assert not shared.file.exists()
 
     def test_the_environment_wins_over_it(self, shared: Project, sqlite_url: str) -> None:
@@ -376,7 +374,7 @@ class TestAStackInTheBackground:
         log = (shared.folder / ".wtb" / "logs" / "wtb.log").read_text()
         assert re.search(rf"{name} was killed by SIGKILL; it is started again in \d+ s\n", log)
         assert f"{name} was started again\n" in log
-        assert shared.inside("admin", "db", "version", check=0).stdout == f"{REVISION}\n"
+        assert shared.text("admin", "db", "version") == f"{REVISION}\n"
 
     def test_its_files_are_for_their_owner_only(self, shared: Project) -> None:
         assert open_to_others(shared.folder / ".wtb") == []
@@ -420,14 +418,11 @@ class TestFlower:
         assert part(shared, "worker")["pid"] == worker
 
     def test_does_not_open_to_others_without_a_password_of_your_own(self, shared: Project) -> None:
-        refused = shared.inside("admin", "flower", "--address", "0.0.0.0", check=2)
-        assert "WTB_FLOWER_AUTH=USER:PASSWORD" in refused.output
+        assert "WTB_FLOWER_AUTH=USER:PASSWORD" in shared.refusal("admin", "flower", "--address", "0.0.0.0")
 
     @pytest.mark.parametrize("auth", ["nobody", "user:", ":password", "a:b,c:d"])
     def test_refuses_a_user_and_password_that_are_none(self, shared: Project, auth: str) -> None:
-        assert (
-            "expected USER:PASSWORD" in shared.inside("admin", "flower", env={"WTB_FLOWER_AUTH": auth}, check=2).output
-        )
+        assert "expected USER:PASSWORD" in shared.refusal("admin", "flower", env={"WTB_FLOWER_AUTH": auth})
 
     def test_needs_a_broker(self, empty_project: Project) -> None:
         refused = empty_project.inside("admin", "flower", check=2)
@@ -606,8 +601,7 @@ def test_without_the_server_it_says_how_to_install_it(empty_project: Project, mo
 
     find_spec = up.importlib.util.find_spec
     monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == "uvicorn" else find_spec(name))
-    refused = empty_project.inside("up", "--serve", check=2)
-    assert 'pip install "workflow-test-bench[server]"' in refused.output
+    assert 'pip install "workflow-test-bench[server]"' in empty_project.refusal("up", "--serve")
 
 
 def test_node_processes_do_not_learn_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:

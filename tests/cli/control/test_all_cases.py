@@ -1,4 +1,4 @@
-"""fork --all-cases: a row from a fork, with nodes in separate processes, on this machine and on workers."""
+"""combination add: a row from a fork, with nodes in separate processes, on this machine and on workers."""
 
 from __future__ import annotations
 
@@ -100,18 +100,18 @@ def ran(tmp_path: Path) -> Iterator[Project]:
 
 
 def execution(project: Project, case: str, variant: str = "loud") -> str:
-    cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    cells = project.json("show", "first", "--cells")["cells"]
     return str(next(cell["execution"] for cell in cells if (cell["case"], cell["combination"]["B"]) == (case, variant)))
 
 
 def matrix(project: Project) -> dict[str, object]:
-    document: dict[str, object] = project.inside("matrix", "first", "--format", "json", check=0).json
+    document: dict[str, object] = project.json("matrix", "first")
     return document
 
 
 def test_a_function_that_was_just_written_runs_for_every_case_from_where_it_makes_a_difference(ran: Project) -> None:
     id = execution(ran, "c3")
-    outcome = ran.inside("fork", id, "--at", "A", "--variant", "B=later:written_later", "--all-cases", check=0)
+    outcome = ran.inside("combination", "add", id, "--at", "A", "--variant", "B=later:written_later", check=0)
     assert "B=written_later is a row now, of 8 cells" in outcome.output
     assert sentence("(about {} node runs)", 16) in outcome.output
     assert sentence("it is exploratory, since case {} suggested it", "c3") in outcome.output
@@ -120,24 +120,20 @@ def test_a_function_that_was_just_written_runs_for_every_case_from_where_it_make
     assert ["exploratory", "written_later", "8"] in [line[:3] for line in table]
     assert ["★", "best", "loud", "8"] in [line[:4] for line in table]
     assert sentence("{}: wtb matrix", "1 warning") in outcome.stdout
-    rows = csv.DictReader(ran.inside("matrix", "first", "--format", "csv", check=0).stdout.splitlines())
+    rows = csv.DictReader(ran.text("matrix", "first", "--format", "csv").splitlines())
     assert [row["exploratory"] for row in rows] == ["no", "no", "yes"]
     report = ran.inside("report", "first", "-o", "report.html", check=0)
     assert report.code == 0
     assert sentence("is exploratory: it was added after results were seen") in (ran.folder / "report.html").read_text()
-    assert (
-        sentence("added a row of {}, which case {} suggested", "8 cells", "c3")
-        in ran.inside("log", "first", check=0).stdout
-    )
+    assert sentence("added a row of {}, which case {} suggested", "8 cells", "c3") in ran.text("log", "first")
     ran.inside("tree", "first", "--case", "c3", check=0)
 
 
 def test_a_fork_that_was_looked_at_is_run_for_every_case_and_its_json_says_what_was_added(ran: Project) -> None:
-    fork = ran.inside("fork", execution(ran, "c1"), "--at", "A", "--variant", "B=default", check=0).stdout.strip()
-    same = ran.inside("fork", fork, "--all-cases", check=2)
-    assert sentence("has the row {} already", "B=default") in same.output
+    fork = ran.text("fork", execution(ran, "c1"), "--at", "A", "--variant", "B=default").strip()
+    assert sentence("has the row {} already", "B=default") in ran.refusal("combination", "add", fork)
     louder = "B={name: louder, of: loud, suffix: '!!!'}"
-    document = ran.inside("fork", fork, "--variant", louder, "--all-cases", "--format", "json", check=0).json
+    document = ran.json("combination", "add", fork, "--variant", louder)
     assert (document["choices"], document["suggested_by"], document["cells"]) == ({"B": "louder"}, "c1", 8)
     assert (document["status"], document["failed"], len(document["executions"])) == ("completed", 0, 8)
     assert matrix(ran)["cells"] | {"total": 24} == matrix(ran)["cells"]
@@ -146,45 +142,36 @@ def test_a_fork_that_was_looked_at_is_run_for_every_case_and_its_json_says_what_
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--all-cases"], sentence("the new row equals another one")),
-        (
-            ["--all-cases", "--set", "x=1", "--variant", "B=default"],
-            sentence("because a typed value is for one case only"),
-        ),
-        (
-            ["--all-cases", "--at", "C", "--variant", "B=default"],
-            sentence("node {} does not run after checkpoint", "'B'"),
-        ),
-        (["--all-cases", "--variant", "D=default"], sentence("the workflow has no node {}", "'D'")),
+        ([], sentence("the new row equals another one")),
+        (["--at", "C", "--variant", "B=default"], sentence("node {} does not run after checkpoint", "'B'")),
+        (["--variant", "D=default"], sentence("the workflow has no node {}", "'D'")),
     ],
 )
 def test_what_is_no_row_is_refused(ran: Project, arguments: list[str], words: str) -> None:
-    refused = ran.inside("fork", execution(ran, "c3"), *arguments, check=2)
-    assert words in refused.output
+    assert words in ran.refusal("combination", "add", execution(ran, "c3"), *arguments)
     assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
 
 
 def test_values_typed_into_a_fork_are_not_those_of_every_case(ran: Project) -> None:
     forked = ran.inside("fork", execution(ran, "c3"), "--at", "A", "--set", "x=9", "--variant", "B=default", check=0)
-    refused = ran.inside("fork", forked.stdout.strip(), "--all-cases", check=2)
+    refused = ran.inside("combination", "add", forked.stdout.strip(), check=2)
     assert sentence("has values that a person typed: they hold for its own case only") in refused.output
 
 
 @pytest.mark.parametrize("fault", ["submit.written", "journal.committed:2", "node.answered:9"])
 def test_a_row_whose_runner_is_killed_is_whole_or_not_there_and_continues(ran: Project, fault: str) -> None:
-    fork = ["fork", execution(ran, "c3"), "--variant", "B=later:written_later", "--all-cases"]
-    killed = ran.wtb(*fork, env={"WTB_FAULT": fault})
+    adding = ["combination", "add", execution(ran, "c3"), "--variant", "B=later:written_later"]
+    killed = ran.wtb(*adding, env={"WTB_FAULT": fault})
     assert killed.code == -signal.SIGKILL
     if fault == "submit.written":
         assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
-        ran.inside(*fork, check=0)
+        ran.inside(*adding, check=0)
     else:
-        refused = ran.inside(*fork, check=2)
-        assert sentence("has the row {} already; `wtb resume", "B=written_later") in refused.output
+        assert sentence("has the row {} already; `wtb resume", "B=written_later") in ran.refusal(*adding)
         ran.inside("resume", "first", check=0)
     document = matrix(ran)
     assert json.dumps(document["cells"]) == json.dumps(document["cells"] | {"total": 24, "succeeded": 24})  # type: ignore[operator]
-    cells = ran.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    cells = ran.json("show", "first", "--cells")["cells"]
     ways = [cell["state"]["way"] for cell in cells if cell["combination"]["B"] == "written_later"]
     assert ways == [["A", "B written later", "C"]] * 8
     counted = document["node_runs"]["by_node"]  # type: ignore[index]
@@ -194,19 +181,17 @@ def test_a_row_whose_runner_is_killed_is_whole_or_not_there_and_continues(ran: P
 
 def test_a_fork_of_one_case_has_another_parameter_and_then_runs_for_every_case(ran: Project) -> None:
     louder = "B={name: louder, of: loud, suffix: '!!!'}"
-    fork = ran.inside(
-        "fork", execution(ran, "c1"), "--at", "A", "--variant", louder, "--no-run", check=0
-    ).stdout.strip()
+    fork = ran.text("fork", execution(ran, "c1"), "--at", "A", "--variant", louder, "--no-run").strip()
     assert not (ran.folder / "log").exists()
     ran.inside("resume", fork, check=0)
     assert Counter(ran.log()) == {"B": 1, "C": 1}
-    details = ran.inside("show", fork, "--format", "json", check=0).json
+    details = ran.json("show", fork)
     assert details["state"]["way"] == ["A", "B!!!", "C"]
     assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
     written = ("--at", "A", "--variant", "B=later:written_later")
-    details = ran.inside("fork", execution(ran, "c1"), *written, "--format", "json", check=0).json
+    details = ran.json("fork", execution(ran, "c1"), *written)
     assert details["state"]["way"] == ["A", "B written later", "C"]
-    added = ran.inside("fork", fork, "--all-cases", "--format", "json", check=0).json
+    added = ran.json("combination", "add", fork)
     assert (added["choices"], added["suggested_by"], added["cells"]) == ({"B": "louder"}, "c1", 8)
     (ran.folder / "later.py").unlink()  # a trial is no part of the sweep
     ran.inside("resume", "first", check=0)
@@ -258,11 +243,11 @@ def test_workers_run_a_row_of_a_sweep_that_was_submitted(crew: Cluster) -> None:
     cells = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
     origin = next(cell["execution"] for cell in cells if cell["case"] == "rows-1")
     forms = "held={name: nine, of: two, by: 9}"
-    added = crew.wtb("fork", origin, "--variant", forms, "--all-cases", "--format", "json", check=0).json
+    added = crew.wtb("combination", "add", origin, "--variant", forms, "--format", "json", check=0).json
     assert (added["queued"], added["status"], added["cells"], added["node_runs"]) == (True, "running", 3, 3)
     crew.wait_completed(sweep)
     second = "held={name: ten, of: two, by: 10}"  # at once: workers may still have the sweep as it was before
-    crew.wtb("fork", origin, "--variant", second, "--all-cases", check=0)
+    crew.wtb("combination", "add", origin, "--variant", second, check=0)
     crew.wait_completed(sweep)
     assert crew.cells(sweep) == {"succeeded": 12}
     assert [held_by(crew.project, f"{node} rows-") for node in ("first", "held")] == [3, 12]
@@ -313,9 +298,9 @@ def test_a_worker_that_runs_the_sweep_takes_a_row_that_was_added_meanwhile(crew:
     cells = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
     base = next(cell["execution"] for cell in cells if cell["status"] == "succeeded")
     waiting = next(cell["execution"] for cell in cells if cell["status"] != "succeeded")
-    refused = crew.wtb("fork", waiting, "--variant", "last=plain", "--all-cases", check=2)
+    refused = crew.wtb("combination", "add", waiting, "--variant", "last=plain", check=2)
     assert "stands for" in refused.output or sentence("{} no outcome yet", "has") in refused.output
-    crew.wtb("fork", base, "--variant", "last=plain", "--all-cases", check=0)
+    crew.wtb("combination", "add", base, "--variant", "last=plain", check=0)
     crew.until(lambda: crew.cells(sweep)["succeeded"] == 2, "the row that was added")
     crew.project.write({"go": ""})
     crew.wait_completed(sweep)
@@ -325,7 +310,7 @@ def test_a_worker_that_runs_the_sweep_takes_a_row_that_was_added_meanwhile(crew:
 
 def test_a_row_that_is_left_for_later_is_run_by_resume(ran: Project) -> None:
     outcome = ran.inside(
-        "fork", execution(ran, "c3"), "--variant", "B=later:written_later", "--all-cases", "--no-run", check=0
+        "combination", "add", execution(ran, "c3"), "--variant", "B=later:written_later", "--no-run", check=0
     )
     assert outcome.stdout.strip() == "2"
     assert sentence("run it with: wtb resume") in outcome.output

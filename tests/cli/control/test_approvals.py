@@ -82,9 +82,7 @@ def letters(empty_project: Project) -> Project:
 
 def list_questions(project: Project, *args: str) -> list[dict[str, object]]:
     """Return the questions, sorted by case, because cases start in any order."""
-    questions: list[dict[str, object]] = project.inside("approvals", *args, "--format", "json", check=0).json[
-        "approvals"
-    ]
+    questions: list[dict[str, object]] = project.json("approvals", *args)["approvals"]
     return sorted(questions, key=lambda question: str(question["case"]))
 
 
@@ -94,11 +92,11 @@ def test_a_sweep_waits_and_continues_with_what_people_answer(letters: Project) -
 
     first, second = sorted(list_questions(letters), key=lambda question: str(question["case"]))  # whichever asked first
     assert (first["question"], first["executions"], first["options"]) == ("Send this draft?", 2, ["send", "hold back"])
-    table = letters.inside("approvals", check=0).stdout
+    table = letters.text("approvals")
     assert "letters" in table
     assert "Send this draft?" in table
     assert "review" in table
-    text = letters.inside("approvals", str(first["id"]), check=0).stdout
+    text = letters.text("approvals", str(first["id"]))
     assert "About rain" in text
     assert sentence("wtb answer {} {}", first["id"], "'hold back'") in text
     assert f"wtb answer {first['id']} modify --choose OPTION --set KEY=VALUE" in text
@@ -114,7 +112,7 @@ def test_a_sweep_waits_and_continues_with_what_people_answer(letters: Project) -
     letters.inside("answer", str(second["id"]), "modify", "--choose", "send", "--set", "draft=@new.txt", check=0)
 
     letters.inside("resume", "letters", "--quiet", check=0)
-    cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
+    cells = letters.json("show", "letters", "--cells")["cells"]
     assert [cell["state"]["said"] for cell in cells] == [
         "send About rain (well done, plain)",
         "send About rain (well done, secret)",
@@ -124,7 +122,7 @@ def test_a_sweep_waits_and_continues_with_what_people_answer(letters: Project) -
     assert not list_questions(letters)
     every = list_questions(letters, "letters", "--all")
     assert [question["answer"]["action"] for question in every] == ["approve", "modify"]  # type: ignore[index]
-    assert "→ 'send' by" in " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
+    assert "→ 'send' by" in " ".join(letters.text("approvals", "--all").split())
 
 
 MANY = "".join(f'{{"id": "c{n}", "input": {{"question": "rain {n}"}}}}\n' for n in range(6))
@@ -135,21 +133,21 @@ def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, databas
     letters.write({"cases.jsonl": MANY})
     letters.inside("run", "sweep.yaml", "--quiet", check=1)
     letters.inside("start", "letters:wf", "--set", "question=hail", "--quiet", check=1)
-    document = letters.inside("approvals", "--format", "json", check=0).json
+    document = letters.json("approvals")
     assert [(group["questions"], group["executions"], group["cases"]) for group in document["groups"]] == [
         (6, 12, 6),
         (1, 1, 1),
     ]
     assert len(document["approvals"]) == 7
 
-    lines = letters.inside("approvals", check=0).stdout.splitlines()
+    lines = letters.text("approvals").splitlines()
     (first,) = (line for line in lines if "6 cases" in line)
     id = document["groups"][0]["id"]
     assert first.split()[0] == id
     assert sentence(" {}: wtb answer-all --question {} {}", " all 6", id, "send|'hold back'|reject") in "\n".join(lines)
     assert len([line for line in lines if "Send this draft?" in line]) == 2
-    assert "6 cases" not in letters.inside("approvals", "--each", check=0).stdout
-    assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
+    assert "6 cases" not in letters.text("approvals", "--each")
+    assert len(letters.json("approvals", "letters", "--each")["approvals"]) == 6
 
 
 def test_many_questions_are_answered_at_once(letters: Project, database_url: str) -> None:
@@ -159,7 +157,7 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
     letters.inside("start", "letters:calling", "--set", "calls=[1]", "--quiet", check=1)
     assert len(list_questions(letters)) == 7
 
-    refused = letters.inside("answer-all", "send", "--yes", check=2).output
+    refused = letters.refusal("answer-all", "send", "--yes")
     assert sentence("nothing was answered") in refused
     assert sentence("cannot be answered with {}", "'send'") in refused
     assert (
@@ -177,12 +175,12 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
     assert sum(len(answer["executions"]) for answer in done.json["answers"]) == 12
     assert sentence("{} can continue with: wtb resume", "12 executions") in done.output
     letters.inside("resume", "letters", "--quiet", check=0)
-    cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
+    cells = letters.json("show", "letters", "--cells")["cells"]
     assert {cell["status"] for cell in cells} == {"succeeded"}
     assert cells[0]["state"]["said"] == "send About rain 0 (fine, plain)"
     outcome = letters.inside("answer-all", "--question", "call THESE", "--value", '{"decisions": []}', "--yes", check=0)
     assert "answered 1 question: approve" in outcome.stdout
-    assert sentence("no question is open") in letters.inside("answer-all", "approve", "--yes", check=2).output
+    assert sentence("no question is open") in letters.refusal("answer-all", "approve", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +198,7 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
 )
 def test_answering_at_once_says_what_is_missing(letters: Project, words: list[str], why: str) -> None:
     letters.inside("run", "sweep.yaml", "--quiet", check=1)
-    assert why in letters.inside(*words, check=2).output
+    assert why in letters.refusal(*words)
     assert len(list_questions(letters)) == 2
 
 
@@ -212,8 +210,7 @@ def test_a_single_execution_continues_where_it_is_answered(letters: Project) -> 
     assert f"answer with: wtb answer {question['id']} approve|reject" in started.output
     assert question["kind"] == "action"
     assert question["question"] == "Write about fog."
-    bad = letters.inside("answer", str(question["id"]), "approve", check=2)
-    assert sentence("asks for a response") in bad.output
+    assert sentence("asks for a response") in letters.refusal("answer", str(question["id"]), "approve")
 
     letters.write({"reply.md": "Fog is a cloud.\n"})
     done = letters.inside(
@@ -234,7 +231,7 @@ def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
     letters.inside("start", "letters:calling", "--input", "calls.json", "--quiet", check=1)
     (question,) = list_questions(letters)
     id = str(question["id"])
-    text = letters.inside("approvals", id, check=0).stdout
+    text = letters.text("approvals", id)
     assert f"wtb answer {id} approve [--feedback TEXT] [--value JSON]" in text
     body = """
   - name: send_email
@@ -255,7 +252,7 @@ def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
 """
     assert body in text
 
-    missing = letters.inside("answer", id, check=2).output
+    missing = letters.refusal("answer", id)
     assert (
         sentence("the action of the answer is missing; expected: {}", f"wtb answer {id} approve|reject|modify")
         in missing
@@ -273,21 +270,21 @@ def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
     }
     letters.write({"bad.json": '{"a": 1, "a": 2}', "nan.json": '["NaN",\n -Infinity]', "large.json": "1" * 1_000_001})
     for message, arguments in refused.items():
-        assert message in " ".join(letters.inside("answer", id, *arguments, check=2).output.split())
+        assert message in " ".join(letters.refusal("answer", id, *arguments).split())
     assert list_questions(letters)
 
     reply = {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}
     letters.write({"value.json": json.dumps(reply, indent=2)})
-    answer = letters.inside("answer", id, "--value-file", "value.json", "--no-run", "--format", "json", check=0).json
+    answer = letters.json("answer", id, "--value-file", "value.json", "--no-run")
     assert (answer["action"], answer["value"]) == ("approve", reply)
     letters.inside("resume", str(question["sweep"]["id"]), "--quiet", check=0)  # type: ignore[index]
     (every,) = list_questions(letters, "--all")
     assert every["answer"]["value"] == reply  # type: ignore[index]
-    state = letters.inside("show", str(question["sweep"]["id"]), "--format", "json", check=0).json["state"]  # type: ignore[index]
+    state = letters.json("show", str(question["sweep"]["id"]))["state"]  # type: ignore[index]
     assert state["decisions"] == reply["decisions"]
-    table = " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
+    table = " ".join(letters.text("approvals", "--all").split())
     assert 'with {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}' in table
-    assert "answered with\n\n  decisions:" in letters.inside("approvals", id, check=0).stdout
+    assert "answered with\n\n  decisions:" in letters.text("approvals", id)
 
 
 def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Project) -> None:
@@ -296,47 +293,38 @@ def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Proje
     assert question["question"] == "Run draft?"
     assert question["case"] == "input"
     id = str(question["id"])
-    assert sentence("there is no question {}", "'nope'") in letters.inside("answer", "nope", "approve", check=2).output
-    assert sentence("there is no question {} either", "'nope'") in letters.inside("approvals", "nope", check=2).output
-    assert sentence("did you mean '{}'", "approve") in letters.inside("answer", id, "aprove", check=2).output
-    wrong = letters.inside("answer", id, "modify", "--set", "questoin=x", check=2)
-    assert (
-        sentence("{} is not in the state", "'questoin'") + sentence("; did you mean '{}'", "question") in wrong.output
-    )
-    assert "'question': found" in letters.inside("answer", id, "modify", "--set", "question=[5]", check=2).output
-    assert (
-        sentence("cannot be read") in letters.inside("answer", id, "reject", "--feedback-file", "gone", check=2).output
-    )
-    assert (
-        sentence("expected one of them")
-        in letters.inside("answer", id, "reject", "--feedback", "x", "--feedback-file", "gone", check=2).output
+    assert sentence("there is no question {}", "'nope'") in letters.refusal("answer", "nope", "approve")
+    assert sentence("there is no question {} either", "'nope'") in letters.refusal("approvals", "nope")
+    assert sentence("did you mean '{}'", "approve") in letters.refusal("answer", id, "aprove")
+    assert sentence("{} is not in the state", "'questoin'") + sentence(
+        "; did you mean '{}'", "question"
+    ) in letters.refusal("answer", id, "modify", "--set", "questoin=x")
+    assert "'question': found" in letters.refusal("answer", id, "modify", "--set", "question=[5]")
+    assert sentence("cannot be read") in letters.refusal("answer", id, "reject", "--feedback-file", "gone")
+    assert sentence("expected one of them") in letters.refusal(
+        "answer", id, "reject", "--feedback", "x", "--feedback-file", "gone"
     )
     (still,) = list_questions(letters)
     assert still["status"] == "open"
 
     rejected = letters.inside("answer", id, "reject", "--feedback", "not today", check=1)
     assert "not today" in rejected.output
-    assert (
-        sentence("no node '{}'", "drafft") + sentence("; did you mean '{}'", "draft")
-        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "after drafft", check=2).output
+    assert sentence("no node '{}'", "drafft") + sentence("; did you mean '{}'", "draft") in letters.refusal(
+        "start", "letters:wf", "--set", "question=rain", "--approval", "after drafft"
     )
-    assert (
-        "expected none, manual, before, on_error"
-        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "sometimes", check=2).output
+    assert "expected none, manual, before, on_error" in letters.refusal(
+        "start", "letters:wf", "--set", "question=rain", "--approval", "sometimes"
     )
 
 
 def test_start_takes_several_approval_modes_and_shows_which_of_them_asks(letters: Project) -> None:
     modes = ("--approval", "after draft", "--approval", "on-error")
     assert letters.inside("start", "letters:wf", "--set", "question=rain", *modes, "--quiet", check=1)
-    standing = letters.inside("status", "letters", "--format", "json", check=0).json
+    standing = letters.json("status", "letters")
     assert standing["approval"] == [{"after": "draft"}, "on_error"]
     assert [question["mode"] for question in standing["questions"]] == [{"after": "draft"}]
-    assert "after draft, on_error" in letters.inside("status", "letters", check=0).stdout
-    assert (
-        "Continue with the output of step “draft”? (asked by after draft)"
-        in letters.inside("approvals", check=0).stdout
-    )
+    assert "after draft, on_error" in letters.text("status", "letters")
+    assert "Continue with the output of step “draft”? (asked by after draft)" in letters.text("approvals")
     refused = letters.inside("start", "letters:wf", *modes, "--approval", "none", check=2)
     assert "run.approval[2]" in refused.output
     assert "'none' (nobody is there to answer) beside 'after draft'; expected it alone" in refused.output

@@ -342,8 +342,7 @@ def test_a_pause_at_the_first_claim_of_a_sweep_holds(database: Database) -> None
         sweep = f"sweep{number}"
         put_sweep(database, sweep, 4)
         raised = at_once(
-            lambda: claim_next(database, slot),
-            lambda sweep=sweep: control.pause(database, sweep, reason="r", by="me"),
+            lambda: claim_next(database, slot), lambda sweep=sweep: control.pause(database, sweep, reason="r", by="me")
         )
         assert raised == [None, None]
         with database.read() as connection:

@@ -32,7 +32,7 @@ def ran(tmp_path: Path) -> Iterator[Project]:
 
 
 def counts(project: Project, sweep: str = "first") -> dict[str, int]:
-    cells: dict[str, int] = project.inside("matrix", sweep, "--format", "json", check=0).json["cells"]
+    cells: dict[str, int] = project.json("matrix", sweep)["cells"]
     return cells
 
 
@@ -56,7 +56,7 @@ def test_cases_and_a_variant_run_in_one_go_and_the_matrix_is_shown(ran: Project)
     assert Counter(ran.log()) == {"A": 2, "B": 8 + 2 * 3, "C": 8 + 2 * 3}
     assert counts(ran) | {"total": 30, "succeeded": 30} == counts(ran)
     assert "louder" in outcome.stdout
-    assert "added 14 cells: 2 cases and 1 combination" in ran.inside("log", "first", check=0).stdout
+    assert "added 14 cells: 2 cases and 1 combination" in ran.text("log", "first")
     repeated = ran.inside("extend", "first", "--cases", "more.jsonl", "--vary", louder, check=0)
     assert sentence("nothing new to add") in repeated.output
     assert counts(ran)["total"] == 30
@@ -75,7 +75,7 @@ def test_cases_and_a_variant_run_in_one_go_and_the_matrix_is_shown(ran: Project)
 )
 def test_what_cannot_be_added_is_rejected(ran: Project, arguments: list[str], words: str) -> None:
     ran.write({"changed.jsonl": json.dumps({"id": "c1", "input": {"x": 11}})})
-    assert words in ran.inside("extend", "first", *arguments, check=2).output
+    assert words in ran.refusal("extend", "first", *arguments)
     assert counts(ran)["total"] == 16
 
 
@@ -87,7 +87,7 @@ def test_an_extension_whose_runner_is_killed_is_whole_or_not_there_and_continues
     assert counts(ran)["total"] == (16 if fault == "submit.written" else 30)
     ran.inside(*extend, check=0)
     assert counts(ran) | {"total": 30, "succeeded": 30} == counts(ran)
-    executed = ran.inside("matrix", "first", "--format", "json", check=0).json["node_runs"]["by_node"]
+    executed = ran.json("matrix", "first")["node_runs"]["by_node"]
     assert [executed[node]["executed"] for node in "ABC"] == [10, 30, 30]
 
 

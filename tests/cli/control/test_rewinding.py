@@ -102,7 +102,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def execution(project: Project, case: str, variant: str) -> str:
-    cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    cells = project.json("show", "first", "--cells")["cells"]
     return next(cell["execution"] for cell in cells if (cell["case"], cell["combination"]["B"]) == (case, variant))
 
 
@@ -114,13 +114,13 @@ def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> Non
     assert "rolled back  C, B" in back.stdout
     assert "no reverse   mail" in back.stdout
     assert ran.log() == ["unpost b: number of b"]
-    text = ran.inside("show", id, check=0).stdout
+    text = ran.text("show", id)
     assert "paused" in text
     assert "the wrong index" in text
     drawn = ran.inside("tree", id, check=0, env={"COLUMNS": "80"}).stdout
     assert "╳ B=loud → C  left by" in drawn
     assert all(len(line) <= 80 for line in drawn.splitlines())
-    undone = ran.inside("rollback", id, "--undo", "--format", "json", check=0).json
+    undone = ran.json("rollback", id, "--undo")
     assert [call["tool"] for call in undone["redone"]] == ["post"]
     assert ran.log()[1:] == ["post b"]
     refused = ran.inside("rollback", id, "--undo", check=2)
@@ -128,57 +128,55 @@ def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> Non
     back = ran.inside("rollback", id, "--to", "B", "--format", "json", check=0)
     assert back.json["nodes"] == ["C"]
     ran.inside("resume", id, check=0)
-    assert ran.inside("matrix", "first", "--format", "json", check=0).json["cells"]["succeeded"] == 4
-    history = ran.inside("history", id, "--format", "json", check=0).json
+    assert ran.json("matrix", "first")["cells"]["succeeded"] == 4
+    history = ran.json("history", id)
     assert [branch["nodes"] for branch in history["left"]] == [["C"], ["C", "B"]]
-    assert sentence("rolled back by") in ran.inside("history", id, check=0).stdout
+    assert sentence("rolled back by") in ran.text("history", id)
 
 
 def test_a_fork_runs_beside_its_origin_and_leaves_the_matrix_as_it_is(ran: Project) -> None:
     id = execution(ran, "c1", "default")
-    before = ran.inside("matrix", "first", "--format", "json", check=0).json
-    fork = ran.inside(
-        "fork", id, "--at", "A", "--set", "x=100", "--variant", "B=loud", "--format", "json", check=0
-    ).json
+    before = ran.json("matrix", "first")
+    fork = ran.json("fork", id, "--at", "A", "--set", "x=100", "--variant", "B=loud")
     assert fork["state"] == {"x": 100, "way": ["A", "B!", "C"]}
     assert fork["scores"] == {"length": 103}
     assert (fork["execution"]["origin"], fork["execution"]["parent"]) == ("manual", id)
-    after = ran.inside("matrix", "first", "--format", "json", check=0).json
+    after = ran.json("matrix", "first")
     assert after == before
-    difference = ran.inside("diff", id, fork["execution"]["id"], "--format", "json", check=0).json
+    difference = ran.json("diff", id, fork["execution"]["id"])
     assert difference["divergence"]["why"] in ("variant", "path", "result")
     assert difference["state"]["changed"]["x"] == {"a": 10, "b": 100}
     assert difference["files"] == []
-    assert "fork, edited" in ran.inside("tree", "first", "--case", "c1", check=0).stdout
-    first = ran.inside("history", id, "--format", "json", check=0).json["checkpoints"][0]["id"]
-    files = ran.inside("diff", first, id, check=0).stdout
+    assert "fork, edited" in ran.text("tree", "first", "--case", "c1")
+    first = ran.json("history", id)["checkpoints"][0]["id"]
+    files = ran.text("diff", first, id)
     assert "added    a.txt" in files
     assert "added    b.txt" in files
 
 
 def test_a_fork_takes_the_code_as_it_is_now_and_its_origin_keeps_what_it_had(ran: Project) -> None:
     id = execution(ran, "c1", "default")
-    before = ran.inside("matrix", "first", "--format", "json", check=0).json
+    before = ran.json("matrix", "first")
     ran.write({"flow.py": FLOW.replace('"B" + suffix', '"new B" + suffix')})
     try:
-        fork = ran.inside("fork", id, "--at", "A", "--format", "json", check=0).json
+        fork = ran.json("fork", id, "--at", "A")
     finally:
         ran.write({"flow.py": FLOW})
     assert fork["state"]["way"] == ["A", "new B", "C"]
-    assert ran.inside("show", id, "--format", "json", check=0).json["state"]["way"] == ["A", "B", "C"]
-    assert ran.inside("matrix", "first", "--format", "json", check=0).json == before
+    assert ran.json("show", id)["state"]["way"] == ["A", "B", "C"]
+    assert ran.json("matrix", "first") == before
 
 
 def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project) -> None:
     id = execution(ran, "c1", "loud")
     ran.inside("rollback", id, "--to", "B", check=0)
     ran.inside("resume", id, "--set", "x=1000", check=0)
-    document = ran.inside("matrix", "first", "--format", "json", check=0).json
+    document = ran.json("matrix", "first")
     assert document["edited_left_out"] == 1
     assert any("1 edited cell is left out" in text for text in document["warnings"])
     loud = next(row for row in document["rows"] if row["combination"] == {"B": "loud"})
     assert (loud["n"], loud["metrics"]["length"]["n"], loud["metrics"]["length"]["mean"]) == (1, 1, 3)
-    counted = ran.inside("matrix", "first", "--edited", "--format", "json", check=0).json
+    counted = ran.json("matrix", "first", "--edited")
     loud = next(row for row in counted["rows"] if row["combination"] == {"B": "loud"})
     assert (counted["edited_left_out"], loud["n"], loud["metrics"]["length"]["mean"]) == (0, 2, (3 + 1003) / 2)
 
@@ -220,7 +218,7 @@ def test_values_of_keys_come_from_text_and_files(ran: Project, tmp_path: Path) -
     id = execution(ran, "c0", "default")
     (tmp_path / "way.json").write_text(json.dumps(["from", "a", "file"]))
     forked = ran.inside("fork", id, "--no-run", "--set", f"way=@{tmp_path / 'way.json'}", "--set", "x=16", check=0)
-    document = ran.inside("show", forked.stdout.strip(), "--format", "json", check=0).json
+    document = ran.json("show", forked.stdout.strip())
     assert document["state"] == {"x": 16, "way": ["from", "a", "file"]}
     assert document["execution"]["status"] == "paused"
 
@@ -238,9 +236,9 @@ def test_a_fork_that_asks_says_how_to_answer_and_is_cancelled_as_a_fork(ran: Pro
 
 
 def test_status_says_how_much_of_the_cost_is_of_forks(ran: Project) -> None:
-    before = ran.inside("status", "first", "--format", "json", check=0).json["cost"]
+    before = ran.json("status", "first")["cost"]
     ran.inside("fork", execution(ran, "c0", "loud"), "--at", "B", check=0)
-    after = ran.inside("status", "first", "--format", "json", check=0).json["cost"]
+    after = ran.json("status", "first")["cost"]
     assert after["by_forks_usd"] == pytest.approx(before["by_forks_usd"] + 0.01)
     assert after["usd"] == pytest.approx(before["usd"] + 0.01)
-    assert sentence(" of it by forks") in ran.inside("status", "first", check=0).stdout
+    assert sentence(" of it by forks") in ran.text("status", "first")

@@ -64,7 +64,7 @@ def means(frame: pandas.DataFrame, metric: str) -> list[float | None]:
 
 
 def in_matrix(project: Project, metric: str) -> list[float | None]:
-    rows = project.inside("matrix", "mixed", "--format", "json", check=0).json["rows"]
+    rows = project.json("matrix", "mixed")["rows"]
     return [
         row["metrics"].get(metric, {}).get("mean") for row in sorted(rows, key=lambda row: row["combination"]["answer"])
     ]
@@ -79,7 +79,7 @@ def test_means_of_what_counts_are_those_of_the_matrix(
     project = Project(tmp_path)
     project.write({"flow.py": FLOW, "sweep.yaml": SWEEP + kinds})
     project.inside("run", "sweep.yaml", "--quiet")
-    text = project.inside("show", "mixed", "--cells", "--format", "csv", check=0).stdout
+    text = project.text("show", "mixed", "--cells", "--format", "csv")
     frame = pandas.read_csv(io.StringIO(text))
     assert (frame["status"] == "failed").sum() == 6
     monkeypatch.chdir(tmp_path)
@@ -91,6 +91,6 @@ def test_means_of_what_counts_are_those_of_the_matrix(
         assert means(same, metric) == pytest.approx(expected), metric
     failed = frame[frame["status"] == "failed"]
     assert failed["even"].isna().all(), "what was scored stays as it was"
-    cells = project.inside("show", "mixed", "--cells", "--format", "json", check=0).json["cells"]
+    cells = project.json("show", "mixed", "--cells")["cells"]
     assert all("counted" not in cell for cell in cells if cell["status"] == "succeeded")
     assert {cell["counted"]["sign"] for cell in cells if "counted" in cell} <= {-1.0}

@@ -59,14 +59,14 @@ def project(shared_project: Project) -> Project:
 
 def cell(project: Project, case: str = "q1", style: str = "default", repeat: int = 0) -> str:
     """The id of the execution that holds a cell."""
-    for row in project.inside("show", "nightly", "--cells", "--format", "json", check=0).json["cells"]:
+    for row in project.json("show", "nightly", "--cells")["cells"]:
         if (row["case"], row["combination"]["draft"], row["repeat"]) == (case, style, repeat):
             return str(row["execution"])
     raise AssertionError("no such cell")
 
 
 def listed(project: Project, *arguments: str) -> dict[str, Any]:
-    listing: dict[str, Any] = project.inside("files", *arguments, "--format", "json", check=0).json
+    listing: dict[str, Any] = project.json("files", *arguments)
     return listing
 
 
@@ -84,7 +84,7 @@ def test_the_files_of_an_execution_are_listed(project: Project) -> None:
     ]
     assert [file["mode"] for file in listing["files"]][1] == "0600"
     assert (listing["execution"], listing["case"], listing["after"], listing["bytes"]) == (id, "q1", ["review"], 27)
-    table = project.inside("files", id, check=0).stdout
+    table = project.text("files", id)
     assert "notes.txt" in table
     assert "0600" in table
     assert listing["files"][0]["sha256"][:12] in table
@@ -102,11 +102,11 @@ def test_the_beginning_of_an_id_and_a_cell_of_a_sweep_mean_the_same(project: Pro
 
 def test_files_are_shown_as_they_were_at_a_node_or_a_checkpoint(project: Project) -> None:
     id = cell(project)
-    line = project.inside("history", id, "--format", "json", check=0).json["checkpoints"]
+    line = project.json("history", id)["checkpoints"]
     assert paths(project, id, "--at", "draft") == ["in/given.txt", "out/draft.md", "raw.bin"]
     assert paths(project, id, "--at", line[0]["id"]) == ["in/given.txt"]
     assert paths(project, line[1]["id"]) == paths(project, id, "--at", "draft")
-    assert sentence("before the first node") in project.inside("files", line[0]["id"], check=0).stdout
+    assert sentence("before the first node") in project.text("files", line[0]["id"])
     assert project.wtb("files", id, "out/draft.md", "--at", "draft", check=0).stdout == "q1 plain"
 
 
@@ -120,7 +120,7 @@ def test_a_file_is_written_byte_by_byte(project: Project, tmp_path: Path) -> Non
 
 def test_two_sides_are_compared(project: Project) -> None:
     id = cell(project)
-    line = project.inside("history", id, "--format", "json", check=0).json["checkpoints"]
+    line = project.json("history", id)["checkpoints"]
     listing = listed(project, line[1]["id"], "--diff", id)
     assert listing["changes"] == [
         {"path": "notes.txt", "kind": "added", "before": None, "after": 4},
@@ -129,10 +129,10 @@ def test_two_sides_are_compared(project: Project) -> None:
     ]
     assert (listing["a"]["step"], listing["b"]["execution"]) == (1, id)
     assert listed(project, id, "--at", "draft", "--diff", id)["changes"] == listing["changes"]
-    table = project.inside("files", line[1]["id"], "--diff", id, check=0).stdout
+    table = project.text("files", line[1]["id"], "--diff", id)
     assert "1 added, 1 removed, 1 changed" in table
     assert "256 B" in table
-    assert sentence("the same files") in project.inside("files", id, "--diff", id, check=0).stdout
+    assert sentence("the same files") in project.text("files", id, "--diff", id)
     other = listed(project, id, "--diff", cell(project, style="rich"))["changes"]
     assert [(change["path"], change["kind"]) for change in other] == [("out/draft.md", "changed")]
 

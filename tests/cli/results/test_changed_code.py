@@ -74,8 +74,7 @@ def changing(project: Project) -> Project:
 def test_resume_refuses_another_evaluator_and_names_the_way_out(changing: Project) -> None:
     changing.inside("run", "part.yaml", check=1)
     changing.write({"flow.py": FLOW.replace('return result.state["y"] == ', 'return result.state["y"] != ')})
-    refused = changing.inside("resume", "part", "--limits", "node_runs=99", check=2)
-    words = " ".join(refused.output.split())
+    words = " ".join(changing.refusal("resume", "part", "--limits", "node_runs=99").split())
     assert sentence("{} changed since the cells that are there were scored {}", "evaluator 'right' has", "(") in words
     assert sentence("Score those cells again first with {}", "`wtb score") in words
     assert sentence("{}, bring the old code back, or allow the change of code", "--evaluate flow:right`") in words
@@ -120,10 +119,10 @@ def test_regress_names_what_changed(changing: Project) -> None:
 def test_plan_lists_what_fingerprints_leave_out(changing: Project) -> None:
     text = FLOW.replace("    assert SESSION", "    open(state.get('path', '/dev/null')).close()\n    assert SESSION")
     changing.write({"flow.py": text})
-    planned = changing.inside("plan", "sweep.yaml", "--format", "json", check=0).json["code"]
+    planned = changing.json("plan", "sweep.yaml")["code"]
     assert planned["varying"] == ["flow:SESSION (uuid.uuid4)", "flow:STARTED (time.time)"]
     assert planned["not_followed"] == ["second: flow, line 25: " + sentence("it opens a file whose path is computed")]
-    plan = changing.inside("plan", "sweep.yaml", check=0).stdout
+    plan = changing.text("plan", "sweep.yaml")
     assert "flow:SESSION" in plan
     assert "line 25" in plan
 
@@ -173,7 +172,7 @@ def test_values_that_objects_hold_are_no_change_of_the_code(project: Project) ->
     project.inside("baseline", "set", "main", "sweep", check=0)
     project.inside("run", "part.yaml", check=1)
     project.inside("resume", "part", "--limits", "node_runs=3", check=1)
-    document = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json", check=0).json
+    document = project.json("regress", "sweep.yaml", "--baseline", "main")
     assert document["changed"]["code"] == []
 
     project.write({"flow.py": HOLDING.replace('Agent("one")', 'Agent("two")')})

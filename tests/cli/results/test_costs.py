@@ -61,7 +61,7 @@ def spent(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 class TestCosts:
     def test_by_node_and_variant_with_failed_attempts_shown_apart(self, spent: Project) -> None:
-        costs = spent.inside("costs", "calls", "--format", "json", check=0).json
+        costs = spent.json("costs", "calls")
         assert costs["by"] == ["node", "variant"]
         rows = {row["variant"]: row for row in costs["rows"]}
         assert rows["large"]["usd"] == 3 * 1.125
@@ -73,7 +73,7 @@ class TestCosts:
         assert costs["total"]["calls"] == 9
 
     def test_by_model_with_what_no_model_was_named_for(self, spent: Project) -> None:
-        costs = spent.inside("costs", "calls", "--by", "model", "--format", "json", check=0).json
+        costs = spent.json("costs", "calls", "--by", "model")
         rows = {row["model"]: row for row in costs["rows"]}
         assert {name: row["usd"] for name, row in rows.items()} == {"large": 3.0, "small": 0.75, "(none)": 0.875}
         assert rows["(none)"]["calls"] == 3
@@ -85,16 +85,16 @@ class TestCosts:
         assert max(map(len, wide.stdout.splitlines())) <= 80
         assert "search" in wide.stdout
         assert "$4.62" in wide.stdout
-        lines = spent.inside("costs", "--by", "sweep,model", "--format", "csv", check=0).stdout
+        lines = spent.text("costs", "--by", "sweep,model", "--format", "csv")
         rows = list(csv.DictReader(io.StringIO(lines)))
         assert {row["sweep_name"] for row in rows} == {"calls"}
         assert sum(float(row["usd"]) for row in rows) == 4.625
-        cells = spent.inside("show", "calls", "--cells", "--format", "json", check=0).json["cells"]
-        costs = spent.inside("costs", cells[0]["execution"], "--format", "json", check=0).json
+        cells = spent.json("show", "calls", "--cells")["cells"]
+        costs = spent.json("costs", cells[0]["execution"])
         assert costs["total"]["usd"] > 0
 
     def test_since_and_project_choose(self, spent: Project) -> None:
-        assert spent.inside("costs", "--since", "1d", "--project", "search", "--format", "json", check=0).json["rows"]
+        assert spent.json("costs", "--since", "1d", "--project", "search")["rows"]
         assert sentence("nothing was spent") in spent.inside("costs", "--since", "2999-01-01", check=0).output
 
     @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ class TestCosts:
         ],
     )
     def test_what_is_not_there_is_refused(self, spent: Project, args: tuple[str, ...], message: str) -> None:
-        assert message in spent.inside("costs", *args, check=2).output
+        assert message in spent.refusal("costs", *args)
 
     def test_what_was_deleted_still_counts_for_its_session(self, project: Project) -> None:
         project.inside("run", "sweep.yaml", "--limit", "1", "--quiet", check=0)
-        before = project.inside("costs", "--by", "session", "--format", "json", check=0).json["total"]["usd"]
+        before = project.json("costs", "--by", "session")["total"]["usd"]
         project.inside("delete", "first", "--yes", check=0)
-        after = project.inside("costs", "--by", "session,node", "--format", "json", check=0).json
+        after = project.json("costs", "--by", "session,node")
         assert after["total"]["usd"] == before > 0
         assert after["rows"][0]["node"] == "(deleted)"
 
@@ -132,11 +132,11 @@ class TestBudgets:
             + sentence("wtb admin budget set --project {} {}", "p", "--usd MORE")
             in paused.output
         )
-        listed = project.inside("admin", "budget", "list", "first", "--format", "json", check=0).json["budgets"]
+        listed = project.json("admin", "budget", "list", "first")["budgets"]
         money = next(budget for budget in listed if budget["kind"] == "usd")
         assert (money["scope"], money["name"], money["most"], money["reserved"]) == ("project", "p", 3, 0)
         assert 2 < money["spent"] <= 3
-        assert "of $3.00" in project.inside("status", "first", check=0).stdout
+        assert "of $3.00" in project.text("status", "first")
         less = project.inside("admin", "budget", "set", "--project", "p", "--usd", "1", check=2)
         assert sentence("{} {} spent already", "US", "dollars are") in less.output
         project.inside("admin", "budget", "set", "--project", "p", "--usd", "500", check=0)
@@ -144,7 +144,7 @@ class TestBudgets:
         kinds = [kind for (kind,) in project.query("SELECT kind FROM events WHERE kind LIKE 'budget.%'")]
         assert "budget.reached" in kinds
         assert "budget.threshold" in kinds
-        assert "budget" in project.inside("log", "first", "--kind", "budget.reached", check=0).stdout
+        assert "budget" in project.text("log", "first", "--kind", "budget.reached")
         project.inside("admin", "budget", "clear", "--project", "p", check=0)
         assert sentence("there are no budgets") in project.inside("admin", "budget", "list", check=0).output
 
@@ -152,12 +152,11 @@ class TestBudgets:
         project.write({"sweep.yaml": SWEEP + "limits: {nodes: {A: {node_runs: 3}}}\nrun: {pool: thread}\n"})
         paused = project.inside("run", "sweep.yaml", "--limit", "2", check=1)
         assert "--limits nodes.A.node_runs=MORE" in paused.output
-        assert "nodes.A.node_runs=3" in project.inside("show", "first", check=0).stdout
+        assert "nodes.A.node_runs=3" in project.text("show", "first")
         less = project.inside("resume", "first", "--limits", "nodes.A.node_runs=2", check=2)
         assert "nodes.A.node_runs = 2: 3 are spent already" in less.output
         assert sentence("expected at least {}", 3) in less.output
-        wrong = project.inside("resume", "first", "--limits", "nodes.B2.usd=2", check=2)
-        assert sentence("has no such node") in wrong.output
+        assert sentence("has no such node") in project.refusal("resume", "first", "--limits", "nodes.B2.usd=2")
         project.inside("resume", "first", "--limits", "nodes.A.node_runs=none", "--quiet", check=0)
 
     @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ class TestBudgets:
     )
     def test_what_is_no_limit_is_refused(self, project: Project, text: str, message: str) -> None:
         project.write({"sweep.yaml": SWEEP + f"limits: {text}\n"})
-        assert message in project.inside("plan", "sweep.yaml", check=2).output
+        assert message in project.refusal("plan", "sweep.yaml")
 
     @pytest.mark.parametrize(
         ("args", "message"),
@@ -189,12 +188,12 @@ class TestBudgets:
         ],
     )
     def test_what_is_no_budget_is_refused(self, spent: Project, args: tuple[str, ...], message: str) -> None:
-        assert message in spent.inside("admin", "budget", *args, check=2).output
+        assert message in spent.refusal("admin", "budget", *args)
 
 
 class TestPilot:
     def test_tells_what_the_whole_will_cost(self, project: Project) -> None:
-        document = project.inside("pilot", "sweep.yaml", "--cases", "3", "--format", "json", check=0).json
+        document = project.json("pilot", "sweep.yaml", "--cases", "3")
         pilot = document["pilot"]
         assert (pilot["cases"], pilot["of"], pilot["status"], pilot["failed_cells"]) == (3, 10, "completed", 0)
         assert pilot["estimate"]["usd"] == {"expected": 730.0, "low": 730.0, "high": 730.0}

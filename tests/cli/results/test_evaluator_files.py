@@ -54,7 +54,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def mean(project: Project) -> float:
-    (row,) = project.inside("matrix", "colours", "--format", "json", check=0).json["rows"]
+    (row,) = project.json("matrix", "colours")["rows"]
     return float(row["metrics"]["mentions"]["mean"])
 
 

@@ -31,10 +31,10 @@ def means(matrix: MatrixDocument) -> list[dict[str, float | None]]:
 
 
 def test_a_matrix_has_them_and_its_csv_has_the_same(tickets: Project) -> None:
-    matrix = tickets.inside("matrix", "tickets", "--format", "json", check=0).json
+    matrix = tickets.json("matrix", "tickets")
     for figures, every in zip(means(matrix), (4, 8), strict=True):
         assert {name: figures[name] for name in ("macro_f1", "auc")} == pytest.approx(expected(every))
-    lines = list(csv.DictReader(io.StringIO(tickets.inside("matrix", "tickets", "--format", "csv", check=0).stdout)))
+    lines = list(csv.DictReader(io.StringIO(tickets.text("matrix", "tickets", "--format", "csv"))))
     assert len(lines) == 2 * len(FIGURES)
     for line in lines:
         (row,) = [row for row in matrix["rows"] if row["combination"]["classify"] == line["node.classify"]]
@@ -63,8 +63,8 @@ def test_a_finished_sweep_is_scored_by_them_as_if_it_had_been_from_the_start(tic
     other.inside("run", "sweep.yaml", "--quiet", check=0)
     options = [word for figure in FIGURES for word in ("--evaluate", json.dumps(figure))]
     other.inside("score", "tickets", *options, check=0)
-    later = other.inside("matrix", "tickets", "--format", "json", check=0).json
-    first = tickets.inside("matrix", "tickets", "--format", "json", check=0).json
+    later = other.json("matrix", "tickets")
+    first = tickets.json("matrix", "tickets")
     for row, same in zip(later["rows"], first["rows"], strict=True):
         for name, figure in same["metrics"].items():
             assert row["metrics"][name]["mean"] == pytest.approx(figure["mean"])
@@ -91,7 +91,7 @@ def test_of_redacted_classes_nothing_is_kept_and_they_are_one_class(empty_projec
     assert {label for text in observed for label in json.loads(text)} == {"[redacted:kind]", "praise"}
     stored = b"".join(path.read_bytes() for path in empty_project.file.parent.rglob("*") if path.is_file())
     assert b'"delay"' not in stored
-    matrix = empty_project.inside("matrix", "tickets", "--format", "json", check=0).json
+    matrix = empty_project.json("matrix", "tickets")
     for figures, every in zip(means(matrix), (4, 8), strict=True):
         truth = [x % 3 == 2 for x in range(CASES)]
         answers = [(x + (x % every == 0)) % 3 == 2 for x in range(CASES)]

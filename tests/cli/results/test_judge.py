@@ -68,9 +68,7 @@ def judged(shared_project: Project) -> Project:
 
 
 def test_a_judge_is_held_against_labels_of_some_cases(judged: Project) -> None:
-    document = json.loads(
-        judged.inside("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json", check=0).stdout
-    )
+    document = judged.json("judge", "check", "nightly", "--labels", "labels.csv")
     numbers = np.array([number for number, _ in LABELS])
     people = np.array([label for _, label in LABELS])
     judge = np.array([float(number % 3 != 0) for number in range(CASES - 1)])  # the last has failed
@@ -90,18 +88,16 @@ def test_a_judge_is_held_against_labels_of_some_cases(judged: Project) -> None:
 def test_no_interval_says_what_cannot_be(judged: Project) -> None:
     three = HEADER + "c1,default,ana,1\nc2,default,ana,0\nc3,default,ana,0\n"
     judged.write({"three.csv": three})
-    document = json.loads(
-        judged.inside("judge", "check", "nightly", "--labels", "three.csv", "-f", "json", check=0).stdout
-    )
+    document = judged.json("judge", "check", "nightly", "--labels", "three.csv")
     assert document["rows"][0]["people"]["interval"][0] == 0.0, "on a scale from 0 to 1"
     assert all(-1 <= end <= 1 for end in document["bias"]["interval"])
     why = "1 rating is not the most common one: there is no interval below 15"
     assert (document["kappa"]["interval"], document["kappa"]["because"]) == (None, why)
-    assert f"({why})" in judged.inside("judge", "check", "nightly", "--labels", "three.csv", check=0).stdout
+    assert f"({why})" in judged.text("judge", "check", "nightly", "--labels", "three.csv")
 
 
 def test_the_command_says_what_the_intervals_are_worth(judged: Project) -> None:
-    text = judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
+    text = judged.text("judge", "check", "nightly", "--labels", "labels.csv")
     assert text.startswith("helpful against 15 labels of 1 rater")
     assert sentence("Agreement among raters (Krippendorff's alpha): {}", "unknown") in text
     assert sentence("fewer than 100 labels") in text
@@ -109,7 +105,7 @@ def test_the_command_says_what_the_intervals_are_worth(judged: Project) -> None:
 
 def test_the_curve_says_what_people_say_where_the_judge_gives_which_score(judged: Project) -> None:
     args = ("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json", "--margin", "0.1")
-    document = json.loads(judged.inside(*args, check=0).stdout)
+    document = json.loads(judged.text(*args))
     people = {score: [label for number, label in LABELS if float(number % 3 != 0) == score] for score in (0.0, 1.0)}
     assert [(level["judge"], level["labels"]) for level in document["levels"]] == [
         (0, len(people[0])),
@@ -121,7 +117,7 @@ def test_the_curve_says_what_people_say_where_the_judge_gives_which_score(judged
     (row,) = document["rows"]
     half = (row["people"]["interval"][1] - row["people"]["interval"][0]) / 2
     assert row["needed"] == pytest.approx(15 * (half / 0.1) ** 2, abs=1), "a root law, from the interval of 15"
-    assert sentence("expected a number above 0") in judged.inside(*args[:-1], "0", check=2).output
+    assert sentence("expected a number above 0") in judged.refusal(*args[:-1], "0")
 
 
 def test_a_judge_below_a_stated_agreement_ends_with_1(judged: Project) -> None:
@@ -133,8 +129,8 @@ def test_a_judge_below_a_stated_agreement_ends_with_1(judged: Project) -> None:
     many = [(number, row, float(number % 3 != 0 or number == 0)) for row in ("default", "long") for number in range(39)]
     judged.write({"many.csv": HEADER + "".join(f"c{number},{row},ana,{label}\n" for number, row, label in many)})
     args = ("judge", "check", "nightly", "--labels", "many.csv", "--at-least")
-    assert judged.inside(*args, "-0.9", check=0).stdout
-    assert "from -1 to 1" in judged.inside(*args, "2", check=2).output
+    assert judged.text(*args, "-0.9")
+    assert "from -1 to 1" in judged.refusal(*args, "2")
 
 
 def test_a_judge_with_many_scores_has_ten_groups_of_them() -> None:
@@ -195,13 +191,13 @@ def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv
 )
 def test_labels_that_cannot_be_used_are_refused_with_their_line(judged: Project, labels: str, words: str) -> None:
     judged.write({"bad.csv": labels})
-    assert words in judged.inside("judge", "check", "nightly", "--labels", "bad.csv", check=2).output
+    assert words in judged.refusal("judge", "check", "nightly", "--labels", "bad.csv")
 
 
 def test_metrics_and_files_that_are_not_there_are_named(judged: Project) -> None:
     check = ("judge", "check", "nightly", "--labels")
-    assert sentence("cannot be read") in judged.inside(*check, "nowhere.csv", check=2).output
-    text = judged.inside(*check, "labels.csv", "--metric", "helpfull", check=2).output
+    assert sentence("cannot be read") in judged.refusal(*check, "nowhere.csv")
+    text = judged.refusal(*check, "labels.csv", "--metric", "helpfull")
     assert sentence("no metric {}", "'helpfull'") + sentence("; did you mean '{}'?", "helpful") in text
 
 
@@ -223,10 +219,7 @@ def written(judged: Project, sweep: str, name: str) -> list[dict[str, str]]:
 
 
 def test_a_person_labels_blind_continues_where_they_stopped_and_takes_labels_back(weekly: Project) -> None:
-    assert (
-        sentence("nobody has labelled anything for {}", "'helpful'")
-        in weekly.inside("judge", "check", "weekly", check=2).output
-    )
+    assert sentence("nobody has labelled anything for {}", "'helpful'") in weekly.refusal("judge", "check", "weekly")
     some = ("--cases", "3")
     first = weekly.inside(*LABEL, *some, stdin="1\nnothing\n7\nb\n0\ns\nq\n", check=0)
     assert sentence("{} labelled, {} left", "1 answer", 5) in first.stdout
@@ -244,22 +237,19 @@ def test_a_person_labels_blind_continues_where_they_stopped_and_takes_labels_bac
         "random",
         str(3 / (CASES - 1)),
     )
-    assert (
-        sentence("{} labelled, {} left", "5 answers", 0)
-        in weekly.inside(*LABEL, *some, stdin="1\n" * 5, check=0).stdout
-    )
+    assert sentence("{} labelled, {} left", "5 answers", 0) in weekly.text(*LABEL, *some, stdin="1\n" * 5)
     rows = written(weekly, "weekly", "by_hand.csv")
     assert len({(row["case"], row["answer"]) for row in rows}) == 6, "each cell of three cases once"
     check = ("judge", "check", "weekly", "-f", "json")
-    output = weekly.inside(*check, check=0).stdout
+    output = weekly.text(*check)
     assert json.loads(output)["labels"] == 6
-    assert weekly.inside(*check, "--labels", "by_hand.csv", check=0).stdout == output
+    assert weekly.text(*check, "--labels", "by_hand.csv") == output
 
 
 def test_raters_get_the_same_cases_and_those_who_disagree_cost_no_interval(weekly: Project) -> None:
     def queue(rater: str, *more: str) -> dict[str, Any]:
         args = ("label", "draw", "weekly", "--rater", rater, "--cases", "5", "-f", "json", *more)
-        document: dict[str, Any] = json.loads(weekly.inside(*args, check=0).stdout)
+        document: dict[str, Any] = json.loads(weekly.text(*args))
         return document
 
     assert [question["case"] for question in queue("ana")["items"]] == [
@@ -270,9 +260,9 @@ def test_raters_get_the_same_cases_and_those_who_disagree_cost_no_interval(weekl
     redrawn = queue("eva", "--again")
     assert (redrawn["asked"], redrawn["probability"], len(redrawn["items"])) == ("disagreement", None, 2)
     check = ("judge", "check", "weekly", "-f", "json")
-    before = json.loads(weekly.inside(*check, check=0).stdout)
+    before = json.loads(weekly.text(*check))
     weekly.inside("label", "answer", "weekly", "--rater", "eva", "--again", stdin="1\n1\n", check=0)
-    assert json.loads(weekly.inside(*check, check=0).stdout) == before | {"not_drawn": 2}
+    assert json.loads(weekly.text(*check)) == before | {"not_drawn": 2}
 
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl"])
@@ -293,7 +283,7 @@ def test_labels_go_to_a_file_and_come_back_and_an_import_is_all_or_nothing(weekl
     assert sweep.labels() == []
     text = (weekly.folder / name).read_text("utf-8")
     weekly.write({f"bad_{name}": re.sub(r"\b0\.0\b", "7.0", text, count=1)})
-    assert "'label' is 7" in weekly.inside("label", "import", "weekly", f"bad_{name}", check=2).output
+    assert "'label' is 7" in weekly.refusal("label", "import", "weekly", f"bad_{name}")
     assert sweep.labels() == []
     assert sweep.import_labels(weekly.folder / name).labels == 4
     sweep.import_labels(weekly.folder / name)
@@ -323,7 +313,7 @@ def test_only_what_was_drawn_can_be_labelled_and_an_erased_case_takes_its_labels
 
 def test_a_field_that_no_answer_has_is_refused(judged: Project) -> None:
     args = ("label", "draw", "nightly", "--rater", "ana", "--field", "y")
-    assert sentence("no {} in the final state", "'y'") in judged.inside(*args, check=2).output
+    assert sentence("no {} in the final state", "'y'") in judged.refusal(*args)
 
 
 def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by_hand(weekly: Project) -> None:
@@ -369,12 +359,11 @@ def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by
 def test_an_agreement_that_is_none_is_refused(weekly: Project, agreement: str, words: str) -> None:
     text = (weekly.folder / "weekly.yaml").read_text("utf-8")
     weekly.write({"wrong.yaml": f"{text}agreement: {{helpful: {agreement}}}\n"})
-    assert words in weekly.inside("run", "wrong.yaml", "-q", check=2).output
+    assert words in weekly.refusal("run", "wrong.yaml", "-q")
     weekly.write({"wrong.yaml": f"{text}agreement: {{helpfull: 0.4}}\n"})
-    assert (
-        sentence("no evaluator gives {}", "'helpfull'") + sentence("; did you mean '{}'?", "helpful")
-        in weekly.inside("run", "wrong.yaml", check=2).output
-    )
+    assert sentence("no evaluator gives {}", "'helpfull'") + sentence(
+        "; did you mean '{}'?", "helpful"
+    ) in weekly.refusal("run", "wrong.yaml")
 
 
 def test_a_judge_that_likes_long_answers_is_found_out() -> None:
@@ -419,20 +408,17 @@ def test_whose_family_an_answer_is_of_is_known_by_recorded_calls_or_said(judged:
     lines = [f"c{number},{row},ana,{number % 2}\n" for number in range(30) for row in ("default", "long")]
     judged.write({"both.csv": HEADER + "".join(lines)})
     check = ("judge", "check", "called", "--labels", "both.csv")
-    own_family = json.loads(judged.inside(*check, "-f", "json", check=0).stdout)["own_family"]
+    own_family = judged.json(*check)["own_family"]
     assert (own_family["families"], own_family["labels"]) == (["gpt"], 30)
     assert own_family["more"]["interval"] is not None
-    text = judged.inside(*check, check=0).stdout
+    text = judged.text(*check)
     assert (
         sentence("Extra score for its own family ({}) over other answers with the same label: ", "gpt, 30 labels")
         in text
     )
-    named = json.loads(judged.inside(*check, "--own", "answer=default", "-f", "json", check=0).stdout)["own_family"]
+    named = judged.json(*check, "--own", "answer=default")["own_family"]
     assert (named["families"], named["more"]["value"]) == ([], pytest.approx(-own_family["more"]["value"]))
-    assert (
-        sentence("did you mean '{}={}'", "answer", "long")
-        in judged.inside(*check, "--own", "answer=lang", check=2).output
-    )
+    assert sentence("did you mean '{}={}'", "answer", "long") in judged.refusal(*check, "--own", "answer=lang")
     plain = json.loads(judged.inside("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json").stdout)
     assert plain["own_family"] is None, "of a judge that is no model nobody knows"
     assert [use["level"] for use in plain["uses"]] == [0, 1]
@@ -443,8 +429,8 @@ def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None
     head = "case,answer,rater,label,probability\n"
     judged.write({"drawn.csv": head + "".join(f"c{n},default,ana,{label},{p}\n" for n, label, p in drawn)})
     check = ("judge", "check", "nightly", "-f", "json", "--labels")
-    document = json.loads(judged.inside(*check, "drawn.csv", check=0).stdout)
-    alike = json.loads(judged.inside(*check, "labels.csv", check=0).stdout)
+    document = json.loads(judged.text(*check, "drawn.csv"))
+    alike = json.loads(judged.text(*check, "labels.csv"))
     assert (document["is_weighted"], alike["is_weighted"]) == (True, False)
     people = [checked["rows"][0]["people"]["value"] for checked in (document, alike)]
     assert people[0] < people[1], "labels of 0 stand for three times as many cases"
@@ -454,13 +440,13 @@ def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None
     )
     lacks = head + "".join(f"c{n},default,ana,{label},{p if n else ''}\n" for n, label, p in drawn)
     judged.write({"lacks.csv": lacks})
-    assert sentence("expected 'probability' of all") in judged.inside(*check, "lacks.csv", check=2).output
+    assert sentence("expected 'probability' of all") in judged.refusal(*check, "lacks.csv")
 
 
 def test_raters_who_draw_more_or_fewer_cases_of_the_one_order_leave_all_alike(weekly: Project) -> None:
     weekly.inside("label", "answer", "weekly", "--rater", "ana", "--cases", "4", stdin="1\n0\n" * 4, check=0)
     weekly.inside("label", "answer", "weekly", "--rater", "ben", "--cases", "8", stdin="1\n0\nq\n", check=0)
-    document = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)
+    document = weekly.json("judge", "check", "weekly")
     assert {row["probability"] for row in written(weekly, "weekly", "more.csv")} == {str(4 / 39), str(8 / 39)}
     assert (document["labels"], document["is_weighted"]) == (10, False)
 
@@ -480,9 +466,8 @@ def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project)
         f"{row['case']},{row['answer']},ana,1,disagreement\n" for row in rows[:1]
     )
     weekly.write({"again.csv": csv_text})
-    assert (
-        sentence("{} labelled it when it was drawn", "'ana'")
-        in weekly.inside("label", "import", "weekly", "again.csv", check=2).output
+    assert sentence("{} labelled it when it was drawn", "'ana'") in weekly.refusal(
+        "label", "import", "weekly", "again.csv"
     )
     assert sweep.labels() == before
     bench.close()
@@ -494,7 +479,7 @@ def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of
     }
     judged.write({"two.csv": HEADER + "".join(f"c{n},{row},ana,{label}\n" for (row, n), label in ratings.items())})
     check = ("judge", "check", "nightly", "--labels", "two.csv")
-    base, other = json.loads(judged.inside(*check, "-f", "json", check=0).stdout)["rows"]
+    base, other = judged.json(*check)["rows"]
     assert (base["combination"], base["difference"]) == ({"answer": "default"}, None)
     labels, judge = np.full(CASES, np.nan), np.full(CASES, np.nan)
     for n in range(CASES - 1):  # the last one fails
@@ -503,7 +488,7 @@ def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of
     expected = labelled_mean(labels, judge)
     assert other["difference"]["value"] == pytest.approx(expected.mean)
     assert other["difference"]["interval"] == pytest.approx(expected.interval)
-    text = judged.inside(*check, check=0).stdout
+    text = judged.text(*check)
     assert sentence("difference: to {}", "answer=default") in text
     estimate = re.search(
         r"answer=long takes about (\d+) labels for the margin, (.+) h of work",
@@ -511,19 +496,19 @@ def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of
     )
     assert estimate is not None
     assert float(estimate[2]) == pytest.approx(int(estimate[1]) / 60, abs=0.05)
-    assert "difference" not in judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
+    assert "difference" not in judged.text("judge", "check", "nightly", "--labels", "labels.csv")
 
 
 def test_a_matrix_says_what_people_would_say_once_they_have_labelled_it(weekly: Project) -> None:
     matrix = ("matrix", "weekly", "-f", "json")
-    assert "people" not in json.loads(weekly.inside(*matrix, check=0).stdout)
+    assert "people" not in json.loads(weekly.text(*matrix))
     weekly.inside("label", "answer", "weekly", "--rater", "ana", "--cases", "12", stdin="1\n0\n1\n1\n" * 6, check=0)
-    (people,) = json.loads(weekly.inside(*matrix, check=0).stdout)["people"]
+    (people,) = json.loads(weekly.text(*matrix))["people"]
     assert (people["metric"], people["labels"], people["raters"]) == ("helpful", 24, 1)
-    checked = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)["rows"]
+    checked = weekly.json("judge", "check", "weekly")["rows"]
     assert [row["mean"] for row in people["rows"]] == [row["people"]["value"] for row in checked]
     assert [row["ci"] for row in people["rows"]] == [row["people"]["interval"] for row in checked]
     assert people["rows"][1]["delta_ci"] == checked[1]["difference"]["interval"]
-    text = weekly.inside("matrix", "weekly", check=0).stdout
+    text = weekly.text("matrix", "weekly")
     assert "helpful above is the judge's; estimated human labels, by 24 labels of 1 rater" in " ".join(text.split())
     assert "answer=long: " in text

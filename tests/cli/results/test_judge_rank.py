@@ -117,12 +117,10 @@ def test_comparisons_of_people_are_ranked_from_a_file(ranked: Project) -> None:
         for rater in ("ana", "ben")
     ]
     ranked.write({"people.csv": HEADER + "".join(lines) + f"c1,{NAMES[2]},{NAMES[3]},tie,\n"})
-    text = ranked.inside("judge", "rank", "nightly", "--comparisons", "people.csv", check=0).stdout
+    text = ranked.text("judge", "rank", "nightly", "--comparisons", "people.csv")
     assert text.startswith("121 comparisons of 30 cases by ana, ben, rater")
     rows = json.loads(
-        ranked.inside(
-            *("judge", "rank", "nightly", "--comparisons", "people.csv", "--rater", "ana", "-f", "json"), check=0
-        ).stdout
+        ranked.text(*("judge", "rank", "nightly", "--comparisons", "people.csv", "--rater", "ana", "-f", "json"))
     )["rows"]
     wins = {row["combination"]["answer"]: (row["comparisons"], row["wins"]) for row in rows}
     assert wins["longer"] == (60, 1.0)
@@ -146,7 +144,7 @@ def test_comparisons_of_people_are_ranked_from_a_file(ranked: Project) -> None:
 )
 def test_comparisons_that_cannot_be_are_refused(ranked: Project, lines: str, words: str) -> None:
     ranked.write({"bad.csv": HEADER + lines})
-    assert words in ranked.inside("judge", "rank", "nightly", "--comparisons", "bad.csv", check=2).stderr
+    assert words in ranked.refusal("judge", "rank", "nightly", "--comparisons", "bad.csv")
 
 
 @pytest.mark.parametrize(
@@ -206,9 +204,9 @@ def test_a_model_is_asked_over_http_in_both_orders_and_its_replies_are_kept(rank
         more = ("--model", "judge-1", "--field", "answer", "--criteria", "It is long.", "--url", url, "-f", "json")
         args = ("judge", "rank", "nightly", "--comparisons", "model.jsonl", "--per-minute", "1200", *more)
         began = time.time()
-        document = json.loads(ranked.inside(*args, check=0).stdout)
+        document = json.loads(ranked.text(*args))
         bodies = list(Preferring.bodies)
-        repeated = json.loads(ranked.inside(*args, check=0).stdout)
+        repeated = json.loads(ranked.text(*args))
     finally:
         server.shutdown()
         server.server_close()

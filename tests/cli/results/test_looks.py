@@ -96,7 +96,7 @@ def test_the_same_sweep_with_fresh_noise_is_another_look(answers: Project) -> No
         ("report", id, "--format", "html"),
         ("report", id, "--format", "junit"),
     ):
-        output = answers.inside(*command, check=0).stdout
+        output = answers.text(*command)
         if "junit" in command:
             output = " ".join(ElementTree.fromstring(output).itertext()) + output
         output = output.replace("\\", "")  # of Markdown

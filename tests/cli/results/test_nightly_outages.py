@@ -131,7 +131,7 @@ def run_night(nightly: Project, provider: ModelProvider, *command: str) -> Any:
 
 def results_of(nightly: Project) -> dict[str, Any]:
     """Return the verdict, gates and winner of the latest night."""
-    matrix = nightly.inside("matrix", "nightly", "--format", "json", check=0).json
+    matrix = nightly.json("matrix", "nightly")
     return {
         "best": matrix["best"],
         "means": [row["metrics"]["exact_match"]["mean"] for row in matrix["rows"]],
@@ -192,6 +192,6 @@ def test_a_night_that_loses_14_percent_of_its_cells_is_unclear(
     assert sentence(
         "{} of {} lost to the provider in the {} sweep", "14%", "cells of one combination", "later"
     ) in " ".join(done.stdout.split())
-    matrix = nightly.inside("matrix", "nightly", "--format", "json", check=0).json
+    matrix = nightly.json("matrix", "nightly")
     assert (matrix["provider"]["lost"], matrix["provider"]["share"]) == (9, 1 / 7)
     assert not matrix["best"]["exact_match"]["clear"]

@@ -67,7 +67,7 @@ def _env(night: int, rate: float) -> dict[str, str]:
 
 
 def _baseline(project: Project) -> Any:
-    return project.inside("baseline", "show", "main", "--format", "json", check=0).json
+    return project.json("baseline", "show", "main")
 
 
 def words(text: str) -> str:
@@ -103,15 +103,15 @@ def test_a_slide_is_alarmed_although_the_baseline_moves_along_with_it(nightly: P
         rendered = nightly.inside(*REGRESS, "--format", form, check=1, env=_env(100, rate - 0.05))
         assert "right: night " in words(rendered.stdout)
         assert "(fixed reference)" in words(rendered.stdout)
-    report = nightly.inside("report", document["after"]["id"], "--format", "json", check=0).json
+    report = nightly.json("report", document["after"]["id"])
     assert report["history"]["metrics"]["right"]["reference"]["sweep"] == reference
     assert [night["verdict"] for night in report["history"]["sweeps"]][-2:] == [None, "worse"]
     nightly.inside("report", document["after"]["id"], "--output", "night.html", check=0)
     page = (nightly.folder / "night.html").read_text("utf-8")
     assert f'"reference":{{"sweep":"{reference}"' in page
-    text = nightly.inside("baseline", "show", "main", check=0).stdout
+    text = nightly.text("baseline", "show", "main")
     assert prose.sentence("sweep {}, {} since", reference, f"{series['night'] + 3} nights") in words(text)
-    refused = nightly.inside("delete", reference, "--yes", check=2).output
+    refused = nightly.refusal("delete", reference, "--yes")
     assert "is the reference of baseline 'main'" in refused
 
 

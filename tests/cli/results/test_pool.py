@@ -26,16 +26,16 @@ def id_of(matrix: dict[str, Any]) -> str:
 
 def pool(project: Project, *refs: str, name: str = "nights") -> str:
     """Pool sweeps. Returns the id of the pool."""
-    output = project.inside("pool", *refs, "--name", name, check=0).stdout
+    output = project.text("pool", *refs, "--name", name)
     return output.partition("(")[2].partition(")")[0]
 
 
 def test_a_pool_is_a_sweep_whose_repeats_are_the_runs_of_others(answers: Project) -> None:
     nights = [run(answers, sweep(10, "v1")) for _ in range(3)]
     answers.write({"sweep.yaml": sweep(10, "v1").replace("cases: [", "repeats: 2\ncases: [")})
-    nights.append(answers.inside("run", "sweep.yaml", "-q", "--format", "json", check=0).json)
+    nights.append(answers.json("run", "sweep.yaml", "-q"))
     id = pool(answers, *map(id_of, nights))
-    matrix = answers.inside("matrix", id, "--format", "json", check=0).json
+    matrix = answers.json("matrix", id)
 
     assert (matrix["sweep"]["name"], matrix["sweep"]["status"], matrix["figures"]) == ("nights", "completed", "final")
     assert matrix["cells"]["total"] == 2 * 10 * 5
@@ -48,14 +48,14 @@ def test_a_pool_is_a_sweep_whose_repeats_are_the_runs_of_others(answers: Project
     assert not any("wtb pool" in text for text in matrix["warnings"])
 
     for command in (("show", id), ("status", id), ("report", id, "--format", "html"), ("log", id), ("costs", id)):
-        assert "nights" in answers.inside(*command, check=0).stdout or command[0] in ("log", "costs"), command
-    cells = answers.inside("show", id, "--cells", "--format", "json", check=0).json["cells"]
+        assert "nights" in answers.text(*command) or command[0] in ("log", "costs"), command
+    cells = answers.json("show", id, "--cells")["cells"]
     assert sorted({cell["repeat"] for cell in cells}) == [0, 1, 2, 3, 4]
     answers.inside("history", cells[0]["execution"], check=0)
     answers.inside("compare", id_of(nights[0]), id, check=0)
     answers.inside("matrix", id, "--format", "csv", check=0)
     with_more = pool(answers, id, id_of(run(answers, sweep(10, "v1"))))
-    assert answers.inside("matrix", with_more, "--format", "json", check=0).json["cells"]["total"] == 2 * 10 * 6
+    assert answers.json("matrix", with_more)["cells"]["total"] == 2 * 10 * 6
 
 
 def test_a_pool_is_read_only_and_keeps_its_sources(answers: Project) -> None:
@@ -78,9 +78,9 @@ def test_a_pool_is_read_only_and_keeps_its_sources(answers: Project) -> None:
         sentence("is part of the pool {} ({}), which shows its cells: delete the pool first", "'nights'", id)
         in deletion.output
     )
-    before = answers.inside("matrix", id, "--format", "json", check=0).json
+    before = answers.json("matrix", id)
     answers.inside("score", first, "--evaluate", "answers:wrong", check=0)
-    assert answers.inside("matrix", id, "--format", "json", check=0).json["rows"] == before["rows"]
+    assert answers.json("matrix", id)["rows"] == before["rows"]
     answers.inside("delete", id, "--yes", check=0)
     answers.inside("delete", first, "--yes", check=0)
 

@@ -78,7 +78,7 @@ def mail(shared_project: Project) -> Project:
 
 
 def matrix(mail: Project, name: str) -> dict[str, Any]:
-    document: dict[str, Any] = mail.inside("matrix", name, "--format", "json", check=0).json
+    document: dict[str, Any] = mail.json("matrix", name)
     return document
 
 
@@ -93,7 +93,7 @@ def test_too_few_cases_of_a_class_are_told_wherever_figures_are(mail: Project) -
     gate, _ = document["gates"]
     assert (gate["holds"], sentence in gate["because"]) == (None, True)
     assert sentence in document["warnings"]
-    assert sentence in " ".join(mail.inside("matrix", "few", check=0).stdout.split())
+    assert sentence in " ".join(mail.text("matrix", "few").split())
     mail.inside("report", "few", "--output", "few.html", check=0)
     assert sentence in (mail.folder / "few.html").read_text("utf-8")
 
@@ -106,7 +106,7 @@ def test_with_enough_cases_the_count_stands_beside_the_figure(mail: Project) -> 
         False,
     )
     assert all(row["metrics"]["class_recall"]["ci"] is not None for row in document["rows"])
-    assert f"{sentence}." in " ".join(mail.inside("matrix", "many", check=0).stdout.split())
+    assert f"{sentence}." in " ".join(mail.text("matrix", "many").split())
     mail.inside("report", "many", "--output", "many.html", check=0)
     assert sentence in (mail.folder / "many.html").read_text("utf-8")
 
@@ -118,15 +118,15 @@ def test_repeats_that_pass_are_counted_and_decide_gates(mail: Project) -> None:
     always = sum(x % 10 != 0 and x % 4 != 1 for x in range(100)) / 100
     assert (base["pass@2"]["mean"], base["pass^2"]["mean"]) == pytest.approx((often, always))
     assert document["gates"][1]["holds"] is True
-    text = " ".join(mail.inside("matrix", "many", check=0).stdout.split())
+    text = " ".join(mail.text("matrix", "many").split())
     assert "by pass@2" in text
     mail.write({"short.yaml": sweep("short", 5).replace('"pass_at": 2', '"pass_at": 3').replace("pass@2", "pass@3")})
-    message = mail.inside("run", "short.yaml", "--quiet", check=2).output
+    message = mail.refusal("run", "short.yaml", "--quiet")
     assert prose.sentence("{} needs {} repeats of each case, and the sweep has {}", "pass@3", 3, "2 repeats") in message
 
 
 def test_an_excluded_pair_gives_simple_effects(mail: Project) -> None:
-    attribution = mail.inside("report", "many", "--format", "json", check=0).json["attribution"]["pass@2"]
+    attribution = mail.json("report", "many")["attribution"]["pass@2"]
     wide = next(effect for effect in attribution["simple"] if effect["variant"] == "wide")
     assert (wide["over"], wide["beside"]) == ("default", {"answer": "default"})
     gain = (sum(x % 10 == 0 for x in range(100)) - sum(x % 15 == 0 for x in range(100))) / 100

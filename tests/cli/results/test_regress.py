@@ -83,19 +83,17 @@ def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None
     assert sentence("gate cannot be decided") + ": score.x > 1: " + sentence(
         "nothing is scored by {}", "'score.x'"
     ) in words(done.stdout)
-    document = small.inside("matrix", "nightly", "--format", "json", check=0).json
+    document = small.json("matrix", "nightly")
     assert [gate["holds"] for gate in document["gates"]] == [True, False, True, None]
-    assert "**GATE FAILED**: score.mean &lt; 3" in small.inside("matrix", "nightly", "--format", "md", check=0).stdout
-    markdown = small.inside("matrix", "nightly", "--format", "md", check=0).stdout
+    assert "**GATE FAILED**: score.mean &lt; 3" in small.text("matrix", "nightly", "--format", "md")
+    markdown = small.text("matrix", "nightly", "--format", "md")
     assert "**gate cannot be decided**: score.x &gt; 1: nothing is scored by" in markdown
-    junit = small.inside("report", "nightly", "--format", "junit", check=0).stdout
+    junit = small.text("report", "nightly", "--format", "junit")
     assert sentence("{} cannot be decided", "score.x &gt; 1:") in junit
     assert "score.mean &lt; 3: does not hold" in junit
     compared = small.inside("regress", "gated.yaml", "--baseline", "main", "--format", "md", "-q", check=1).stdout
     assert "**gate cannot be decided**: score.x" in compared
-    assert (
-        "GATE FAILED: score.mean &lt; 3 (3.5)" in small.inside("matrix", "nightly", "--format", "html", check=0).stdout
-    )
+    assert "GATE FAILED: score.mean &lt; 3 (3.5)" in small.text("matrix", "nightly", "--format", "html")
     small.inside("resume", "nightly", check=1)
     assert "GATE FAILED: score.mean < 3" in small.inside("watch", "nightly", check=1).stderr
     small.write({"gated.yaml": SWEEP + 'gates: ["score.mean >= 3", "no_worse_than: main"]\n'})
@@ -106,7 +104,7 @@ def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(smal
     keys = 'gates: ["scor.mean > 1", "failed == 0"]\nbest: {maximize: scroe, subject_to: total > 1}\nmargin: {y: 1}\n'
     small.write({"gated.yaml": SWEEP + keys})
     for command in ("plan", "run"):
-        message = small.inside(command, "gated.yaml", check=2).output
+        message = small.refusal(command, "gated.yaml")
         assert (
             "gated.yaml:8: " + sentence("no evaluator gives {}", "'scor'") + sentence("; did you mean '{}'?", "score")
             in message
@@ -122,7 +120,7 @@ def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(smal
         )
     options = ("sweep.yaml", "--baseline", "main", "--margin", "scor=1")
     for command in (("regress",), ("schedule", "add", "nightly", "--cron", "0 3 * * *")):
-        message = small.inside(*command, *options, check=2).output
+        message = small.refusal(*command, *options)
         assert (
             "error: margin: " + sentence("no evaluator gives {}", "'scor'") + sentence("; did you mean '{}'?", "score")
             in message
@@ -132,10 +130,7 @@ def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(smal
 def test_a_part_of_a_sweep_becomes_no_baseline(small: Project) -> None:
     regress = ("regress", "sweep.yaml", "--baseline", "main", "-q")
     for part in (["--limit", "2"], ["--case", "1"], ["--combination", "add=more"]):
-        assert (
-            sentence("only a whole sweep can become the baseline")
-            in small.inside(*regress, "--update", *part, check=2).output
-        )
+        assert sentence("only a whole sweep can become the baseline") in small.refusal(*regress, "--update", *part)
     done = small.inside(*regress, "--limit", "2", check=0)
     assert "): 4 of its 8 cells, no difference\n- left out: 2 cases of the earlier sweep only" in done.stdout
     small.write({"sweep.yaml": SWEEP.replace(", {input: {x: 5}}]", "]")})
@@ -143,7 +138,7 @@ def test_a_part_of_a_sweep_becomes_no_baseline(small: Project) -> None:
     assert (
         sentence("of which the comparison leaves out {}; `wtb baseline set {} {}", "1 case", "main", 1) in done.output
     )
-    (baseline,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    (baseline,) = small.json("baseline", "list")["baselines"]
     small.inside("baseline", "set", "main", "nightly", check=0)
     more = ", ".join(f"{{input: {{x: {n}}}}}" for n in range(10, 17))
     small.write({"sweep.yaml": SWEEP.replace("{input: {x: 5}}", more)})
@@ -156,7 +151,7 @@ def test_a_gate_on_a_baseline_that_is_not_there_is_refused_before_anything_runs(
     small.write({"gated.yaml": SWEEP + 'gates: ["failed == 0", "no_worse_than: mian"]\n'})
     before = small.query("SELECT count(*) FROM sweeps")
     for command in (("run",), ("regress", "--baseline", "main")):
-        message = small.inside(*command, "gated.yaml", check=2).output
+        message = small.refusal(*command, "gated.yaml")
         assert (
             "gated.yaml:8: "
             + sentence("there is no baseline {} in session {}", "'mian'", "'default'")
@@ -167,27 +162,26 @@ def test_a_gate_on_a_baseline_that_is_not_there_is_refused_before_anything_runs(
 
 
 def test_baselines_are_set_listed_shown_and_removed(small: Project) -> None:
-    (baseline,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    (baseline,) = small.json("baseline", "list")["baselines"]
     assert (baseline["name"], baseline["session"], baseline["sweep"]["name"]) == ("main", "default", "nightly")
     first = baseline["sweep"]["id"]
-    text = words(small.inside("baseline", "show", "main", check=0).stdout)
+    text = words(small.text("baseline", "show", "main"))
     assert "add=more (3.500, +1.000 over the baseline" in text
-    assert sentence("is the baseline {}", "'main'") in small.inside("delete", first, "--yes", check=2).output
+    assert sentence("is the baseline {}", "'main'") in small.refusal("delete", first, "--yes")
     small.inside("run", "sweep.yaml", "-q", check=0)
-    assert sentence("it was sweep {}", first) in small.inside("baseline", "set", "main", "nightly", check=0).stdout
+    assert sentence("it was sweep {}", first) in small.text("baseline", "set", "main", "nightly")
     small.inside("delete", first, "--yes", check=0)
     small.inside("baseline", "remove", "main", check=0)
     assert sentence("there are no baselines yet") in small.inside("baseline", "list", check=0).output
-    assert "`wtb baseline set main SWEEP`" in small.inside("baseline", "show", "main", check=2).output
+    assert "`wtb baseline set main SWEEP`" in small.refusal("baseline", "show", "main")
     small.write({"part.yaml": SWEEP + "limits: {node_runs: 3}\n"})
     small.inside("run", "part.yaml", "-q", check=1)
-    assert "is paused, and" in small.inside("baseline", "set", "part", "nightly", check=2).output
+    assert "is paused, and" in small.refusal("baseline", "set", "part", "nightly")
     small.inside("baseline", "set", "part", "nightly", "--anyway", check=0)
 
 
 def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(seven: Project) -> None:
-    done = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
-    (line,) = done.stdout.splitlines()
+    (line,) = seven.text("regress", "sweep.yaml", "--baseline", "main", "-q").splitlines()
     assert line.startswith("no regression against main (sweep 1")
     assert line.endswith("): 14 cells, no difference")
     edit(seven, "+ by}", '+ by - 0.1 * (state["x"] + 1)}')
@@ -202,7 +196,7 @@ def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(seven: Proj
     assert "14 cells, not worse" in words(done.stdout)
     assert "- score is not worse in 2 combinations: it lost less than its margin of 1 (5% error)" in words(done.stdout)
     assert "code add=default, add=more" in words(done.stdout)
-    compared = words(seven.inside("compare", "main", "nightly", check=0).stdout)
+    compared = words(seven.text("compare", "main", "nightly"))
     assert compared.startswith("Not worse: nightly")
     assert sentence("{} {} (the later sweep's)", "margin", "score 1") in compared
     assert "14 cells that differ, the worst first" in compared
@@ -214,8 +208,7 @@ def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(seven: Proj
 def test_what_is_unclear_is_no_pass_in_words_and_fails_where_it_is_strict(seven: Project) -> None:
     edit(seven, "+ by}", '+ by - (state["x"] == 4)}')
     regress = ("regress", "sweep.yaml", "--baseline", "main", "-q")
-    done = seven.inside(*regress, "--margin", "score=0.5", check=0)
-    first = words(done.stdout)
+    first = words(seven.text(*regress, "--margin", "score=0.5"))
     assert first.startswith("unclear against main (sweep 1")
     assert "a loss is neither shown nor ruled out - score differs in 2 combinations by what could be chance: 7" in first
     assert sentence("its margin of {} takes about", "0.5") in first
@@ -234,7 +227,7 @@ def test_a_sweep_that_is_no_worse_becomes_the_baseline(seven: Project) -> None:
     done = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--update", "--format", "json", check=0)
     assert (done.json["verdict"], done.json["because"]) == ("better", ["score rose in 2 combinations"])
     assert done.json["baseline"] == "main"
-    (baseline,) = seven.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    (baseline,) = seven.json("baseline", "list")["baselines"]
     assert baseline["sweep"]["id"] == done.json["after"]["id"]
 
 
@@ -242,8 +235,7 @@ def test_cells_that_fail_as_before_are_no_regression_and_new_ones_are(small: Pro
     small.write({"sweep.yaml": SWEEP.replace("{x: 5}", "{x: 2}")})
     small.inside("run", "sweep.yaml", "-q", check=1)
     small.inside("baseline", "set", "broken", "nightly", check=0)
-    done = small.inside("regress", "sweep.yaml", "--baseline", "broken", "-q", check=0)
-    assert done.stdout.count("\n") == 1
+    assert small.text("regress", "sweep.yaml", "--baseline", "broken", "-q").count("\n") == 1
     done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=1)
     assert sentence("{} cannot be compared", "2 cells that fail") in done.stdout
 
@@ -257,7 +249,7 @@ def test_any_sweep_can_be_held_against_and_bad_input_is_refused(small: Project) 
         (["--baseline", "main", "--margin", "score=-1"], "expected METRIC=X with X at least 0"),
         (["--baseline", "main", "--margin", "score=nan"], "expected METRIC=X with X at least 0"),
     ):
-        assert message in small.inside("regress", "sweep.yaml", *options, check=2).output
+        assert message in small.refusal("regress", "sweep.yaml", *options)
 
 
 def test_two_sweeps_that_have_nothing_in_common_are_compared_honestly(small: Project) -> None:
@@ -269,27 +261,26 @@ def test_two_sweeps_that_have_nothing_in_common_are_compared_honestly(small: Pro
     assert "- the two sweeps have no combination in common" in done.stdout
     assert "variants added add=most" in words(done.stdout)
     assert small.inside("compare", "other", "nightly", "--format", "json", check=1).json["verdict"] == "cannot tell"
-    message = small.inside("compare", "nightly", "otter", check=2).output
+    message = small.refusal("compare", "nightly", "otter")
     assert sentence("there is no sweep {}", "'otter'") + sentence("; did you mean '{}'", "other") in message
 
 
 def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Project) -> None:
     edit(small, "+ by}", '+ by - (state["x"] == 4)}')
-    unclear = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
-    assert unclear.stdout.startswith("unclear against main")
-    message = small.inside("baseline", "repeat", "main", "main", "--times", "2", check=2).output
+    assert small.text("regress", "sweep.yaml", "--baseline", "main", "-q").startswith("unclear against main")
+    message = small.refusal("baseline", "repeat", "main", "main", "--times", "2")
     assert sentence("there is no sweep {}", "'main'") in message
-    first = small.inside("baseline", "show", "main", "--format", "json", check=0).json["sweep"]["id"]
-    message = small.inside("baseline", "repeat", "main", first, "--times", "2", check=2).output
+    first = small.json("baseline", "show", "main")["sweep"]["id"]
+    message = small.refusal("baseline", "repeat", "main", first, "--times", "2")
     assert sentence("the code of {} has changed since it ran", "add=default, add=more") in message
     edit(small, ' - (state["x"] == 4)', "")
     done = small.inside("baseline", "repeat", "main", first, "--times", "2", "-q", check=0)
     assert done.stdout.splitlines()[1] == "2 repeats" + sentence("{} the same in every case", ": outcomes, score")
-    floor = small.inside("baseline", "show", "main", "--format", "json", check=0).json["noise_floor"]
+    floor = small.json("baseline", "show", "main")["noise_floor"]
     assert floor["metrics"] == {"score": {"compared": 16, "differ": 0.0, "sd": 0.0, "deterministic": True}}
     assert len(floor["sweeps"]) == 2
     assert small.query("SELECT count(*) FROM sweeps WHERE name = 'nightly-repeat'") == [(2,)]
-    assert "none" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]
+    assert "none" in small.text("baseline", "list").splitlines()[-1]
     small.inside("baseline", "set", "main", first, check=0)
     assert "noise 2 repeats: outcomes, score the same" in words(small.inside("baseline", "show", "main").stdout)
     edit(small, "+ by}", '+ by - (state["x"] == 4)}')
@@ -306,10 +297,10 @@ def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> No
     edit(small, "+ by}", "+ by + time.time_ns() % 1000}")
     edit(small, "from wtb", "import time\n\nfrom wtb")
     small.inside("run", "sweep.yaml", "-q", check=0)
-    text = small.inside("baseline", "repeat", "noisy", "nightly", "--times", "1", "-q", check=0).stdout
+    text = small.text("baseline", "repeat", "noisy", "nightly", "--times", "1", "-q")
     assert sentence("{} the same in every case", "outcomes") + sentence("{} differs in ", "; score") in text
     assert "(sd " in text
-    assert "score" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]
+    assert "score" in small.text("baseline", "list").splitlines()[-1]
 
 
 def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
@@ -317,7 +308,7 @@ def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
     small.write({"small.py": rated})
     both = SWEEP.replace('"small:score"', '"small:score", "small:right"').replace("nightly", "new")
     small.write({"planned.yaml": f"{both}margin: {{score: 0.5, right: 0.05}}\n"})
-    text = words(small.inside("plan", "planned.yaml", check=0).stdout)
+    text = words(small.text("plan", "planned.yaml"))
     assert (
         sentence("Margin of {} in {}", "0.5", "score: ")
         + sentence("nobody knows how far {} differs by itself: run the sweep once", "score")
@@ -329,40 +320,40 @@ def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
         "a pilot (`wtb pilot`) gives a better estimate)" in text
     )
     small.inside("run", "planned.yaml", "-q", check=0)
-    planned = small.inside("plan", "planned.yaml", "--format", "json", check=0).json
+    planned = small.json("plan", "planned.yaml")
     score = planned["margins"][0]
     assert (score["rows"], score["needed"], score["cases"]) == (2, 379, 4)
     assert score["because"].startswith("at most, if cases differ from run to run as from case to case in sweep 1")
     small.inside("baseline", "repeat", "new", "new", "--times", "1", "-q", check=0)
-    (score, _) = small.inside("plan", "planned.yaml", "--format", "json", check=0).json["margins"]
+    (score, _) = small.json("plan", "planned.yaml")["margins"]
     assert (score["needed"], score["because"]) == (6, sentence("as the repeats of baseline {} differ", "new"))
 
 
 def test_a_plan_says_what_the_last_sweep_leaves_open(small: Project) -> None:
     edit(small, "+ by}", '+ by * (state["x"] % 3)}')
     small.inside("run", "sweep.yaml", "-q", check=0)
-    planned = small.inside("plan", "sweep.yaml", "--format", "json", check=0).json
+    planned = small.json("plan", "sweep.yaml")
     last = planned["last_sweep"]
     assert (last["metric"], last["cases"]) == ("score", 4)
-    text = words(small.inside("plan", "sweep.yaml", check=0).stdout)
+    text = words(small.text("plan", "sweep.yaml"))
     assert (
         sentence("No clear winner by {} so far ({}). ", "score", f"sweep {last['sweep']}, 4 cases")
         + sentence("If the lead")
         in text
     )
-    assert last["next_step"] in words(small.inside("matrix", "nightly", check=0).stdout)
+    assert last["next_step"] in words(small.text("matrix", "nightly"))
 
 
 def test_a_margin_beyond_the_scale_of_its_metric_is_refused(small: Project) -> None:
     rated = FLOW + "\n\ndef right(case, result) -> bool:\n    return True\n"
     small.write({"small.py": rated, "sweep.yaml": SWEEP.replace("small:score", "small:right") + "margin: {right: 5}\n"})
-    message = small.inside("run", "sweep.yaml", check=2).output
+    message = small.refusal("run", "sweep.yaml")
     assert (
         "sweep.yaml:8: 5 is more than its scale from 0 to 1; expected a loss in the unit of 'right', at most 1"
         in message
     )
     small.write({"sweep.yaml": SWEEP.replace("small:score", "small:right")})
-    message = small.inside("regress", "sweep.yaml", "--baseline", "main", "--margin", "right=2", check=2).output
+    message = small.refusal("regress", "sweep.yaml", "--baseline", "main", "--margin", "right=2")
     assert sentence("{} is more than its scale from {} to {}", "margin: 2", 0, 1) in message
 
 
@@ -372,7 +363,7 @@ def test_a_comparison_refuses_margins_that_its_metrics_cannot_have(small: Projec
     small.inside("run", "sweep.yaml", "-q", check=0)
     for margin, problem in (("rigth=1", "did you mean 'right'?"), ("right=2", "2 is more than its scale from 0 to 1")):
         assert f"margin: {'neither' if 'did' in problem else ''}" in (
-            message := small.inside("compare", "nightly", "nightly", "--margin", margin, check=2).output
+            message := small.refusal("compare", "nightly", "nightly", "--margin", margin)
         )
         assert problem in message
 
@@ -388,7 +379,7 @@ def test_a_comparison_is_told_to_ci_as_junit(seven: Project) -> None:
     assert failures == {"add=default": [], "add=more": ["failure"], every: ["failure"]}
     assert "score fell by" in (suite.findtext("testcase/failure") or "")
     edit(seven, ' - 0.1 * (state["x"] + 1) * by', ' - (state["x"] == 4) * by')
-    suite = ElementTree.fromstring(seven.inside(*regress, check=0).stdout)[0]
+    suite = ElementTree.fromstring(seven.text(*regress))[0]
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "3")
     assert ElementTree.fromstring(seven.inside(*regress, "--strict", check=1).stdout)[0].get("failures") == "3"
 
@@ -396,6 +387,6 @@ def test_a_comparison_is_told_to_ci_as_junit(seven: Project) -> None:
 def test_only_sweeps_are_repeated(small: Project) -> None:
     small.inside("start", "small:wf", "--set", "x=1", "-q", check=0)
     ((id,),) = small.query("SELECT id FROM sweeps WHERE kind = 'single'")
-    message = small.inside("baseline", "repeat", "one", id, "--times", "1", check=2).output
+    message = small.refusal("baseline", "repeat", "one", id, "--times", "1")
     assert sentence("only a sweep can be repeated, and {} is a single execution", id) in message
-    assert "one" not in small.inside("baseline", "list", check=0).stdout.split()
+    assert "one" not in small.text("baseline", "list").split()

@@ -29,12 +29,7 @@ from wtb.store.read.queries import find_sweep
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-HOSTILE = {
-    "</script><script>alert(1)</script>": 0.1,
-    "x" * 200: 0.2,
-    "שלום עולם": 0.0,
-    "😀 & <b>": 0.3,
-}
+HOSTILE = {"</script><script>alert(1)</script>": 0.1, "x" * 200: 0.2, "שלום עולם": 0.0, "😀 & <b>": 0.3}
 
 
 def make_workflow(retrieve_more: float = 0.0, *, broken: bool = False) -> Workflow:

@@ -61,7 +61,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def test_a_view_leaves_the_document_as_it_is(shop: Project) -> None:
-    whole = shop.inside("matrix", "shop", "-f", "json", check=0).json
+    whole = shop.json("matrix", "shop")
     outcome = shop.inside(
         "matrix", "shop", "--where", "answer.model=mini", "--sort", "right:asc", "-f", "json", check=0
     )
@@ -74,7 +74,7 @@ def test_a_view_leaves_the_document_as_it_is(shop: Project) -> None:
 
 def test_pairs_of_one_filter_hold_together_and_filters_on_one_factor_are_alternatives(shop: Project) -> None:
     def rows(*options: str) -> list[int]:
-        numbers: list[int] = shop.inside("matrix", "shop", *options, "-f", "json", check=0).json["view"]["rows"]
+        numbers: list[int] = shop.json("matrix", "shop", *options)["view"]["rows"]
         return sorted(numbers)
 
     both = rows("--where", "answer.model=mini,answer.temperature=0")
@@ -90,7 +90,7 @@ def test_pairs_of_one_filter_hold_together_and_filters_on_one_factor_are_alterna
 
 
 def test_the_table_has_numbers_that_every_option_takes_like_the_combination_itself(shop: Project) -> None:
-    lines = [line.split() for line in shop.inside("matrix", "shop", "--sort", "number", check=0).stdout.splitlines()]
+    lines = [line.split() for line in shop.text("matrix", "shop", "--sort", "number").splitlines()]
     rows = {line[0]: line for line in lines if line[:1] and line[0].isdecimal() and {"mini", "large"} & {*line}}
     assert sorted(rows) == [str(number) for number in range(8)]
     named = "retrieve.k=9,answer.model=large,answer.temperature=0.7"
@@ -108,7 +108,7 @@ def test_the_table_has_numbers_that_every_option_takes_like_the_combination_itse
         ),
         (("compare", "shop", "--row", "7", "--other", "0"), ("compare", "shop", "--row", named, "--other", other)),
     ):
-        documents = [shop.inside(*command, "-f", "json", check=0).json for command in (by_number, by_name)]
+        documents = [shop.json(*command) for command in (by_number, by_name)]
         assert documents[0] == documents[1]
 
 
@@ -151,13 +151,13 @@ def test_what_no_row_or_view_can_be_is_refused(shop: Project, command: tuple[str
     ],
 )
 def test_a_pivot_table_in_every_form(shop: Project, factors: tuple[str, ...]) -> None:
-    pivot = shop.inside("matrix", "shop", *factors, "-f", "json", check=0).json["view"]["pivot"]
+    pivot = shop.json("matrix", "shop", *factors)["view"]["pivot"]
     assert (pivot["lines"], pivot["columns"], pivot["balanced"]) == (["mini", "large"], ["0", "0.7"], True)
     assert [[len(cell["rows"]) for cell in line] for line in pivot["cells"]] == [[2, 2], [2, 2]]
-    lines = csv.DictReader(io.StringIO(shop.inside("matrix", "shop", *factors, "-f", "csv", check=0).stdout))
+    lines = csv.DictReader(io.StringIO(shop.text("matrix", "shop", *factors, "-f", "csv")))
     assert [float(line["mean"]) for line in lines] == [cell["mean"] for line in pivot["cells"] for cell in line]
-    text = shop.inside("matrix", "shop", *factors, check=0).stdout
-    markdown = shop.inside("matrix", "shop", *factors, "-f", "md", check=0).stdout
+    text = shop.text("matrix", "shop", *factors)
+    markdown = shop.text("matrix", "shop", *factors, "-f", "md")
     for cell in (cell for line in pivot["cells"] for cell in line):
         assert f"{cell['mean']:.3f} [" in text
         assert f"{cell['mean']:.3f} [" in markdown
@@ -165,9 +165,7 @@ def test_a_pivot_table_in_every_form(shop: Project, factors: tuple[str, ...]) ->
 
 
 def test_a_report_in_markdown_is_filtered_and_sorted(shop: Project) -> None:
-    text = shop.inside(
-        "report", "shop", "--format", "md", "--where", "answer.model=large", "--sort", "retrieve.k:desc", check=0
-    ).stdout
+    text = shop.text("report", "shop", "--format", "md", "--where", "answer.model=large", "--sort", "retrieve.k:desc")
     rows = [line.split("|")[2:4] for line in text.splitlines() if line.startswith("| ") and "large" in line]
     assert [row[0].strip() for row in rows] == ["9", "9", "3", "3"]
     assert "4 of 8 combinations: answer.model=large." in text.replace("\\", "")

@@ -179,12 +179,9 @@ def test_files_that_persons_edit_meanwhile_are_named_and_written_ones_are_not(pr
         project.write({file: "by hand"})
         cause = f"file {file}: content differs"
 
-        refused = project.inside("resume", "part", "--limits", "node_runs=99", check=2)
-
-        assert (
-            sentence("the code of {} has changed since it was submitted {}", "answer=save, answer=copy", f"({cause})")
-            in refused.output
-        )
+        assert sentence(
+            "the code of {} has changed since it was submitted {}", "answer=save, answer=copy", f"({cause})"
+        ) in project.refusal("resume", "part", "--limits", "node_runs=99")
         assert {tuple(change["causes"]) for change in changed_code(project)} == {(cause,)}
         project.write({file: before})
 

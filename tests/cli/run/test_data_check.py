@@ -75,14 +75,14 @@ def ask(shared_project: Project) -> Project:
 
 
 def test_equal_inputs_are_told_before_and_after_in_the_same_words(ask: Project) -> None:
-    assert words(ask.inside("plan", "alike.yaml", check=0).stdout).count(SENTENCE) == 1
-    planned = ask.inside("plan", "alike.yaml", "--format", "json", check=0).json
+    assert words(ask.text("plan", "alike.yaml")).count(SENTENCE) == 1
+    planned = ask.json("plan", "alike.yaml")
     assert planned["data"] == [{"kind": "equal_inputs", "cases": 80, "sentence": SENTENCE, "key": "equal_inputs"}]
     assert planned["notes"] == [SENTENCE]
     ran = ask.inside("run", "alike.yaml", check=0)
     assert ran.output.count(SENTENCE) == 1
     assert words(ran.stdout).count(SENTENCE) == 1
-    matrix = ask.inside("matrix", "alike", "--format", "json", check=0).json
+    matrix = ask.json("matrix", "alike")
     assert (matrix["clusters"], matrix["warnings"].count(SENTENCE)) == (20, 1)
     for name, options in (("alike.md", ["--format", "md"]), ("alike.html", [])):
         ask.inside("report", "alike", "--output", name, *options, check=0)
@@ -90,27 +90,27 @@ def test_equal_inputs_are_told_before_and_after_in_the_same_words(ask: Project) 
 
 
 def test_a_key_of_the_sweep_counts_each_case(ask: Project) -> None:
-    planned = ask.inside("plan", "each.yaml", "--format", "json", check=0).json
+    planned = ask.json("plan", "each.yaml")
     assert ("data" in planned, "notes" in planned) == (False, False)
     ask.inside("run", "each.yaml", "--quiet", check=0)
-    assert ask.inside("matrix", "each", "--format", "json", check=0).json["clusters"] is None
+    assert ask.json("matrix", "each")["clusters"] is None
     ask.write({"bad.yaml": sweep("bad", "cases.jsonl", equal_inputs="no")})
-    message = ask.inside("plan", "bad.yaml", check=2).output
+    message = ask.refusal("plan", "bad.yaml")
     assert "'equal_inputs' is 'no'; expected 'cluster' or 'independent'" in message
 
 
 def test_regressions_rest_on_clusters_of_equal_inputs(ask: Project) -> None:
     ask.inside("run", "alike.yaml", "--quiet", check=0)
     ask.inside("baseline", "set", "nightly", "alike", check=0)
-    document = ask.inside("regress", "alike.yaml", "--baseline", "nightly", "--quiet", "--format", "json", check=0).json
+    document = ask.json("regress", "alike.yaml", "--baseline", "nightly", "--quiet")
     assert document["verdict"] in ("same", "unclear")
     ask.inside("run", "each.yaml", "--quiet", check=0)
-    compared = ask.inside("compare", "alike", "each", "--format", "json", check=0).json
+    compared = ask.json("compare", "alike", "each")
     assert compared["compared"]["cases"] == 100
 
 
 def test_a_pilot_takes_the_clusters_of_its_cases(ask: Project) -> None:
-    planned = ask.inside("pilot", "alike.yaml", "--cases", "7", "--format", "json", check=0).json
+    planned = ask.json("pilot", "alike.yaml", "--cases", "7")
     assert planned["pilot"]["cases"] == 7
 
 
@@ -122,7 +122,7 @@ def test_python_gives_the_same_document(ask: Project, monkeypatch: pytest.Monkey
 
 
 def ids(ask: Project, name: str) -> list[str]:
-    cells = ask.inside("show", name, "--cells", "--limit", "10000", "--format", "json", check=0).json["cells"]
+    cells = ask.json("show", name, "--cells", "--limit", "10000")["cells"]
     return list(dict.fromkeys(cell["case"] for cell in cells))
 
 
@@ -132,7 +132,7 @@ def different(name: str, **more: Any) -> str:
 
 def test_a_sample_is_drawn_with_the_seed_and_holds_smaller_ones(ask: Project) -> None:
     ask.write({"few.yaml": different("few"), "seeded.yaml": different("seeded", seed=3)})
-    planned = ask.inside("plan", "few.yaml", "--sample", "10", "--format", "json", check=0).json
+    planned = ask.json("plan", "few.yaml", "--sample", "10")
     assert (planned["cases"], planned["cells"], planned["sampled_from"]) == (10, 20, 40)
     assert planned["notes"] == [prose.sentence("{} of {}, drawn at random with seed {}", 10, "40 cases", 0)]
     drawn = []
@@ -145,9 +145,7 @@ def test_a_sample_is_drawn_with_the_seed_and_holds_smaller_ones(ask: Project) ->
     assert set(first) < set(more)
     assert set(seeded) != set(first)
     ask.inside("baseline", "set", "sampled", "few", check=0)
-    document = ask.inside(
-        "regress", "few.yaml", "--baseline", "sampled", "--sample", "10", "--quiet", "--format", "json", check=0
-    ).json
+    document = ask.json("regress", "few.yaml", "--baseline", "sampled", "--sample", "10", "--quiet")
     assert document["compared"]["cases"] == 10
 
 
@@ -179,15 +177,14 @@ def test_a_sample_that_cannot_be_drawn_is_one_line(ask: Project, options: tuple[
 
 def test_a_sample_leaves_the_cases_for_the_end_alone(ask: Project) -> None:
     ask.write({"kept.yaml": different("kept", holdout=0.5)})
-    every = ask.inside("plan", "kept.yaml", "--format", "json", check=0).json["cases"]
-    outcome = ask.inside("plan", "kept.yaml", "--sample", f"{every + 1}", check=2)
-    assert f"has {every} to draw from" in outcome.output
+    every = ask.json("plan", "kept.yaml")["cases"]
+    assert f"has {every} to draw from" in ask.refusal("plan", "kept.yaml", "--sample", f"{every + 1}")
     ask.inside("run", "kept.yaml", "--sample", f"{every}", "--quiet", check=0)
     ask.inside("run", "kept.yaml", "--final", "--quiet", check=0)
 
 
 def kinds(ask: Project, name: str, *options: str) -> dict[str, Any]:
-    planned = ask.inside("plan", name, *options, "--format", "json", check=0).json
+    planned = ask.json("plan", name, *options)
     return {finding["kind"]: finding for finding in planned.get("data", ())}
 
 
@@ -232,7 +229,7 @@ def test_rare_classes_and_scales_and_clusters_are_told_before_anything_runs(ask:
     ask.write({"asked.py": more.replace('"ask"', '"asked"')})
     text = sweep("rare", listed, evaluate=evaluate).replace("ask:", "asked:")
     ask.write({"rare.yaml": text, "failing.yaml": text.replace('"rare"', '"failing", "on_failure": 0')})
-    planned = ask.inside("plan", "rare.yaml", "--format", "json", check=0).json
+    planned = ask.json("plan", "rare.yaml")
     by_kind: dict[str, list[str]] = {}
     for finding in planned["data"]:
         by_kind.setdefault(finding["kind"], []).append(finding["sentence"])

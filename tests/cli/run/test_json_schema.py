@@ -64,6 +64,6 @@ def test_a_schema_that_refers_to_itself_judges(project: Project) -> None:
     schema = "{$ref: '#/$defs/small', $defs: {small: {type: integer, maximum: 2}}}"
     project.write({"sweep.yaml": judged(schema)})
     project.inside("run", "sweep.yaml", "--limit", "1", "--quiet", check=0)
-    cells = project.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    cells = project.json("show", "sweep", "--cells")["cells"]
     assert {cell["scores"]["json_schema"] for cell in cells} == {0.0, 1.0}
     assert all(cell["scores"]["json_schema"] == (cell["state"]["x"] <= 2) for cell in cells)

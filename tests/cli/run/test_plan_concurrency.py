@@ -44,7 +44,7 @@ def write(project: Project, kind: str, rules: str = "", more: str = "") -> None:
 
 
 def plan(project: Project) -> Any:
-    return project.inside("plan", "paced.yaml", "--format", "json", check=0).json
+    return project.json("plan", "paced.yaml")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_slowest_node_decides_once_it_is_measured(project: Project) -> None:
     low, high = planned["concurrency"].pop("seconds")
     assert planned["concurrency"] == {"at_once": 64, "is_default": True}
     assert 4 * 0.2 / 64 <= low == high < 0.2  # four runs of `answer` that wait, and of `find` that do not
-    text = " ".join(project.inside("plan", "paced.yaml", check=0).stdout.split())
+    text = " ".join(project.text("plan", "paced.yaml").split())
     assert "at a time" + sentence("{}, so that nodes take about", " (default of async nodes)") in text
 
 
@@ -92,5 +92,5 @@ def test_a_plan_warns_of_limits_that_allow_fewer_node_runs(project: Project) -> 
 
 def test_a_plan_without_history_counts_node_runs_in_a_row(project: Project) -> None:
     write(project, "async def", more="run: {concurrency: 3}")
-    text = " ".join(project.inside("plan", "paced.yaml", check=0).stdout.split())
+    text = " ".join(project.text("plan", "paced.yaml").split())
     assert "Concurrency: 3 node runs at a time, so that they take as long as 3 in a row." in text

@@ -55,7 +55,7 @@ def write(project: Project, file: str, models: str = "mini, large", more: str = 
 
 
 def price(project: Project, file: str) -> Any:
-    return project.inside("plan", f"{file}.yaml", "--format", "json", check=0).json["price"]
+    return project.json("plan", f"{file}.yaml")["price"]
 
 
 @pytest.fixture
@@ -91,14 +91,14 @@ def test_each_variant_has_its_own_price_and_others_than_ran_have_none(project: P
     write(project, "large", "large", "repeats: 3\n")
     estimate = price(project, "large")
     assert estimate["usd"] == pytest.approx([6 * (0.01 + 0.02 + 2 * (0.3 + 0.05))] * 2)
-    text = project.inside("plan", "large.yaml", check=0).stdout
+    text = project.text("plan", "large.yaml")
     assert sentence("Price: about {}, by what", "$4.38") in text
     assert f"{estimate['node_runs']} node runs of 1 earlier sweep" in " ".join(text.split())
     write(project, "huge", "mini, huge")
     assert price(project, "huge")["because"] == sentence(
         "{} did not run in earlier sweeps of the workflow", "answer=model=huge"
     )
-    unknown = " ".join(project.inside("plan", "huge.yaml", check=0).stdout.split())
+    unknown = " ".join(project.text("plan", "huge.yaml").split())
     assert "Price: not known, because answer=model=huge did not run in earlier sweeps" in unknown
     project.inside("run", "huge.yaml", "--quiet", check=0)
     assert price(project, "huge")["sweeps"] == 2
@@ -112,7 +112,7 @@ def test_a_path_that_depends_on_the_state_has_bounds(project: Project) -> None:
     (spent,) = project.query("SELECT sum(usd) FROM node_runs")[0]
     assert low < spent < high
     assert (low, high) == pytest.approx((2 * (0.03 + 0.1 + 0.3), 2 * (0.03 + 2 * 0.4 + 4 * 0.05)))
-    assert "$0.860 - $2.06" in project.inside("plan", "first.yaml", check=0).stdout
+    assert "$0.860 - $2.06" in project.text("plan", "first.yaml")
 
 
 def test_a_cost_that_is_not_known_is_no_price(project: Project) -> None:

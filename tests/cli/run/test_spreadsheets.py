@@ -76,10 +76,10 @@ def test_a_sheet_is_mapped_as_the_message_says_and_then_runs(sheet: Project) -> 
     sheet.write({"mapped.yaml": f"{yaml}cases: sheet.csv\n{columns}\n"})
     ran = sheet.inside("run", "mapped.yaml", check=0)
     assert "30 blank rows of sheet.csv skipped" in " ".join(ran.output.split())
-    rows = sheet.inside("matrix", "mapped", "--format", "json", check=0).json["rows"]
+    rows = sheet.json("matrix", "mapped")["rows"]
     means = {row["combination"]["answer"]: row["metrics"]["exact_match"]["mean"] for row in rows}
     assert means == {"default": 0.0, "upper": 1.0}
-    cells = sheet.inside("show", "mapped", "--cells", "--limit", "100", "--format", "json", check=0).json["cells"]
+    cells = sheet.json("show", "mapped", "--cells", "--limit", "100")["cells"]
     assert {cell["case"] for cell in cells} == {f"Q{n}" for n in range(1, 31)}
 
 
@@ -89,7 +89,7 @@ def test_a_sweep_is_extended_by_a_sheet_with_the_same_headings(sheet: Project) -
     sheet.inside("run", "grown.yaml", "--quiet", "--limit", "3", check=0)
     sheet.write({"more.csv": "Expected Answer,Area,ID,Question\r\nNEU,x,Q99,neu\r\n,,,\r\n"})
     sheet.inside("extend", "grown", "--cases", "more.csv", check=0)
-    cells = sheet.inside("show", "grown", "--cells", "--case", "Q99", "--format", "json", check=0).json["cells"]
+    cells = sheet.json("show", "grown", "--cells", "--case", "Q99")["cells"]
     assert [(cell["expected"], cell["scores"]["exact_match"]) for cell in cells] == [("NEU", 0.0), ("NEU", 1.0)]
 
 
@@ -115,10 +115,10 @@ def test_what_is_wrong_with_each_case_is_told_once(sheet: Project) -> None:
             "listed.yaml": sweep(cases=[{"id": f"c{n}", "input": {"Question": "x"}} for n in range(30)]),
         }
     )
-    text = " ".join(sheet.inside("plan", "typed.yaml", check=2).output.split())
+    text = " ".join(sheet.refusal("plan", "typed.yaml").split())
     assert text.count("key 'question'") == 1
     assert "typed.csv: case '0' and 29 more: key 'question': " in text
-    text = " ".join(sheet.inside("plan", "listed.yaml", check=2).output.split())
+    text = " ".join(sheet.refusal("plan", "listed.yaml").split())
     assert (
         "case 'c0' and 29 more: "
         + sentence("key {} is not in the state", "'Question'")
@@ -133,6 +133,6 @@ def test_ids_are_found_however_they_are_typed(sheet: Project) -> None:
     sheet.write({"ids.yaml": sweep(cases=cases)})
     sheet.inside("run", "ids.yaml", "--quiet", check=0)
     for typed in (composed, decomposed, f"{decomposed} "):
-        assert sheet.inside("plan", "ids.yaml", f"--case={typed}", "--format", "json", check=0).json["cases"] == 1
-        cells = sheet.inside("show", "ids", "--cells", "--case", typed, "--format", "json", check=0).json["cells"]
+        assert sheet.json("plan", "ids.yaml", f"--case={typed}")["cases"] == 1
+        cells = sheet.json("show", "ids", "--cells", "--case", typed)["cells"]
         assert [cell["case"] for cell in cells] == [composed, composed]

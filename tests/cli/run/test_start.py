@@ -86,8 +86,8 @@ def test_one_input_runs_to_its_end_and_its_state_is_the_result(flow: Project) ->
     for node in ("look=default", "add=ten", "check=default"):
         assert f"{node} done in" in done.stderr
     # Singles are no sweeps: `wtb list` is for comparing.
-    assert flow.inside("list", "--format", "json", check=0).json == {"sweeps": []}
-    (listed,) = flow.inside("list", "--all", "--format", "json", check=0).json["sweeps"]
+    assert flow.json("list") == {"sweeps": []}
+    (listed,) = flow.json("list", "--all")["sweeps"]
     assert (listed["id"], listed["status"]) == (started(done), "completed")
     # A value is what the type of its key makes of what was typed.
     typed = flow.inside("start", "flow:wf", "--set", "x='7'", "--set", "note=42", check=0)
@@ -102,29 +102,24 @@ def test_it_pauses_at_a_breakpoint_and_continues_with_another_state(flow: Projec
     id = started(done)
     assert f"paused: breakpoint before {place} continue with: wtb resume {id}" in done.output
 
-    standing = flow.inside("status", id, "--format", "json", check=0).json
+    standing = flow.json("status", id)
     assert (standing["execution"]["status"], standing["next"]) == ("paused", ["add"])
     assert standing["commands"][0] == f"wtb resume {id}"
-    assert f"breakpoint  before {place}" in flow.inside("status", id, check=0).stdout
+    assert f"breakpoint  before {place}" in flow.text("status", id)
 
     refused = flow.inside("resume", id, "--set", "y=1", "--set", "x=much", check=2)
     assert sentence("key {} is not in the state", "'y'") in refused.output
     assert sentence("key {}: found {}; expected {}", "'x'", "'much'", "int") in refused.output
-    refused = flow.inside("resume", id, "--limits", "nodes.nope.usd=1", check=2)
-    assert sentence("has no such node") in refused.output
+    assert sentence("has no such node") in flow.refusal("resume", id, "--limits", "nodes.nope.usd=1")
     assert flow.query("SELECT status FROM executions") == [("paused",)]
     assert flow.inside("resume", id, "--set", "x=90", check=0).json["x"] == 91
-    document = flow.inside("show", id, "--calls", "--format", "json", check=0).json
+    document = flow.json("show", id, "--calls")
     assert [(run["node"], run["calls"]) for run in document["path"]] == [("look", []), ("add", []), ("check", [])]
-    boundaries = flow.inside("history", id, "--format", "json", check=0).json["boundaries"]
+    boundaries = flow.json("history", id)["boundaries"]
     assert [boundary["status"] for boundary in boundaries] == ["succeeded"] * 3
-    completed = flow.inside("resume", id, check=2)
-    assert (
-        sentence("is completed")
-        + sentence(": it cannot be {}; possible: ", "resumed")
-        + sentence("fork it, or roll it back")
-        in completed.output
-    )
+    assert sentence("is completed") + sentence(": it cannot be {}; possible: ", "resumed") + sentence(
+        "fork it, or roll it back"
+    ) in flow.refusal("resume", id)
 
 
 @pytest.mark.parametrize("failing", [False, True], ids=["as it began", "tried again"])
@@ -138,25 +133,25 @@ def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_u
         assert sentence("execution {} continues with the cells of {}", f"{id}-2", id) in retried.output
     name = f"{id}-2" if failing else id
     assert {row[0] for row in flow.query("SELECT id FROM executions")} == {id, name}
-    assert flow.inside("status", name, check=0).stdout.startswith(f"execution flow ({name}): ")
-    assert flow.inside("status", id, check=0).stdout.startswith(f"execution flow ({name}): ")
+    assert flow.text("status", name).startswith(f"execution flow ({name}): ")
+    assert flow.text("status", id).startswith(f"execution flow ({name}): ")
     for command in (["show", id], ["history", id]):
-        assert flow.inside(*command, check=0).stdout.startswith(f"execution {name}: ")
-    assert f"1 cell, {name}" in flow.inside("tree", id, check=0).stdout
+        assert flow.text(*command).startswith(f"execution {name}: ")
+    assert f"1 cell, {name}" in flow.text("tree", id)
     outcomes = [flow.inside("pause", id), flow.inside("rollback", id, "--to", "nope")]
     assert [f"execution {name} " in outcome.output for outcome in outcomes] == [True] * 2
     for command in (["rollback", id, "--to", "look"], ["rollback", id, "--undo"]):
-        text = flow.inside(*command, check=0).stdout
+        text = flow.text(*command)
         assert text.startswith(f"execution {name} ")
         assert f"continue with: wtb resume {name}\n" in text
 
 
 def test_a_fork_of_a_single_execution_is_told_by_its_own_id(flow: Project) -> None:
     id = started(flow.inside("start", "flow:wf", "--set", "x=1", check=0))
-    fork = flow.inside("fork", id, "--at", "add", "--no-run", check=0).stdout.strip()
+    fork = flow.text("fork", id, "--at", "add", "--no-run").strip()
     assert fork != id
-    assert f"wtb cancel {fork}" in flow.inside("status", fork, check=0).stdout
-    assert json.loads(flow.inside("resume", fork, check=0).stdout) == {"x": 2, "docs": []}
+    assert f"wtb cancel {fork}" in flow.text("status", fork)
+    assert json.loads(flow.text("resume", fork)) == {"x": 2, "docs": []}
 
 
 def test_until_pauses_after_a_node_and_from_begins_at_one(flow: Project) -> None:
@@ -174,12 +169,9 @@ def test_at_a_limit_it_says_how_to_continue(flow: Project) -> None:
     command = f"wtb resume {id} --limits node_runs=MORE"
     assert command in paused.output
 
-    assert flow.inside("status", id, "--format", "json", check=0).json["commands"][0] == command
-    assert sentence("limit reached: {} = {}", "node_runs", 1) in " ".join(
-        flow.inside("status", id, check=0).stdout.split()
-    )
-    refused = flow.inside("retry", id, check=2)
-    assert "possible: resume, pause or cancel it" in refused.output
+    assert flow.json("status", id)["commands"][0] == command
+    assert sentence("limit reached: {} = {}", "node_runs", 1) in " ".join(flow.text("status", id).split())
+    assert "possible: resume, pause or cancel it" in flow.refusal("retry", id)
     assert flow.inside("resume", id, "--limits", "node_runs=9", check=0).json["x"] == 2
 
 
@@ -188,7 +180,7 @@ def test_one_execution_of_a_sweep_continues_alone(flow: Project) -> None:
     sweep = {"sweep": "two", "workflow": "flow:wf", "cases": cases, "vary": {"add": ["default"]}}
     flow.write({"two.json": json.dumps(sweep)})
     flow.inside("run", "two.json", "--break", "add", check=1)
-    assert flow.inside("status", "two", "--format", "json", check=0).json["sweep"]["reason"] == "paused executions: 2"
+    assert flow.json("status", "two")["sweep"]["reason"] == "paused executions: 2"
     first, second = (id for (id,) in flow.query("SELECT id FROM executions ORDER BY id"))
     with closing(sqlite3.connect(flow.file)) as connection:  # as if what ran it had been killed
         connection.execute("UPDATE executions SET status = 'pending' WHERE id = ?", (first,))
@@ -202,14 +194,14 @@ def test_one_execution_of_a_sweep_continues_alone(flow: Project) -> None:
     ]
     # The reason of a paused sweep is the current one, not that of the moment when it was paused.
     flow.inside("pause", first, check=0)
-    assert flow.inside("status", "two", "--format", "json", check=0).json["sweep"]["reason"] == "paused executions: 1"
-    assert flow.inside("status", "two", "--format", "json", check=0).json["next"]["command"].startswith("wtb resume ")
+    assert flow.json("status", "two")["sweep"]["reason"] == "paused executions: 1"
+    assert flow.json("status", "two")["next"]["command"].startswith("wtb resume ")
 
 
 def test_the_database_of_a_stack_that_is_down_is_not_called_missing(flow: Project) -> None:
     flow.write({".wtb/postgres/PG_VERSION": "16"})
     for command in (["status", "x"], ["list"], ["admin", "db", "version"]):
-        assert sentence("the stack of this folder is down") in flow.inside(*command, check=2).output
+        assert sentence("the stack of this folder is down") in flow.refusal(*command)
 
 
 def test_a_failed_one_is_tried_again_with_fixed_code(flow: Project) -> None:
@@ -223,8 +215,7 @@ def test_a_failed_one_is_tried_again_with_fixed_code(flow: Project) -> None:
 
     assert retried.json["x"] == 101
     assert sentence("the code of {}={} has changed", "check", "default") in retried.output
-    nothing = flow.inside("retry", id, check=2)
-    assert sentence("cannot be {}", "retried") + sentence(": none of its cells has failed") in nothing.output
+    assert sentence("cannot be {}", "retried") + sentence(": none of its cells has failed") in flow.refusal("retry", id)
 
 
 @pytest.mark.parametrize(
@@ -284,8 +275,8 @@ def test_a_node_that_runs_is_ended_by_pause_now_and_runs_again_on_resume(flow: P
     with flow.start("start", "flow:wf", "--input", "case.json", env=hold) as running:
         flow.until(lambda: flow.log() == ["add"], "its node runs")
         id = started(Outcome(0, "", running.stderr))
-        flow.until(lambda: "add=default for" in flow.inside("status", id, check=0).stdout, "it to be told")
-        assert "resume" not in flow.inside("status", id, check=0).stdout
+        flow.until(lambda: "add=default for" in flow.text("status", id), "it to be told")
+        assert "resume" not in flow.text("status", id)
 
         paused = flow.inside("pause", id, "--now", "--reason", "wrong index", check=0)
         ended = running.wait(check=1)
@@ -321,7 +312,7 @@ def test_an_execution_of_a_sweep_that_runs_is_paused_from_elsewhere_and_resumed_
 
     flow.write({"go": ""})
     assert flow.inside("resume", first, env=hold, check=0).json["x"] == 1
-    text = flow.inside("log", "two", check=0).stdout
+    text = flow.text("log", "two")
     assert "no longer wanted" in text
     assert "resumed by" in text
 
@@ -331,17 +322,14 @@ def test_breakpoints_of_a_sweep_are_listed_and_changed(flow: Project) -> None:
     flow.write({"sweep.yaml": sweep})
     flow.inside("run", "sweep.yaml", "--break", "add", "--break", "after add", check=1)
 
-    assert flow.inside("breakpoint", "list", "sweep", check=0).stdout == "before add\nafter add\n"
+    assert flow.text("breakpoint", "list", "sweep") == "before add\nafter add\n"
     changed = ["--remove", "after add", "--add", "check if x > 100", "--format", "json"]
     listed = flow.inside("breakpoint", "set", "sweep", *changed, check=0).json["breakpoints"]
     assert listed == ["before add", "before check if x > 100"]
-    assert (
-        sentence("did you mean '{}'?", "check")
-        in flow.inside("breakpoint", "set", "sweep", "--add", "chekc", check=2).output
-    )
-    assert "no breakpoint" in flow.inside("breakpoint", "set", "sweep", "--remove", "look", check=2).output
+    assert sentence("did you mean '{}'?", "check") in flow.refusal("breakpoint", "set", "sweep", "--add", "chekc")
+    assert "no breakpoint" in flow.refusal("breakpoint", "set", "sweep", "--remove", "look")
     # All its paused executions go on.
-    assert flow.inside("resume", "sweep", "--format", "json", check=0).json["cells"]["succeeded"] == 2
+    assert flow.json("resume", "sweep")["cells"]["succeeded"] == 2
 
 
 def steps() -> Workflow:

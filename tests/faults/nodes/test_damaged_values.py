@@ -60,29 +60,25 @@ def whole(case, result):
     nodes = ("first", "second", "third", "fourth")
     return all(result.state[node].startswith(f"{node} of {case.id}: ") for node in nodes)
 """
-SWEEP = """
-sweep: line
-workflow: line:wf
-cases: cases.jsonl
-vary: {third: all}
-evaluate: ["line:whole"]
-run: {concurrency: 1}
-seed: 3  # under it, c0 begins before c1
-"""
 CASES = 2
 BEFORE = {"first of c0": 1, "second of c0": 1, "third of c0": 2, "fourth of c0": 2}
 
 
+def write_line(project: Project, **limits: Any) -> None:
+    # Under this seed, c0 begins before c1.
+    spec = {"evaluate": ["line:whole"], "run": {"concurrency": 1}, "seed": 3, "limits": limits}
+    project.write_sweep("line", FLOW, CASES, vary={"third": "all"}, **spec)
+
+
 @pytest.fixture
 def line(project: Project) -> Project:
-    project.write({"line.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": project.cases(CASES)})
+    write_line(project)
     return project
 
 
 def paused_after(project: Project, node_runs: int) -> Counter[str]:
     """Run so many node runs, one at a time; what the log says then."""
-    spec = SWEEP + f"limits: {{node_runs: {node_runs}}}\n"
-    project.write({"sweep.yaml": spec})
+    write_line(project, node_runs=node_runs)
     project.inside("run", "sweep.yaml", check=1)
     assert project.query("SELECT status FROM sweeps") == [("paused",)]
     return ran(project)
@@ -121,45 +117,27 @@ def all_is_well(project: Project) -> None:
     invariants_hold(project, {"succeeded": 2 * CASES}, rewound=True)
 
 
-def test_a_damaged_value_is_made_again_by_the_node_that_wrote_it(line: Project) -> None:
-    before = paused_after(line, 2)
-    assert before == {"first of c0": 1, "second of c0": 1}
-    flip(line, written_by(line, "second", "c0"))
+@pytest.mark.parametrize(
+    ("node_runs", "damaged"),
+    [
+        (2, "second"),
+        (2, "first"),  # the whole prefix runs again
+        (3, "second"),  # it was shared, and third has run for one of two children: both share what runs again
+    ],
+)
+def test_a_damaged_value_is_made_again_by_the_node_that_wrote_it(line: Project, node_runs: int, damaged: str) -> None:
+    before = paused_after(line, node_runs)
+    assert before == dict.fromkeys([f"{node} of c0" for node in ("first", "second", "third")[:node_runs]], 1)
+    flip(line, written_by(line, damaged, "c0"))
 
     done = resume(line)
     assert done.code == 0, done.stderr
-    repeats = ran(line) - before
-    assert repeats["second of c0"] == 1
-    assert "first of c0" not in repeats, "its checkpoint is intact"
-    assert repeats == {
-        "second of c0": 1, "third of c0": 2, "fourth of c0": 2,
-        "first of c1": 1, "second of c1": 1, "third of c1": 2, "fourth of c1": 2,
-    }  # fmt: skip
-    all_is_well(line)
-
-
-def test_the_whole_prefix_runs_again_where_its_first_value_is_damaged(line: Project) -> None:
-    before = paused_after(line, 2)
-    flip(line, written_by(line, "first", "c0"))
-
-    done = resume(line)
-    assert done.code == 0, done.stderr
-    repeats = ran(line) - before
-    assert (repeats["first of c0"], repeats["second of c0"]) == (1, 1)
-    assert (repeats["third of c0"], repeats["fourth of c0"]) == (2, 2)
-    all_is_well(line)
-
-
-def test_both_children_of_a_fork_share_what_runs_again(line: Project) -> None:
-    before = paused_after(line, 3)  # second was shared; third has run for one of the two children
-    assert before == {"first of c0": 1, "second of c0": 1, "third of c0": 1}
-    flip(line, written_by(line, "second", "c0"))
-
-    done = resume(line)
-    assert done.code == 0, done.stderr
-    repeats = ran(line) - before
-    assert "first of c0" not in repeats
-    assert (repeats["second of c0"], repeats["third of c0"], repeats["fourth of c0"]) == (1, 2, 2)
+    intact = {} if damaged == "first" else {"first of c0": 1}
+    of_c1 = {name.replace("c0", "c1"): count for name, count in BEFORE.items()}
+    assert ran(line) - before == Counter(BEFORE) - Counter(intact) + Counter(of_c1)
+    log = line.inside("log", "line", "--severity", "warning", "--format", "json", check=0).stdout
+    kinds = [json.loads(row)["kind"] for row in log.splitlines()]
+    assert [kind for kind in kinds if kind.startswith("execution.")] == ["execution.rewound"]
     all_is_well(line)
 
 
@@ -179,16 +157,6 @@ def test_what_was_done_under_the_damage_keeps_its_outcome(line: Project) -> None
     assert "first of c1" not in repeats
     assert set(outcomes) <= set(line.query("SELECT * FROM cells"))
     all_is_well(line)
-
-
-def test_that_it_was_detected_is_in_the_log_of_events(line: Project) -> None:
-    paused_after(line, 2)
-    digest = written_by(line, "second", "c0")
-    flip(line, digest)
-    resume(line)
-    log = line.inside("log", "line", "--severity", "warning", "--format", "json", check=0).stdout
-    kinds = [json.loads(row)["kind"] for row in log.splitlines()]
-    assert [kind for kind in kinds if kind.startswith("execution.")] == ["execution.rewound"]
 
 
 def test_a_damaged_input_of_a_case_is_refused_naming_the_case_and_the_sweep(line: Project) -> None:

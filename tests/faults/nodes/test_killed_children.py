@@ -97,19 +97,12 @@ work.variant("one", by=1)
 wf.entry(work)
 wf.edge(work, END)
 """
-SLOW_SWEEP = """
-sweep: slow
-workflow: slow:wf
-cases: cases.jsonl
-vary: {work: all}
-run: {concurrency: 1}
-"""
 
 
 @pytest.mark.parametrize("when", [sentence("before the first node"), "in place of one that was killed"])
 def test_a_node_process_killed_while_it_starts_is_started_again(sqlite_project: Project, when: str) -> None:
     project = sqlite_project
-    project.write({"slow.py": SLOW_START, "sweep.yaml": SLOW_SWEEP, "cases.jsonl": project.cases(2)})
+    project.write_sweep("slow", SLOW_START, 2, vary={"work": "all"}, run={"concurrency": 1})
     project.write({"slow" if when == "before the first node" else "hold": ""})
     with project.start("run", "sweep.yaml", "--quiet") as running:
         if when != "before the first node":
@@ -183,21 +176,19 @@ def score(case, result):
     wait("evaluator")
     return result.state["total"] == [1, 2]
 """
-BESIDE_SWEEP = """
-sweep: beside
-workflow: beside:wf
-cases: cases.jsonl
-vary: {left: all}
-evaluate: ["beside:score"]
-run: {concurrency: 2}
-"""
+
+
+def write_beside(project: Project, mark: str) -> None:
+    vary = {"left": "all"}
+    project.write_sweep("beside", BESIDE, vary=vary, evaluate=["beside:score"], run={"concurrency": 2})
+    project.write({mark: ""})
 
 
 @pytest.mark.parametrize("where", ["reducer", "evaluator"])
 def test_a_process_killed_while_it_joins_or_scores_costs_no_outcome(sqlite_project: Project, where: str) -> None:
     """Fault 1 beside nodes: what was asked of it is asked again of another one."""
     project = sqlite_project
-    project.write({"beside.py": BESIDE, "sweep.yaml": BESIDE_SWEEP, "cases.jsonl": project.cases(1), where: ""})
+    write_beside(project, where)
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: [line for line in project.log() if line.startswith(where)], "it to wait")
         pid = next(int(line.split()[1]) for line in project.log() if line.startswith(where))
@@ -211,8 +202,7 @@ def test_a_process_killed_while_it_joins_or_scores_costs_no_outcome(sqlite_proje
 
 def test_a_reducer_that_always_kills_its_process_sets_its_cells_aside(sqlite_project: Project) -> None:
     project = sqlite_project
-    project.write({"beside.py": BESIDE, "sweep.yaml": BESIDE_SWEEP, "cases.jsonl": project.cases(1)})
-    project.write({"abort in reducer": ""})
+    write_beside(project, "abort in reducer")
     project.wtb("run", "sweep.yaml", "--quiet", check=1)
     assert 1 <= len(project.log()) <= 6, "a bounded number of tries"
     assert "SIGABRT" in str(project.query("SELECT failure FROM cells"))
@@ -248,17 +238,10 @@ wf.entry(before)
 wf.edge(before, work)
 wf.edge(work, END)
 """
-ABORTING_SWEEP = """
-sweep: aborting
-workflow: aborting:wf
-cases: cases.jsonl
-vary: {work: all}
-run: {concurrency: 2}
-"""
 
 
 def test_a_cell_that_always_kills_its_process_is_set_aside_and_the_others_succeed(project: Project) -> None:
-    project.write({"aborting.py": ABORTING, "sweep.yaml": ABORTING_SWEEP, "cases.jsonl": project.cases(3)})
+    project.write_sweep("aborting", ABORTING, 3, vary={"work": "all"}, run={"concurrency": 2})
     done = project.wtb("run", "sweep.yaml", "--quiet", "--format", "json", check=1)
     assert Counter(project.log())["c1 one"] == 3
     assert project.query("SELECT DISTINCT status FROM sweeps") == [("completed",)]
@@ -278,7 +261,7 @@ def test_a_cell_that_always_kills_its_process_is_set_aside_and_the_others_succee
 
 def test_kills_are_counted_over_restarts_of_the_runner(project: Project) -> None:
     """A cell that kills its process, and a runner that is killed too: the third end is still the last."""
-    project.write({"aborting.py": ABORTING, "sweep.yaml": ABORTING_SWEEP, "cases.jsonl": project.cases(2)})
+    project.write_sweep("aborting", ABORTING, 2, vary={"work": "all"}, run={"concurrency": 2})
     fault = {"WTB_FAULT": "journal.committed:1000"}
     with project.start("run", "sweep.yaml", "--quiet", env=fault) as running:
         counted = "SELECT max(kills) FROM executions"

@@ -74,13 +74,6 @@ wf.edge(before, plant)
 wf.edge(plant, after)
 wf.edge(after, END)
 """
-SWEEP = """
-sweep: links
-workflow: links:wf
-cases: cases.jsonl
-vary: {plant: VARIANTS}
-run: {concurrency: 1}
-"""
 REFUSED = {
     "symlink": "'link' is a symbolic link",
     "symlink_to_folder": "'link' is a symbolic link",
@@ -104,8 +97,7 @@ def outside(tmp_path: Path) -> Path:
 
 
 def write(project: Project, *variants: str) -> None:
-    sweep = SWEEP.replace("VARIANTS", f"[{', '.join(variants)}]")
-    project.write({"links.py": FLOW, "sweep.yaml": sweep, "cases.jsonl": project.cases(1)})
+    project.write_sweep("links", FLOW, vary={"plant": variants}, run={"concurrency": 1})
 
 
 def picture(folder: Path) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.support.cluster import Cluster
@@ -81,6 +79,7 @@ FAIL = {
     "hidden": lambda ctx: {"~y": 1},
     "nested_value": lambda ctx: {"y": {"a": [object()]}},
     "angry": lambda ctx: Angry(y=1),
+    "calls_half": lambda ctx: ctx.call(prompt="half \udc80"),
     "saves_odd": lambda ctx: ctx.checkpoint("c", **{"a\0": 1}),
     "wordless": lambda ctx: raising(Odd()),
     "rude": lambda ctx: raising(Rude("a\0b")),
@@ -130,6 +129,7 @@ FAILED = {
     "hidden": "key '~y'",
     "nested_value": "key 'y'",
     "angry": "Rude",
+    "calls_half": "the lone surrogate '\\udc80'",
     "saves_odd": "key 'a\\x00'",
     "wordless": "its text cannot be made: RuntimeError",
     "rude": "Rude",
@@ -150,13 +150,8 @@ def write_odd(project: Project, more: str = "") -> None:
 
 
 def each_has_failed_as_it_should(project: Project) -> None:
-    query = (
-        "SELECT r.variant, c.status, c.failure FROM cells c JOIN node_runs r ON r.execution_id = c.execution_id "
-        "WHERE c.status <> 'succeeded'"
-    )
     messages: dict[str, list[str]] = {}
-    for variant, status, failure in project.query(query):
-        read = json.loads(failure) if isinstance(failure, str) else failure
+    for variant, status, read in project.failures():
         assert status == "failed", (variant, read)
         assert read["node"] == "work", (variant, read)
         messages.setdefault(variant, []).append(f"{read['type']}: {read['message']}")

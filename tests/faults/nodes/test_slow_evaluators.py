@@ -106,6 +106,7 @@ def test_an_evaluator_at_its_deadline_is_an_error_of_its_metric_for_that_cell(pr
     nothing_is_left(project)
 
 
+@pytest.mark.slow
 def test_an_evaluator_at_its_deadline_on_a_worker_is_an_error_of_its_metric(cluster: Cluster) -> None:
     write_slow(cluster.project, f"- slow:quick\n- {REGEX}\n- slow:declared\n")
     cluster.start_scheduler()

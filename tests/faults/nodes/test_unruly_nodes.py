@@ -33,7 +33,7 @@ def note(word):
         log.write(f"{word} {os.getpid()}\\n")
 
 
-@wf.node(timeout=TIMEOUT)
+@wf.node
 def work(state, ctx):
     return {"y": state["x"]}
 
@@ -147,35 +147,19 @@ wf.edge(work, END)
 """
 
 
-def sweep_of(project: Project, *variants: str, run: str = "concurrency: 2", timeout: float | None = None) -> None:
-    project.write({"log": "", "unruly.py": FLOW.replace("TIMEOUT", repr(timeout)), "cases.jsonl": project.cases(1)})
+def sweep_of(project: Project, *variants: str, run: str = "concurrency: 2") -> None:
+    project.write({"log": "", "unruly.py": FLOW, "cases.jsonl": project.cases(1)})
     spec = "sweep: unruly\nworkflow: unruly:wf\ncases: cases.jsonl\n"
     project.write({"sweep.yaml": f"{spec}vary: {{work: [default, {', '.join(variants)}]}}\nrun: {{{run}}}\n"})
 
 
 def failures(project: Project) -> dict[str, tuple[str, str]]:
     """Variant -> (status, failure) of cells that did not succeed."""
-    query = (
-        "SELECT r.variant, c.status, c.failure FROM cells c JOIN node_runs r ON r.execution_id = c.execution_id "
-        "WHERE c.status <> 'succeeded'"
-    )
-    return {variant: (status, str(failure)) for variant, status, failure in project.query(query)}
+    return {variant: (status, str(failure)) for variant, status, failure in project.failures()}
 
 
 def pids(project: Project, word: str) -> list[int]:
     return [int(line.split()[1]) for line in project.log() if line.startswith(f"{word} ")]
-
-
-def test_a_node_that_ignores_sigterm_is_killed_at_its_deadline(sqlite_project: Project) -> None:
-    project = sqlite_project
-    sweep_of(project, "deaf", timeout=0.5)
-    project.wtb("run", "sweep.yaml", "--quiet", check=1)
-    ((status, failure),) = failures(project).values()
-    assert status == "failed"
-    assert "NodeTimeout" in failure
-    assert "deadline of 0.5 s" in failure
-    assert not [pid for pid in pids(project, "deaf") if lives(pid)]
-    invariants_hold(project, {"succeeded": 1, "failed": 1})
 
 
 def test_a_node_that_ignores_sigterm_is_ended_when_the_grace_of_its_runner_is_over(sqlite_project: Project) -> None:
@@ -193,12 +177,13 @@ def test_a_node_that_ignores_sigterm_is_ended_when_the_grace_of_its_runner_is_ov
     nothing_is_left(project)
 
 
-def test_a_daemon_does_not_outlive_the_sweep(project: Project) -> None:
-    sweep_of(project, "daemon")
+def test_a_daemon_does_not_outlive_the_sweep_and_a_fork_of_a_node_does_not_answer_for_it(project: Project) -> None:
+    sweep_of(project, "daemon", "twin")
     project.wtb("run", "sweep.yaml", "--quiet", check=0)
     (daemon,) = pids(project, "daemon")
     assert not lives(daemon)
-    invariants_hold(project, {"succeeded": 2})
+    invariants_hold(project, {"succeeded": 3})
+    assert project.query(f"SELECT count(*) FROM {ATTEMPTS}") == [(3,)]
 
 
 def test_what_a_node_started_with_an_empty_environment_ends_although_it_killed_its_keeper(project: Project) -> None:
@@ -238,29 +223,10 @@ def test_what_is_left_of_a_node_without_keeper_and_runner_is_ended_by_the_next_r
         bystander.wait()
 
 
-def test_a_fork_of_a_node_does_not_answer_for_it(project: Project) -> None:
-    sweep_of(project, "twin")
-    project.wtb("run", "sweep.yaml", "--quiet", check=0)
-    invariants_hold(project, {"succeeded": 2})
-    assert project.query(f"SELECT count(*) FROM {ATTEMPTS}") == [(2,)]
-
-
-def test_a_fork_bomb_ends_with_its_own_cell(sqlite_project: Project) -> None:
-    project = sqlite_project
-    sweep_of(project, "bomb", run="concurrency: 2, rlimits: {processes: 20}, set_aside_after: 2")
-    project.wtb("run", "sweep.yaml", "--quiet", check=1)
-    ((status, failure),) = failures(project).values()
-    assert status == "set_aside"
-    assert sentence("more than run.rlimits.processes allows") in failure
-    assert len(pids(project, "bomb")) == 2
-    assert not [pid for pid in pids(project, "bomb") if lives(pid)]
-    invariants_hold(project, {"succeeded": 1, "set_aside": 1})
-
-
 def test_nodes_over_their_limits_fail_alone_and_say_why(sqlite_project: Project) -> None:
     project = sqlite_project
-    limits = "memory: 600MB, files: 64, file_size: 8MB"
-    variants = ("hog", "spread_hog", "open_files", "big_file", "leave", "interrupt")
+    limits = "memory: 600MB, files: 64, file_size: 8MB, processes: 20"
+    variants = ("hog", "spread_hog", "open_files", "big_file", "leave", "interrupt", "bomb")
     sweep_of(project, *variants, run=f"concurrency: 2, set_aside_after: 2, rlimits: {{{limits}}}")
     done = project.wtb("run", "sweep.yaml", "--quiet")
     reports = failures(project)
@@ -271,6 +237,10 @@ def test_nodes_over_their_limits_fail_alone_and_say_why(sqlite_project: Project)
     assert "Too many open files" in reports["open_files"][1]
     assert "File too large" in reports["big_file"][1]
     assert "exit code 0" in reports["leave"][1]
+    assert reports["bomb"][0] == "set_aside"
+    assert sentence("more than run.rlimits.processes allows") in reports["bomb"][1]
+    assert len(pids(project, "bomb")) == 2
+    assert not any(map(lives, pids(project, "bomb")))
     aside = sum(status == "set_aside" for status, _ in reports.values())
     outcomes = {"succeeded": 1, "failed": len(variants) - aside, "set_aside": aside}
     invariants_hold(project, {name: count for name, count in outcomes.items() if count})

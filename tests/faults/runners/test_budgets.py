@@ -30,16 +30,6 @@ wf.edge(work, END)
 """
 )
 
-SPEC = """
-sweep: spends
-project: p
-workflow: spends:wf
-cases: cases.jsonl
-vary: {work: all}
-limits: {usd: 3.5}
-run: {concurrency: 3}
-"""
-
 
 def scalar(project: Project, query: str) -> Any:
     rows = project.query(query)
@@ -47,8 +37,9 @@ def scalar(project: Project, query: str) -> Any:
 
 
 def test_a_killed_runner_leaves_no_reservation_and_what_it_told_of_counts(project: Project) -> None:
-    project.write({"spends.py": FLOW, "spends.yaml": SPEC, "cases.jsonl": project.cases(5)})
-    with project.start("run", "spends.yaml", "--quiet") as run:
+    spec = {"project": "p", "limits": {"usd": 3.5}, "run": {"concurrency": 3}}
+    project.write_sweep("spends", FLOW, 5, vary={"work": "all"}, **spec)
+    with project.start("run", "sweep.yaml", "--quiet") as run:
         # 3.5 is enough for three that may spend 1 each.
         project.until(lambda: len(project.log()) == 3, "three nodes to hold their slots")
         query = f"SELECT count(*) FROM {ATTEMPTS} WHERE usd = 0.25"

@@ -31,7 +31,6 @@ wf.entry(first)
 wf.edge(first, last)
 wf.edge(last, END)
 """
-SWEEP = "sweep: short\nworkflow: short:wf\ncases: cases.jsonl\nvary: {last: all}\n"
 CASES = 3
 
 # The state in which the database was left: the rows of the last step are missing, and the node run counts as running.
@@ -50,7 +49,7 @@ DAMAGE = (
 def test_doctor_finds_cells_that_succeeded_without_their_last_node_and_retry_repairs_them(
     project: Project, of: str
 ) -> None:
-    project.write({"short.py": WORKFLOW, "sweep.yaml": SWEEP, "cases.jsonl": project.cases(CASES)})
+    project.write_sweep("short", WORKFLOW, CASES, vary={"last": "all"})
     project.wtb("run", "sweep.yaml", "--quiet", check=0)
     whole = final_states(project)
     for statement in DAMAGE:

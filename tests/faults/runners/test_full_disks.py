@@ -9,6 +9,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,15 +73,12 @@ def whole(case, result):
         ("one.bin", 200_000), ("two.bin", 200_000)
     ]
 """
-FILES_SWEEP = """
-sweep: files
-workflow: files:wf
-cases: cases.jsonl
-vary: {two: all}
-evaluate: ["files:whole"]
-run: {concurrency: 2}
-"""
 CASES = 4
+
+
+def write_files(project: Project, code: str = FILES, cases: int = CASES, **spec: Any) -> None:
+    defaults = {"vary": {"two": "all"}, "evaluate": ["files:whole"], "run": {"concurrency": 2}}
+    project.write_sweep("files", code, cases, **{**defaults, **spec})
 
 
 def waits_for_room(project: Project, running: Running) -> None:
@@ -112,8 +110,7 @@ def test_a_sweep_whose_files_fill_the_disk_waits_and_continues_by_itself_when_th
     sqlite_project: Project, small_disk: MountDisk, full: str, pool: str
 ) -> None:
     project = sqlite_project
-    sweep = FILES_SWEEP.replace("{concurrency: 2}", f"{{concurrency: 2, pool: {pool}}}")
-    project.write({"files.py": FILES, "sweep.yaml": sweep, "cases.jsonl": project.cases(CASES)})
+    write_files(project, run={"concurrency": 2, "pool": pool})
     place = project.folder / ".wtb" / full
     small_disk(place, 1 << 20 if full == "files" else 1 << 18)
     with project.start("run", "sweep.yaml", "--quiet") as running:
@@ -134,7 +131,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_room_and_resume_continues(
     sqlite_project: Project, small_disk: MountDisk
 ) -> None:
     project = sqlite_project
-    project.write({"files.py": FILES, "sweep.yaml": FILES_SWEEP, "cases.jsonl": project.cases(CASES)})
+    write_files(project)
     place = project.folder / ".wtb" / "files"
     small_disk(place, 1 << 20)
     with project.start("run", "sweep.yaml", "--quiet") as running:
@@ -153,7 +150,7 @@ def test_a_worker_whose_disk_is_full_continues_by_itself_and_works_on_what_needs
     cluster: Cluster, small_disk: MountDisk
 ) -> None:
     project = cluster.project
-    project.write({"files.py": FILES, "sweep.yaml": FILES_SWEEP, "cases.jsonl": project.cases(CASES)})
+    write_files(project)
     place = project.folder / ".wtb" / "files"
     small_disk(place, 1 << 20)
     cluster.start_scheduler()
@@ -220,20 +217,13 @@ wf.entry(quick)
 wf.entry(slow)
 wf.edge([quick, slow], END)
 """
-MERGING_SWEEP = """
-sweep: merging
-workflow: merging:wf
-cases: cases.jsonl
-vary: {quick: all}
-run: {concurrency: 3}
-"""
 
 
 def test_a_disk_that_is_full_when_files_are_merged_holds_up_the_sweep_too(
     sqlite_project: Project, small_disk: MountDisk
 ) -> None:
     project = sqlite_project
-    project.write({"merging.py": MERGING, "sweep.yaml": MERGING_SWEEP, "cases.jsonl": project.cases(1)})
+    project.write_sweep("merging", MERGING, vary={"quick": "all"}, run={"concurrency": 3})
     disk = small_disk(project.folder / ".wtb" / "files", 1 << 20)
     with project.start("run", "sweep.yaml", "--quiet") as running:
         waits_for_room(project, running)
@@ -270,8 +260,7 @@ def test_a_disk_that_is_full_when_a_cell_is_scored_is_no_error_of_its_metric(
     sqlite_project: Project, small_disk: MountDisk
 ) -> None:
     project = sqlite_project
-    sweep = FILES_SWEEP.replace("files:whole", "files:copied").replace("{two: all}", "{two: [default]}")
-    project.write({"files.py": SCORING, "sweep.yaml": sweep, "cases.jsonl": project.cases(1)})
+    write_files(project, SCORING, 1, vary={"two": ["default"]}, evaluate=["files:copied"])
     disk = small_disk(project.folder / ".wtb" / "sessions", 1 << 20)
     with project.start("run", "sweep.yaml", "--quiet") as running:
         waits_for_room(project, running)
@@ -286,7 +275,8 @@ def test_files_of_cases_that_find_the_disk_full_leave_nothing_of_the_sweep(
 ) -> None:
     project = sqlite_project
     case = {"id": "c0", "input": {"x": 1}, "files": {"big.bin": "big.bin"}}
-    project.write({"files.py": FILES, "sweep.yaml": FILES_SWEEP, "cases.jsonl": json.dumps(case) + "\n"})
+    write_files(project)
+    project.write({"cases.jsonl": json.dumps(case) + "\n"})
     (project.folder / "big.bin").write_bytes(b"x" * (2 << 20))
     small_disk(project.folder / ".wtb" / "files", 1 << 20)
     done = project.wtb("run", "sweep.yaml", "--quiet")
@@ -401,7 +391,6 @@ def write(state, ctx, *, by: int = 0):
 write.variant("other", by=1)
 wf.entry(write)
 """
-HEAVY_SWEEP = "sweep: heavy\nworkflow: heavy:wf\ncases: cases.jsonl\nvary: {write: all}\nlimits: {node_runs: 4}\n"
 
 
 @pytest.fixture
@@ -423,7 +412,7 @@ def test_a_postgresql_whose_disk_is_full_loses_no_accepted_outcome(
     sqlite_project: Project, postgres_disk: tuple[PostgresServer, SmallDisk]
 ) -> None:
     project, (server, disk) = sqlite_project, postgres_disk
-    project.write({"heavy.py": HEAVY, "sweep.yaml": HEAVY_SWEEP, "cases.jsonl": project.cases(20)})
+    project.write_sweep("heavy", HEAVY, 20, vary={"write": "all"}, limits={"node_runs": 4})
     project.wtb("run", "sweep.yaml", "--quiet", check=1)
     first = succeeded(project)
     assert len(first) == 4

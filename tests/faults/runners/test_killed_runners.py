@@ -206,19 +206,11 @@ wf.entry(work)
 wf.edge(work, END)
 """
 )
-PROGRAMS_SWEEP = """
-sweep: programs
-workflow: programs:wf
-cases: cases.jsonl
-vary: {work: all}
-run: {concurrency: 2}
-"""
 
 
 @pytest.fixture
 def programs(sqlite_project: Project) -> Iterator[Project]:
-    files = {"programs.py": PROGRAMS, "sweep.yaml": PROGRAMS_SWEEP, "cases.jsonl": sqlite_project.cases(1)}
-    sqlite_project.write(files)
+    sqlite_project.write_sweep("programs", PROGRAMS, vary={"work": "all"}, run={"concurrency": 2})
     yield sqlite_project
     kill(*(pid for pid in started_programs(sqlite_project) if lives(pid)))
 

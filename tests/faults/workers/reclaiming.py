@@ -7,10 +7,30 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tests.support.cluster import LEASE_S, SCHEDULER_INTERVAL_S, Cluster, Worker
-from tests.support.invariants import CELLS, Noted, committed, expected_trails, lives, noted
+from tests.support.invariants import CELLS, Noted, committed, expected_trails, lives, noted, write_trail
 
 # Lease and round are what it takes; the rest is for a machine that does other things too.
 RECLAIM_S = LEASE_S + SCHEDULER_INTERVAL_S + 5.0
+HOLD = "{hold: [b c0, c c0]}"
+
+
+def start_held(cluster: Cluster, run: str = "") -> Worker:
+    """A sweep of one case on one worker, at its nodes that wait for the gate."""
+    write_trail(cluster.project, 1, params=HOLD, run=run)
+    cluster.start_scheduler()
+    worker = cluster.start_worker()
+    cluster.submit()
+    wait_for_nodes(cluster, 1)
+    return worker
+
+
+def lose_claims(cluster: Cluster, slots: int, passing: int) -> int:
+    """Have a worker killed with what it has claimed. Returns how many executions that are."""
+    worker = cluster.start_worker(concurrency=slots, env={"WTB_FAULT": f"claim.committed:{passing}"}, ready=False)
+    cluster.until(lambda: not worker.lives, "it to be killed with what it has claimed")
+    lost = cluster.scalar("SELECT count(*) FROM executions WHERE status = 'running'")
+    assert lost > 1
+    return int(lost)
 
 
 def held_by(cluster: Cluster, runners: Iterable[str]) -> dict[str, int]:

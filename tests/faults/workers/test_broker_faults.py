@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -21,10 +22,7 @@ ANSWER_S = 30.0  # of a command, where the broker gives none: the start of a pro
 
 def two_workers(cluster: Cluster) -> None:
     cluster.take_time()
-    for _ in range(2):
-        cluster.start_worker(concurrency=2, ready=False)
-    cluster.start_scheduler()
-    cluster.wait_ready()
+    cluster.start_two()
 
 
 def first_node_waits_alone(cluster: Cluster) -> None:
@@ -45,6 +43,25 @@ def all_live(cluster: Cluster) -> None:
     """Assert that no process ended because of the broker."""
     for member in (*cluster.workers, *cluster.schedulers):
         assert member.lives, member.log
+
+
+@contextmanager
+def hanging(cluster: Cluster) -> Iterator[None]:
+    """Have the broker answer nothing during the block."""
+    server = cluster.valkey.pid
+    assert server is not None
+    os.kill(server, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+
+def gate_opens(cluster: Cluster) -> None:
+    """Open the gate, and wait until what runs goes on."""
+    before = begun_count(cluster.project)
+    open_gate(cluster.project)
+    cluster.until(lambda: begun_count(cluster.project) > before, "what runs to go on without a broker")
 
 
 def timed(what: Callable[[], object]) -> float:
@@ -118,16 +135,9 @@ def test_a_broker_that_hangs_delays_nobody_for_long(cluster: Cluster) -> None:
     two_workers(cluster)
     first = cluster.submit()
     first_node_waits_alone(cluster)
-    server = cluster.valkey.pid
-    assert server is not None
-    os.kill(server, signal.SIGSTOP)
-    try:
+    with hanging(cluster):
         took = timed(lambda: cluster.submitted_without_broker())
-        before = begun_count(cluster.project)
-        open_gate(cluster.project)
-        cluster.until(lambda: begun_count(cluster.project) > before, "what runs to go on without a broker")
-    finally:
-        os.kill(server, signal.SIGCONT)
+        gate_opens(cluster)
     assert took < ANSWER_S
     cluster.wait_completed(first, patience=AGAIN_S)
     all_live(cluster)
@@ -143,15 +153,10 @@ def test_a_scheduler_that_rings_in_vain_takes_back_what_a_killed_worker_held(clu
     cluster.start_worker(concurrency=2)
     cluster.submit()
     first_node_waits_alone(cluster)
-    server = cluster.valkey.pid
-    assert server is not None
-    os.kill(server, signal.SIGSTOP)
-    try:
+    with hanging(cluster):
         cluster.submitted_without_broker()  # for its free slot the scheduler rings, and gets no answer
         cluster.workers[0].kill()
         cluster.until(lambda: cluster.events("execution.taken_back"), "the work to be taken back", patience=12)
-    finally:
-        os.kill(server, signal.SIGCONT)
     cluster.start_worker(concurrency=2)
     open_gate(cluster.project)
     cluster.ends_well({"succeeded": 2 * CASES * CELLS}, patience=AGAIN_S)
@@ -167,9 +172,7 @@ def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
     cluster.redis().config_set("maxmemory-policy", "noeviction")
     cluster.redis().config_set("maxmemory", "1mb")
     second = cluster.submitted_without_broker()
-    before = begun_count(cluster.project)
-    open_gate(cluster.project)
-    cluster.until(lambda: begun_count(cluster.project) > before, "what runs to continue with a full broker")
+    gate_opens(cluster)
     cluster.redis().config_set("maxmemory", "0")
     cluster.wait_completed(first, second, patience=AGAIN_S)
     all_live(cluster)

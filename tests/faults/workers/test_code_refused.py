@@ -90,20 +90,33 @@ def refused(cluster: Cluster, sweep: str, worker: Worker, why: str) -> None:
     assert why in " ".join(worker.log.split())
 
 
-def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_runs_it(coded: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("output", "judge", "why"),
+    [
+        ("other", "first", "its code of work=default, work=one is not what the sweep records"),
+        ("first", "other", "its code of the evaluators judge is not what the sweep records"),
+    ],
+    ids=["nodes", "evaluators"],
+)
+def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_runs_it(
+    coded: Cluster, output: str, judge: str, why: str
+) -> None:
     folder = elsewhere(coded)
-    write_code(coded, "other", folder)
+    write_code(coded, output, folder)
+    (folder / "judging.py").write_text(JUDGE % judge)
+    coded.project.write({"judging.py": JUDGE % "first", "sweep.yaml": SWEEP + 'evaluate: ["judging:judge"]\n'})
     wrong = coded.start_worker(concurrency=2, folder=folder, ready=False)
     coded.start_scheduler()
     coded.wait_ready()
     sweep = coded.submit()
-    refused(coded, sweep, wrong, "its code of work=default, work=one is not what the sweep records")
+    refused(coded, sweep, wrong, why)
     assert coded.cells().keys() <= {"pending", "running"}
     assert coded.project.log() == []
 
     coded.start_worker()
     coded.ends_well({"succeeded": CELLS})
-    assert who_worked(coded) == {"w1"}
+    assert who_worked(coded) == {"w1", "judge"}
+    assert {line.split()[2] for line in coded.project.log() if line.startswith("judge")} == {"first"}
     assert outputs_of(coded, sweep) == {'"first"'}
 
 
@@ -193,10 +206,7 @@ def test_workers_refuse_no_sweep_for_a_file_that_its_nodes_write(coded: Cluster)
     """Two workers write it at the same time, and start node processes all the time."""
     run = "run: {recycle: {runs: 1}}\n"
     coded.project.write({"coded.py": WRITING % "first", "cache.json": "{}", "sweep.yaml": SWEEP + run})
-    coded.start_scheduler()
-    for _ in range(2):
-        coded.start_worker(concurrency=2, ready=False)
-    coded.wait_ready()
+    coded.start_two()
 
     first, second = coded.submit(), coded.submit()  # code of the second is described while the first one writes
     coded.wait_completed(first, second)
@@ -207,21 +217,3 @@ def test_workers_refuse_no_sweep_for_a_file_that_its_nodes_write(coded: Cluster)
     for sweep in (first, third):
         (spec,) = [spec for (spec,) in coded.query("SELECT spec FROM sweeps WHERE id = :sweep", sweep=sweep)]
         assert spec["code"]["written"] == {"file cache.json": "work"}
-
-
-def test_a_worker_with_another_evaluator_refuses_until_that_is_allowed(coded: Cluster) -> None:
-    folder = elsewhere(coded)
-    write_code(coded, "first", folder)
-    (folder / "judging.py").write_text(JUDGE % "other")
-    scored = {"judging.py": JUDGE % "first", "scored.yaml": SWEEP + 'evaluate: ["judging:judge"]\n'}
-    coded.project.write(scored)
-    wrong = coded.start_worker(concurrency=2, folder=folder, ready=False)
-    coded.start_scheduler()
-    coded.wait_ready()
-    sweep = coded.submit("scored.yaml")
-    refused(coded, sweep, wrong, "its code of the evaluators judge is not what the sweep records")
-    assert coded.cells().keys() <= {"pending", "running"}
-    assert coded.project.log() == []
-    coded.start_worker()
-    coded.ends_well({"succeeded": CELLS})
-    assert {line.split()[2] for line in coded.project.log() if line.startswith("judge")} == {"first"}

@@ -38,10 +38,7 @@ def test_a_sweep_completes_while_its_database_crashes_again_and_again(
     cluster = make_cluster(postgres=COMMITS_LAST)
     assert cluster.postgres is not None
     write_trail(cluster.project, 8, params="{seconds: 0.05}", durability=durability)
-    cluster.start_scheduler()
-    for _ in range(2):
-        cluster.start_worker(concurrency=2, ready=False)
-    cluster.wait_ready()
+    cluster.start_two()
     cluster.submit()
     for crash in range(5):
         further_along(cluster, dice.randint(4, 16))
@@ -109,9 +106,8 @@ def test_a_sweep_completes_while_connections_are_terminated_at_random_moments(cl
     cluster.start_scheduler()
     cluster.start_worker(concurrency=2)
     cluster.submit()
-    url = make_url(cluster.project.url or "").set(drivername="postgresql")
     ended = 0
-    with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as admin:
+    with psycopg.connect(cluster.libpq_url, autocommit=True) as admin:
         for _ in range(10):
             further_along(cluster, 2)
             time.sleep(dice.random() * 0.05)  # any moment

@@ -44,22 +44,13 @@ work.variant("one", by=1)
 wf.entry(work)
 wf.edge(work, END)
 """
-SWEEP = """
-sweep: deadly
-workflow: deadly:wf
-cases: cases.jsonl
-vary: {{work: all}}
-params: {{generations: {generations}}}
-run: {{pool: {pool}}}
-"""
 CASES = 3
 OUTCOME = {"succeeded": 2 * CASES - 1, "set_aside": 1}
 
 
 def write_deadly(cluster: Cluster, generations: int, pool: str) -> None:
-    project = cluster.project
-    spec = SWEEP.format(generations=generations, pool=pool)
-    project.write({"deadly.py": DEADLY, "sweep.yaml": spec, "cases.jsonl": project.cases(CASES)})
+    spec = {"params": {"generations": generations}, "run": {"pool": pool}}
+    cluster.project.write_sweep("deadly", DEADLY, CASES, vary={"work": "all"}, **spec)
 
 
 def test_a_node_that_aborts_its_worker_is_run_apart_from_the_next_one_and_set_aside(cluster: Cluster) -> None:

@@ -52,14 +52,6 @@ wf.edge(b, c)
 wf.edge(c, END)
 
 """
-SWEEP = """
-sweep: steps
-workflow: steps:wf
-cases: cases.jsonl
-vary: {b: [default, b1]}
-equal_inputs: independent
-run: {grace: 1}
-"""
 NEW = ("--vary", "b={name: b2, of: default, by: 2}", "--vary", "c=c1")
 
 
@@ -68,8 +60,9 @@ def lines(first: int, last: int) -> str:
 
 
 def write(cluster: Cluster, cases: int, *waits: str) -> None:
-    cluster.project.write({"steps.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": lines(0, cases)})
-    cluster.project.write({f"{node}-waits": "" for node in waits})
+    vary = {"b": ["default", "b1"]}
+    cluster.project.write_sweep("steps", FLOW, vary=vary, equal_inputs="independent", run={"grace": 1})
+    cluster.project.write({"cases.jsonl": lines(0, cases), **{f"{node}-waits": "" for node in waits}})
 
 
 def release(cluster: Cluster, node: str) -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.faults.workers.reclaiming import lose_claims
 from tests.support.cluster import Cluster
 
 SLOTS = 8
@@ -27,37 +28,27 @@ for by in range(1, {VARIANTS}):
 wf.entry(last)
 wf.edge(last, END)
 """
-SWEEP = """
-sweep: short
-workflow: short:wf
-cases: cases.jsonl
-vary: {{last: all}}
-run: {{share: {share}, durability: {durability}}}
-"""
 
 
 @pytest.mark.parametrize(
     ("durability", "share"),
     [
-        ("20ms", "false"),
+        ("20ms", False),
         *(
             pytest.param(durability, share, marks=pytest.mark.slow)
-            for durability, share in (("20ms", "true"), ("sync", "true"), ("sync", "false"), ("300ms", "false"))
+            for durability, share in (("20ms", True), ("sync", True), ("sync", False), ("300ms", False))
         ),
     ],
 )
 def test_cells_of_killed_workers_end_with_what_their_last_node_wrote(
-    cluster: Cluster, durability: str, share: str
+    cluster: Cluster, durability: str, share: bool
 ) -> None:
     project = cluster.project
-    sweep = SWEEP.format(share=share, durability=durability)
-    project.write({"short.py": WORKFLOW, "sweep.yaml": sweep, "cases.jsonl": project.cases(CASES)})
+    run = {"share": share, "durability": durability}
+    project.write_sweep("short", WORKFLOW, CASES, vary={"last": "all"}, run=run)
     cluster.start_scheduler()
     cluster.submit("sweep.yaml", "--anyway")
-    worker = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:6"}, ready=False)
-    cluster.until(lambda: not worker.lives, "it to be killed with what it has claimed")
-    lost = cluster.scalar("SELECT count(*) FROM executions WHERE status = 'running'")
-    assert lost > 1
+    lost = lose_claims(cluster, SLOTS, 6)
     cluster.start_worker(concurrency=SLOTS)
     cluster.wait_completed()
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from tests.integrations.test_judges import FLOW, MODEL, RUBRIC, Judging
 from tests.support.cluster import Cluster
+from tests.support.model_server import serving
 
 PRICE = 0.00021  # US dollars of a judgement
 SPACE_S = 0.2
@@ -22,13 +21,8 @@ SPACE_S = 0.2
 def server() -> Iterator[str]:
     for record in (Judging.bodies, Judging.keys, Judging.failing, Judging.at):
         record.clear()
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Judging)
-    thread = threading.Thread(target=running.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{running.server_port}/v1"
-    running.shutdown()
-    running.server_close()
-    thread.join()
+    with serving(Judging) as address:
+        yield f"{address}/v1"
 
 
 @pytest.mark.slow

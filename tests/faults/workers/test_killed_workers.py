@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.workers.reclaiming import held_by, runners_of, trail_ends_well, wait_for_claims, wait_for_nodes
+from tests.faults.workers.reclaiming import (
+    held_by,
+    lose_claims,
+    runners_of,
+    trail_ends_well,
+    wait_for_claims,
+    wait_for_nodes,
+)
 from tests.support.cluster import Cluster
 from tests.support.invariants import (
     A_CASE,
@@ -52,13 +59,6 @@ wf.edge(first, second)
 wf.edge(second, third)
 wf.edge(third, END)
 """
-WIDE_SWEEP = """
-sweep: wide
-workflow: wide:wf
-cases: cases.jsonl
-vary: {first: all, second: all, third: all}
-run: {durability: 300ms}
-"""
 VARIANTS, WIDE_CASES = 6, 8
 
 
@@ -87,15 +87,12 @@ def test_a_killed_worker_takes_its_nodes_along_and_another_one_continues(cluster
 
 def test_what_was_lost_with_a_worker_is_a_suspect_for_one_node_run_only(cluster: Cluster) -> None:
     """It would be, with all that forks from it, to the end of its case, and each step of it a commit of its own."""
-    project = cluster.project
+    vary = dict.fromkeys(("first", "second", "third"), "all")
     code = WIDE.replace("VARIANTS", str(VARIANTS))
-    project.write({"wide.py": code, "sweep.yaml": WIDE_SWEEP, "cases.jsonl": project.cases(WIDE_CASES)})
+    cluster.project.write_sweep("wide", code, WIDE_CASES, vary=vary, run={"durability": "300ms"})
     cluster.start_scheduler()
     cluster.submit("sweep.yaml", "--anyway")
-    first = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:2"}, ready=False)
-    cluster.until(lambda: not first.lives, "it to be killed with what it has claimed")
-    lost = cluster.scalar("SELECT count(*) FROM executions WHERE status = 'running'")
-    assert lost > 1
+    lost = lose_claims(cluster, SLOTS, 2)
     cluster.start_worker(concurrency=SLOTS)
     cluster.wait_completed()
     assert cluster.scalar("SELECT count(*) FROM executions WHERE losses > 0") == lost

@@ -14,9 +14,9 @@ from tests.faults.workers.reclaiming import (
     at_work,
     held_by,
     runners_of,
+    start_held,
     trail_ends_well,
     wait_for_claims,
-    wait_for_nodes,
 )
 from tests.support.amounts import examples
 from tests.support.cluster import STARTING_S, Cluster
@@ -34,7 +34,6 @@ from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 from wtb.store.read.queries import event_rows
 
-HOLD = "{hold: [b c0, c c0]}"
 QUICK_S = 2.0  # which a second signal takes at most on a quiet machine
 BUSY_S = 10.0
 
@@ -59,12 +58,8 @@ def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(c
 
 
 def test_a_node_that_outlasts_its_grace_is_released_at_once(cluster: Cluster) -> None:
-    write_trail(cluster.project, 1, params=HOLD, run="grace: 0.5s")
     cluster.take_time()
-    cluster.start_scheduler()
-    first = cluster.start_worker()
-    cluster.submit()
-    wait_for_nodes(cluster, 1)
+    first = start_held(cluster, "grace: 0.5s")
     second = cluster.start_worker()
     tokens = held_by(cluster, runners_of(first))
     told_at = time.monotonic()
@@ -80,9 +75,10 @@ def test_a_node_that_outlasts_its_grace_is_released_at_once(cluster: Cluster) ->
 @pytest.mark.parametrize(
     "signals",
     [
-        pytest.param((signal.SIGTERM, signal.SIGTERM), marks=pytest.mark.slow),
-        pytest.param((signal.SIGINT, signal.SIGINT), marks=pytest.mark.slow),
-        pytest.param((signal.SIGTERM, signal.SIGQUIT), marks=pytest.mark.slow),
+        *(
+            pytest.param(signals, marks=pytest.mark.slow)
+            for signals in (2 * (signal.SIGTERM,), 2 * (signal.SIGINT,), (signal.SIGTERM, signal.SIGQUIT))
+        ),
         (signal.SIGQUIT,),
     ],
     ids=lambda signals: "-".join(sig.name for sig in signals),
@@ -90,12 +86,8 @@ def test_a_node_that_outlasts_its_grace_is_released_at_once(cluster: Cluster) ->
 def test_a_second_signal_or_sigquit_is_quick_whatever_grace_nodes_have(
     cluster: Cluster, signals: tuple[signal.Signals, ...]
 ) -> None:
-    write_trail(cluster.project, 1, params=HOLD, run="grace: 600s")
     cluster.take_time()
-    cluster.start_scheduler()
-    first = cluster.start_worker()
-    cluster.submit()
-    wait_for_nodes(cluster, 1)
+    first = start_held(cluster, "grace: 600s")
     tokens = held_by(cluster, runners_of(first))
     *gentle, last = signals
     for number in gentle:

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
 
 from tests.faults.workers.test_queue_messages import each_ran
 from tests.support.cluster import Cluster, MakeCluster, Member
@@ -28,10 +27,7 @@ def test_submitters_and_schedulers_at_once_make_each_cell_and_each_end_once(clus
     dice = random.Random(15)
     write_trail(cluster.project, CASES)
     cluster.take_time()
-    for _ in range(2):
-        cluster.start_worker(concurrency=2, ready=False)
-    cluster.start_scheduler(every=0.05)
-    cluster.wait_ready()
+    cluster.start_two(every=0.05)
     with ExitStack() as hands:
         submitting = [
             hands.enter_context(cluster.project.start("submit", "sweep.yaml", env=cluster.env))
@@ -76,7 +72,7 @@ def test_two_sweeps_submitted_without_a_scheduler_end_by_their_workers_alone(clu
 @contextmanager
 def no_connections(cluster: Cluster) -> Iterator[None]:
     """Take every connection of the database, those of the cluster's members included, until the end."""
-    url = make_url(cluster.project.url or "").set(drivername="postgresql").render_as_string(hide_password=False)
+    url = cluster.libpq_url
     name = "taker"
     with ExitStack() as hands:
         first = hands.enter_context(psycopg.connect(url, autocommit=True, application_name=name))
@@ -137,10 +133,7 @@ def says_so(member: Member) -> bool:
 def test_nothing_to_do_costs_next_to_nothing_and_rings_no_bell(cluster: Cluster) -> None:
     """At rest: no message, and less than a tenth of a core for two workers and a scheduler ten times as quick."""
     cluster.take_time()
-    for _ in range(2):
-        cluster.start_worker(concurrency=2, ready=False)
-    scheduler = cluster.start_scheduler(every=0.5)
-    cluster.wait_ready()
+    scheduler = cluster.start_two(every=0.5)
     cluster.until(lambda: "scheduler: every" in scheduler.log, "the scheduler to start")
     write_trail(cluster.project, 1)
     sweep = cluster.submit()

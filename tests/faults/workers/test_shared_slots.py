@@ -106,14 +106,6 @@ def open_gate_at_two(cluster: Cluster) -> None:
     cluster.project.write({"gate": ""})
 
 
-def two_workers(cluster: Cluster) -> None:
-    """Two slots on each."""
-    for _ in range(2):
-        cluster.start_worker(concurrency=2, ready=False)
-    cluster.start_scheduler()
-    cluster.wait_ready()
-
-
 @pytest.mark.slow
 def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster) -> None:
     """Executions move to the worker of `gpu` and back, and that one takes nothing else."""
@@ -178,7 +170,7 @@ def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
 def test_the_quota_of_node_runs_of_a_session_holds_across_workers(cluster: Cluster) -> None:
     write_flow(cluster)
     cluster.wtb("admin", "session", "create", "small", "--concurrency", "2", check=0)
-    two_workers(cluster)
+    cluster.start_two()
     submit(cluster, "one", 10, "--session", "small", params="seconds: 0.1, hold: true")
     open_gate_at_two(cluster)
     cluster.ends_well({"succeeded": 10})
@@ -188,7 +180,7 @@ def test_the_quota_of_node_runs_of_a_session_holds_across_workers(cluster: Clust
 
 def test_a_limit_of_node_runs_is_exact_across_workers(cluster: Cluster) -> None:
     write_flow(cluster)
-    two_workers(cluster)
+    cluster.start_two()
     sweep = submit(cluster, "one", 20, params="seconds: 0.05", more="limits: {node_runs: 7}\n")
     cluster.until(lambda: cluster.sweeps()[sweep] == "paused", "the limit to pause the sweep")
     cluster.until(lambda: cluster.executions("running") == [], "all of it to be given back")
@@ -259,7 +251,7 @@ def test_a_slot_that_is_lent_to_a_parallel_node_claims_nothing_which_would_wait_
 def test_a_limit_of_us_dollars_stops_all_workers(cluster: Cluster) -> None:
     """The first run shows what a node costs, and alone; from then on so many start as there is money for."""
     write_flow(cluster)
-    two_workers(cluster)
+    cluster.start_two()
     sweep = submit(cluster, "one", 200, params="seconds: 0.1, usd: 1.0", more="limits: {usd: 5}\n")
     cluster.until(lambda: cluster.sweeps()[sweep] == "paused", "the limit to pause the sweep")
     cluster.until(lambda: cluster.executions("running") == [], "all of it to be given back")
@@ -278,7 +270,7 @@ def test_a_limit_or_rate_of_a_node_holds_across_workers(
     cluster: Cluster, options: dict[str, object], cases: int
 ) -> None:
     write_flow(cluster, [("work", options)])
-    two_workers(cluster)
+    cluster.start_two()
     submit(cluster, "one", cases, params=f"seconds: 0.1, hold: {'limit' in options}")
     if "limit" in options:
         open_gate_at_two(cluster)

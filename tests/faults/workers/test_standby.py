@@ -15,12 +15,15 @@ from wtb.hosting.servers.standby import WAITS
 NEEDLESS = ("numpy", "rich.table", "wtb.analysis.statistics", "wtb.display", "wtb.hosting.metrics")
 
 
+def start_spare(cluster: Cluster) -> Worker:
+    waits = cluster.start_worker(name="pair", options=["--standby"], ready=False)
+    cluster.until(lambda: WAITS in waits.log, "it to stand by")
+    return waits
+
+
 def start_pair(cluster: Cluster) -> tuple[Worker, Worker]:
     """A worker that works, and one that stands by."""
-    works = cluster.start_worker(name="pair", options=["--standby"])
-    waits = cluster.start_worker(name="pair", options=["--standby"], ready=False)
-    cluster.until(lambda: WAITS in waits.log, "the second to stand by")
-    return works, waits
+    return cluster.start_worker(name="pair", options=["--standby"]), start_spare(cluster)
 
 
 def pids(cluster: Cluster) -> list[int]:
@@ -39,10 +42,10 @@ def test_a_spare_works_as_soon_as_its_worker_has_ended(cluster: Cluster, ending:
     works.signal(ending)
     works.running.process.wait(60)
     cluster.until(lambda: waits.ready, "the spare to work")
-    third = cluster.start_worker(name="pair", options=["--standby"], ready=False)
-    cluster.until(lambda: WAITS in third.log, "the next one to stand by")
+    third = start_spare(cluster)
     cluster.wait_completed()
     third.stop(check=0)
+    assert waits.ready
     cluster.ends_well({"succeeded": 16})
 
 
@@ -58,12 +61,6 @@ def test_node_processes_of_the_dead_do_not_hold_its_place(cluster: Cluster) -> N
     cluster.start_scheduler()
     (cluster.project.folder / "gate").touch()
     cluster.ends_well({"succeeded": 4})
-
-
-def test_a_worker_that_stands_by_stops_at_once(cluster: Cluster) -> None:
-    works, waits = start_pair(cluster)
-    assert waits.stop(check=0).code == 0
-    assert works.ready
 
 
 def test_a_spare_has_the_name_of_its_worker(cluster: Cluster) -> None:

@@ -42,9 +42,7 @@ wf.edge(split, END)
 
 def test_workers_release_what_is_paused_and_claim_what_is_resumed(cluster: Cluster) -> None:
     project = cluster.project
-    spec = "workflow: held:wf\ncases: cases.jsonl\nvary: {split: all}\n"
-    sweep = f"{spec}params: {{here: {project.folder}}}\n"
-    project.write({"held.py": FLOW, "sweep.yaml": sweep, "cases.jsonl": project.cases(2)})
+    project.write_sweep("held", FLOW, 2, vary={"split": "all"}, params={"here": str(project.folder)})
     cluster.start_scheduler()
     cluster.start_worker(concurrency=2)
     cluster.submit()

@@ -33,14 +33,7 @@ wf.edge(check, END)
 
 def test_waiting_holds_no_slot_and_survives_kill_9_of_the_worker(cluster: Cluster) -> None:
     project = cluster.project
-    spec = "workflow: asking:wf\ncases: cases.jsonl\nvary: {check: all}\n"
-    project.write(
-        {
-            "asking.py": FLOW,
-            "sweep.yaml": f"{spec}params: {{log: {project.folder}}}\n",
-            "cases.jsonl": project.cases(3),
-        }
-    )
+    project.write_sweep("asking", FLOW, 3, vary={"check": "all"}, params={"log": str(project.folder)})
     cluster.start_scheduler()
     first = cluster.start_worker(concurrency=1)
     cluster.submit()

@@ -9,12 +9,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
 
 from tests.faults.workers.reclaiming import (
+    HOLD,
     RECLAIM_S,
     at_work,
     held_by,
+    start_held,
     trail_ends_well,
     wait_for_claims,
     wait_for_nodes,
@@ -25,7 +26,6 @@ from tests.support.invariants import CELLS, committed, expected_trails, lives, n
 from wtb.store.runs.maintenance import SILENT_S
 
 SLOW = pytest.mark.slow
-HOLD = "{hold: [b c0, c c0]}"
 IN_HEARTBEAT = "while another one is at work, and stopped in the middle of a heartbeat"
 
 
@@ -38,11 +38,8 @@ IN_HEARTBEAT = "while another one is at work, and stopped in the middle of a hea
     ],
 )
 def test_a_worker_that_comes_back_has_every_write_refused_and_is_of_use_again(cluster: Cluster, moment: str) -> None:
-    write_trail(cluster.project, 1, params=HOLD)
-    cluster.start_scheduler()
-    zombie = cluster.start_worker()
-    sweep = cluster.submit()
-    wait_for_nodes(cluster, 1)
+    zombie = start_held(cluster)
+    (sweep,) = cluster.sweeps()
     ((runner, process),) = zombie.runners().items()
     tokens = held_by(cluster, [runner])
 
@@ -89,9 +86,8 @@ def finish_with(cluster: Cluster, worker: Worker) -> None:
 
 def suspend_in_heartbeat(cluster: Cluster, worker: Worker, runner: str) -> None:
     """Stop a worker process while it renews its leases; the scheduler ends such a transaction after SILENT_S."""
-    url = make_url(cluster.project.url or "").set(drivername="postgresql").render_as_string(hide_password=False)
     waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    with psycopg.connect(url) as locking:
+    with psycopg.connect(cluster.libpq_url) as locking:
         locking.execute("SELECT id FROM runners WHERE id = %s FOR UPDATE", [runner])
         ((backend,),) = cluster.until(lambda: cluster.query(waiting), "a heartbeat to wait for the lock")
         worker.suspend()
@@ -164,13 +160,12 @@ def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_iden
 @pytest.mark.slow
 def test_a_process_stopped_in_the_middle_of_a_commit_keeps_no_lock_for_long(cluster: Cluster) -> None:
     """No timeout of PostgreSQL's ends a session that is silent within a pipeline."""
-    write_trail(cluster.project, 1, params=HOLD)
-    cluster.start_scheduler()
-    cluster.start_worker()
-    cluster.submit()
-    wait_for_nodes(cluster, 1)
-    url = make_url(cluster.project.url or "").set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(url) as stopped, suppress(psycopg.OperationalError), stopped.pipeline() as pipeline:
+    start_held(cluster)
+    with (
+        psycopg.connect(cluster.libpq_url) as stopped,
+        suppress(psycopg.OperationalError),
+        stopped.pipeline() as pipeline,
+    ):
         stopped.execute("SELECT id FROM sweeps FOR UPDATE")
         stopped.pgconn.send_flush_request()
         stopped.pgconn.flush()

@@ -42,6 +42,8 @@ from wtb.store.database import Database
 from wtb.store.read.queries import find_sweep
 from wtb.store.tables.schema import audit
 
+pytestmark = pytest.mark.anyio
+
 SNAPSHOT = Path(__file__).with_name("tools.json")
 ANN = Caller(OPERATOR)
 
@@ -186,35 +188,32 @@ def test_without_an_answer_nothing_is_cancelled(place: Place) -> None:
     assert reply["confirm"]["expires_s"] == LASTS_S
 
 
-def _other_arguments(place: Place, token: str) -> Callable[[], Any]:
-    return lambda: place.call("steer", ref=place.other.names["sweep"], action="cancel", confirm=token)
+def _cancel(place: Place, token: str, caller: Caller = ANN) -> Any:
+    return place.call("steer", caller, ref=place.mine.names["sweep"], action="cancel", confirm=token)
 
 
-def _other_tool(place: Place, token: str) -> Callable[[], Any]:
-    return lambda: place.call("fork", ref=place.mine.names["execution"], confirm=token)
-
-
-def _somebody_else(place: Place, token: str) -> Callable[[], Any]:
-    somebody = Caller(limited_to("acme"))
-    return lambda: place.call("steer", somebody, ref=place.mine.names["sweep"], action="cancel", confirm=token)
-
-
-def _too_late(place: Place, token: str) -> Callable[[], Any]:
+def _too_late(place: Place, token: str) -> Any:
     place.clock.now += LASTS_S + 1
-    return lambda: place.call("steer", ref=place.mine.names["sweep"], action="cancel", confirm=token)
+    return _cancel(place, token)
 
 
-def _forged(place: Place, token: str) -> Callable[[], Any]:
-    forged = ".".join([*token.split(".")[:1], "9" * 12, token.split(".")[2]])
-    return lambda: place.call("steer", ref=place.mine.names["sweep"], action="cancel", confirm=forged)
+OTHER_CALLS: dict[str, Callable[[Place, str], Any]] = {
+    "other arguments": lambda place, token: place.call(
+        "steer", ref=place.other.names["sweep"], action="cancel", confirm=token
+    ),
+    "other tool": lambda place, token: place.call("fork", ref=place.mine.names["execution"], confirm=token),
+    "somebody else": lambda place, token: _cancel(place, token, Caller(limited_to("acme"))),
+    "too late": _too_late,
+    "forged": lambda place, token: _cancel(place, f"{token.split('.')[0]}.{'9' * 12}.{token.split('.')[2]}"),
+}
 
 
-@pytest.mark.parametrize("hostile", [_other_arguments, _other_tool, _somebody_else, _too_late, _forged])
-def test_a_consent_to_something_else_is_none(place: Place, hostile: Callable[[Place, str], Callable[[], Any]]) -> None:
+@pytest.mark.parametrize("hostile", OTHER_CALLS)
+def test_a_consent_to_something_else_is_none(place: Place, hostile: str) -> None:
     before = place.status()
     token = place.call("steer", ref=place.mine.names["sweep"], action="cancel")["confirm"]["token"]
     with pytest.raises(ConflictError, match=sentence("nothing was done")):
-        hostile(place, token)()
+        OTHER_CALLS[hostile](place, token)
     assert place.status() == before
 
 
@@ -467,32 +466,28 @@ def test_a_fault_says_nothing_of_the_inside(
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_clients_of_both_eras_are_answered(place: Place, mode: Any) -> None:
+async def test_clients_of_both_eras_are_answered(place: Place, mode: Any) -> None:
     sweep = place.mine.names["sweep"]
-
-    async def talk() -> None:
-        async with Client(make_server(place.context, lambda _: ANN), mode=mode) as client:
-            listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert listed.keys() == {tool.name for tool in TOOLS}
-            assert listed["matrix"].annotations
-            assert listed["matrix"].annotations.read_only_hint
-            assert listed["steer"].annotations
-            assert listed["steer"].annotations.destructive_hint
-            response = await client.call_tool("matrix", {"ref": sweep})
-            assert not response.is_error
-            assert json.loads(response.content[0].text) == response.structured_content  # type: ignore[union-attr]
-            (link,) = response.content[1:]
-            contents = (await client.read_resource(link.uri)).contents  # type: ignore[union-attr]
-            assert json.loads(contents[0].text)["sweep"]["id"] == sweep  # type: ignore[union-attr]
-            refused = await client.call_tool("matrix", {"ref": "iiiiiiii"})
-            assert refused.is_error
-            assert "no sweep" in refused.content[0].text  # type: ignore[union-attr]
-            with pytest.raises(MCPError, match="no tool"):
-                await client.call_tool("rm", {"rf": "/"})
-            with pytest.raises(MCPError, match="no resource"):
-                await client.read_resource("file:///etc/passwd")
-
-    anyio.run(talk)
+    async with Client(make_server(place.context, lambda _: ANN), mode=mode) as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert listed.keys() == {tool.name for tool in TOOLS}
+        assert listed["matrix"].annotations
+        assert listed["matrix"].annotations.read_only_hint
+        assert listed["steer"].annotations
+        assert listed["steer"].annotations.destructive_hint
+        response = await client.call_tool("matrix", {"ref": sweep})
+        assert not response.is_error
+        assert json.loads(response.content[0].text) == response.structured_content  # type: ignore[union-attr]
+        (link,) = response.content[1:]
+        contents = (await client.read_resource(link.uri)).contents  # type: ignore[union-attr]
+        assert json.loads(contents[0].text)["sweep"]["id"] == sweep  # type: ignore[union-attr]
+        refused = await client.call_tool("matrix", {"ref": "iiiiiiii"})
+        assert refused.is_error
+        assert "no sweep" in refused.content[0].text  # type: ignore[union-attr]
+        with pytest.raises(MCPError, match="no tool"):
+            await client.call_tool("rm", {"rf": "/"})
+        with pytest.raises(MCPError, match="no resource"):
+            await client.read_resource("file:///etc/passwd")
 
 
 def test_comments_are_written_and_listed_under_the_name_of_the_caller(place: Place) -> None:

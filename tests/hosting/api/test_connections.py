@@ -59,6 +59,10 @@ def answer_of(connection: socket.socket) -> tuple[int, str]:
         return response.status, json.loads(body)["detail"]
 
 
+def busy(limit: int) -> str:
+    return sentence("there are {} connections, which is the limit; try again in a moment", limit)
+
+
 def is_serving(port: int) -> bool:
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
         connection.request("GET", f"{PREFIX}/sweeps", headers=HEADERS)
@@ -77,10 +81,8 @@ def test_what_is_wrong_with_a_connection_is_said_and_the_server_continues(
         body = b'{"keys":' + b"[" * 200 + b"]" * 200 + b"}"
         deep.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert is_serving(port)
-        assert answer_of(slow) == (
-            408,
-            sentence("the head of a request had not come after {} s, which is the limit", "0.3"),
-        )
+        late = sentence("the head of a request had not come after {} s, which is the limit", "0.3")
+        assert answer_of(slow) == (408, late)
         for connection in (wrong, large):
             status, detail = answer_of(connection)
             assert status == 400
@@ -98,10 +100,7 @@ def test_connections_beyond_the_limit_are_told_so(empty: Database, monkeypatch: 
             connection.sendall(HEAD)  # and not the rest
         extra = stack.enter_context(connected(port))
         extra.sendall(HEAD + b"Content-Length: 2\r\n\r\n{}")
-        assert answer_of(extra) == (
-            503,
-            sentence("there are {} connections, which is the limit; try again in a moment", 3),
-        )
+        assert answer_of(extra) == (503, busy(3))
         assert extra.recv(100) == b""
         first[0].close()
         first[1].sendall(b"Content-Length: 2\r\n\r\n{}")
@@ -116,10 +115,7 @@ def test_of_a_flood_each_is_told_at_once(empty: Database, monkeypatch: pytest.Mo
         served_first, *rest = (stack.enter_context(connected(port)) for _ in range(5))
         served_first.sendall(HEAD)
         for connection in rest[2:]:
-            assert answer_of(connection) == (
-                503,
-                sentence("there are {} connections, which is the limit; try again in a moment", 1),
-            )
+            assert answer_of(connection) == (503, busy(1))
         rest[0].sendall(HEAD)
         assert answer_of(rest[0])[0] == 503, "it was waited for"
 

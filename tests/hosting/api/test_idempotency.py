@@ -18,6 +18,8 @@ from wtb.operations.identity import OPERATOR
 from wtb.store.database import Database
 from wtb.store.tables.schema import projects
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture
 def database(prepared_url: str) -> Iterator[Database]:
@@ -92,7 +94,7 @@ def test_an_answer_is_kept_however_what_changed_something_ends(
     assert (repeat.status_code, work.done, b"secret" in bytes(repeat.body)) == (status, 1, False)
 
 
-def test_an_answer_is_waited_for_without_a_thread(database: Database) -> None:
+async def test_an_answer_is_waited_for_without_a_thread(database: Database) -> None:
     changed, go = threading.Event(), threading.Event()
 
     def end() -> Response:
@@ -100,16 +102,13 @@ def test_an_answer_is_waited_for_without_a_thread(database: Database) -> None:
         assert go.wait(20)
         return Response('{"n": 1}', media_type="application/json")
 
-    async def scenario() -> None:
-        first = asyncio.create_task(asyncio.to_thread(answered_once, database, request(), Work(database, end)))
-        assert await asyncio.to_thread(changed.wait, 20)
-        repeated = answered_once(database, request(), end)
-        assert isinstance(repeated, Unanswered)
-        waiting = asyncio.create_task(when_answered(database, repeated))
-        go.set()
-        assert [(await task).body for task in (first, waiting)] == [b'{"n": 1}'] * 2
-
-    asyncio.run(scenario())
+    first = asyncio.create_task(asyncio.to_thread(answered_once, database, request(), Work(database, end)))
+    assert await asyncio.to_thread(changed.wait, 20)
+    repeated = answered_once(database, request(), end)
+    assert isinstance(repeated, Unanswered)
+    waiting = asyncio.create_task(when_answered(database, repeated))
+    go.set()
+    assert [(await task).body for task in (first, waiting)] == [b'{"n": 1}'] * 2
 
 
 def test_how_long_somebody_waits_is_no_part_of_what_they_ask() -> None:

@@ -22,9 +22,11 @@ from wtb.operations.identity import OPERATOR, Identity, Method
 from wtb.operations.registry import Permission
 from wtb.operations.running.waiting import Look
 from wtb.store.access import requests as store
-from wtb.store.access.requests import KEPT_S, NewOperation, Status
+from wtb.store.access.requests import KEPT_S, NewOperation, Status, begin_operation
 from wtb.store.database import Database
 from wtb.store.transactions import Scope
+
+pytestmark = pytest.mark.anyio
 
 READER = Identity("ann", Method.token, {Permission.read: frozenset({"quokka"})})
 ELSEWHERE = Identity("ben", Method.token, {Permission.read: frozenset({"zebras"})})
@@ -67,28 +69,25 @@ class GatedWork:
         return self._response()
 
 
-def test_what_takes_long_is_accepted_and_its_result_is_kept(database: Database) -> None:
-    async def scenario() -> None:
-        server, other = LongOperations(database), LongOperations(database)
-        work = GatedWork(lambda: answer('{"x": 1}', 201, Location="/there"))
-        accepted = await server.answer(request(database, "o1"), work)
-        where = accepted.headers["Location"]
-        assert (accepted.status_code, where) == (202, "/api/v1/operations/o1")
-        assert json.loads(bytes(accepted.body))["result"] == f"{where}/result"
-        running = await other.find(READER, "o1", 0)
-        assert running is not None
-        assert (running.status, response_of(running).status_code) == (Status.running, 202)
-        waiting = asyncio.create_task(other.find(READER, "o1", 20))
-        work.go.set()
-        done = await waiting
-        assert done is not None
-        document = document_of(done)
-        assert (document["status"], document["operation"], document["by"]) == ("done", "sweeps.compare", "ann")
-        assert document["result"] == f"{where}/result"
-        response = response_of(done)
-        assert (response.status_code, response.headers["Location"], response.body) == (201, "/there", b'{"x": 1}')
-
-    asyncio.run(scenario())
+async def test_what_takes_long_is_accepted_and_its_result_is_kept(database: Database) -> None:
+    server, other = LongOperations(database), LongOperations(database)
+    work = GatedWork(lambda: answer('{"x": 1}', 201, Location="/there"))
+    accepted = await server.answer(request(database, "o1"), work)
+    where = accepted.headers["Location"]
+    assert (accepted.status_code, where) == (202, "/api/v1/operations/o1")
+    assert json.loads(bytes(accepted.body))["result"] == f"{where}/result"
+    running = await other.find(READER, "o1", 0)
+    assert running is not None
+    assert (running.status, response_of(running).status_code) == (Status.running, 202)
+    waiting = asyncio.create_task(other.find(READER, "o1", 20))
+    work.go.set()
+    done = await waiting
+    assert done is not None
+    document = document_of(done)
+    assert (document["status"], document["operation"], document["by"]) == ("done", "sweeps.compare", "ann")
+    assert document["result"] == f"{where}/result"
+    response = response_of(done)
+    assert (response.status_code, response.headers["Location"], response.body) == (201, "/there", b'{"x": 1}')
 
 
 def test_what_ends_in_time_is_answered_and_leaves_nothing(database: Database) -> None:
@@ -98,50 +97,41 @@ def test_what_ends_in_time_is_answered_and_leaves_nothing(database: Database) ->
     assert store.find_operation(database, "o1") is None
 
 
-def test_an_operation_is_there_for_who_may_do_it_in_all_its_projects(database: Database) -> None:
-    async def scenario() -> None:
-        server = LongOperations(database)
-        work = GatedWork()
-        await server.answer(request(database, "o1"), work)
-        is_visible = [
-            await server.find(identity, "o1", 0) is not None for identity in (OPERATOR, READER, ELSEWHERE, STEERER)
-        ]
-        work.go.set()
-        assert is_visible == [True, True, False, False]
-
-    asyncio.run(scenario())
+async def test_an_operation_is_there_for_who_may_do_it_in_all_its_projects(database: Database) -> None:
+    server = LongOperations(database)
+    work = GatedWork()
+    await server.answer(request(database, "o1"), work)
+    is_visible = [
+        await server.find(identity, "o1", 0) is not None for identity in (OPERATOR, READER, ELSEWHERE, STEERER)
+    ]
+    work.go.set()
+    assert is_visible == [True, True, False, False]
 
 
-def test_an_identity_has_so_many_under_way_and_others_have_their_own(database: Database) -> None:
-    async def scenario() -> None:
-        server, work = LongOperations(database), GatedWork()
-        for number in range(long_running.MOST_EACH):
-            assert (await server.answer(request(database, f"o{number}"), work)).status_code == 202
-        refused = await server.answer(request(database, "more"), work)
-        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "2")
-        assert b"ann has 3 operations under way" in bytes(refused.body)
-        assert (await server.answer(request(database, "bens", who="ben"), work)).status_code == 202
-        work.go.set()
-        await server.find(OPERATOR, "o2", 20)
-        assert (await server.answer(request(database, "later", wait_s=20), work)).status_code == 200
-
-    asyncio.run(scenario())
+async def test_an_identity_has_so_many_under_way_and_others_have_their_own(database: Database) -> None:
+    server, work = LongOperations(database), GatedWork()
+    for number in range(long_running.MOST_EACH):
+        assert (await server.answer(request(database, f"o{number}"), work)).status_code == 202
+    refused = await server.answer(request(database, "more"), work)
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "2")
+    assert b"ann has 3 operations under way" in bytes(refused.body)
+    assert (await server.answer(request(database, "bens", who="ben"), work)).status_code == 202
+    work.go.set()
+    await server.find(OPERATOR, "o2", 20)
+    assert (await server.answer(request(database, "later", wait_s=20), work)).status_code == 200
 
 
-def test_a_key_that_comes_to_two_servers_at_once_is_carried_out_once(database: Database) -> None:
-    async def scenario() -> None:
-        servers, work = [LongOperations(database), LongOperations(database)], GatedWork(lambda: answer('{"n": 1}'))
-        each = [
-            asyncio.create_task(server.answer(request(database, f"{number}-{at}", wait_s=20, key="k"), work))
-            for number, server in enumerate(servers)
-            for at in range(2)
-        ]
-        await until_async(lambda: work.starts, "the work to begin")
-        work.go.set()
-        assert {bytes(response.body) for response in await asyncio.gather(*each)} == {b'{"n": 1}'}
-        assert work.starts == 1
-
-    asyncio.run(scenario())
+async def test_a_key_that_comes_to_two_servers_at_once_is_carried_out_once(database: Database) -> None:
+    servers, work = [LongOperations(database), LongOperations(database)], GatedWork(lambda: answer('{"n": 1}'))
+    each = [
+        asyncio.create_task(server.answer(request(database, f"{number}-{at}", wait_s=20, key="k"), work))
+        for number, server in enumerate(servers)
+        for at in range(2)
+    ]
+    await until_async(lambda: work.starts, "the work to begin")
+    work.go.set()
+    assert {bytes(response.body) for response in await asyncio.gather(*each)} == {b'{"n": 1}'}
+    assert work.starts == 1
 
 
 def test_what_a_server_that_died_had_under_way_is_lost(database: Database) -> None:
@@ -158,41 +148,35 @@ def test_what_a_server_that_died_had_under_way_is_lost(database: Database) -> No
     assert response_of(operation).status_code == 500
 
 
-def test_the_lease_of_what_is_under_way_is_renewed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_lease_of_what_is_under_way_is_renewed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_running, "LEASE_S", 0.03)
 
     def is_running() -> bool:
         operation = store.find_operation(database, "o1")
         return operation is not None and operation.status is Status.running
 
-    async def scenario() -> None:
-        server, work = LongOperations(database), GatedWork()
-        async with server.renewing():
-            await server.answer(request(database, "o1"), work)
-            database.execute(store.operations.update().values(lease_until=1.0))
-            await until_async(is_running, "the lease to be renewed", pause=0.01)
-            work.go.set()
-
-    asyncio.run(scenario())
-
-
-def test_what_is_under_way_here_is_not_lost_when_its_lease_could_not_be_renewed(database: Database) -> None:
-    async def scenario() -> None:
-        server, work = LongOperations(database), GatedWork(lambda: answer('{"n": 1}'))
-        await server.answer(request(database, "o1", key="k"), work)
+    server, work = LongOperations(database), GatedWork()
+    async with server.renewing():
+        await server.answer(request(database, "o1"), work)
         database.execute(store.operations.update().values(lease_until=1.0))
-        operation = await server.find(READER, "o1", 0)
-        assert operation is not None
-        assert (operation.status, document_of(operation)["problem"], response_of(operation).status_code) == (
-            "running",
-            None,
-            202,
-        )
-        repeat = asyncio.create_task(server.answer(request(database, "o2", wait_s=20, key="k"), work))
+        await until_async(is_running, "the lease to be renewed", pause=0.01)
         work.go.set()
-        assert ((await repeat).body, work.starts) == (b'{"n": 1}', 1)
 
-    asyncio.run(scenario())
+
+async def test_what_is_under_way_here_is_not_lost_when_its_lease_could_not_be_renewed(database: Database) -> None:
+    server, work = LongOperations(database), GatedWork(lambda: answer('{"n": 1}'))
+    await server.answer(request(database, "o1", key="k"), work)
+    database.execute(store.operations.update().values(lease_until=1.0))
+    operation = await server.find(READER, "o1", 0)
+    assert operation is not None
+    assert (operation.status, document_of(operation)["problem"], response_of(operation).status_code) == (
+        "running",
+        None,
+        202,
+    )
+    repeat = asyncio.create_task(server.answer(request(database, "o2", wait_s=20, key="k"), work))
+    work.go.set()
+    assert ((await repeat).body, work.starts) == (b'{"n": 1}', 1)
 
 
 def test_a_lease_outlasts_a_renewal_that_waits_for_the_lock_of_sqlite(tmp_path: Path) -> None:
@@ -214,31 +198,29 @@ def test_what_continues_is_waited_for_where_it_cannot_be_kept(
             work.go.set()
         raise StoreAway("database is locked")
 
-    monkeypatch.setattr(long_running, "begin_operation", fail)
+    monkeypatch.setattr(store, "begin_operation", fail)
     monkeypatch.setattr(long_running, "_LOOK_S", 0.01)
     response = asyncio.run(LongOperations(database).answer(request(database, "o1"), work))
     assert (response.status_code, work.starts) == (200, 1)
     assert set(ids) == {"o1"}
 
 
-def test_what_continues_is_accepted_when_it_can_be_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_continues_is_accepted_when_it_can_be_kept(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failures = [StoreAway("database is locked")]
 
     def begin(within: Database, new: NewOperation) -> None:
         if failures:
             raise failures.pop()
-        store.begin_operation(within, new)
+        begin_operation(within, new)
 
-    monkeypatch.setattr(long_running, "begin_operation", begin)
+    monkeypatch.setattr(store, "begin_operation", begin)
     monkeypatch.setattr(long_running, "_LOOK_S", 0.01)
-
-    async def scenario() -> None:
-        work = GatedWork()
-        assert (await LongOperations(database).answer(request(database, "o1"), work)).status_code == 202
-        assert store.find_operation(database, "o1") is not None
-        work.go.set()
-
-    asyncio.run(scenario())
+    work = GatedWork()
+    assert (await LongOperations(database).answer(request(database, "o1"), work)).status_code == 202
+    assert store.find_operation(database, "o1") is not None
+    work.go.set()
 
 
 def test_what_was_started_is_answered_though_its_end_cannot_be_seen(
@@ -286,25 +268,22 @@ def test_what_could_not_be_done_for_now_is_done_when_it_is_sent_again(database: 
     assert asyncio.run(scenario()) == [503, 200]
 
 
-def test_who_waits_for_what_could_not_be_done_for_now_does_it_again(database: Database) -> None:
-    async def scenario() -> None:
-        server, done = LongOperations(database), GatedWork(lambda: answer('{"n": 1}'))
-        done.go.set()
+async def test_who_waits_for_what_could_not_be_done_for_now_does_it_again(database: Database) -> None:
+    server, done = LongOperations(database), GatedWork(lambda: answer('{"n": 1}'))
+    done.go.set()
 
-        def be_away() -> Response:
-            raise StoreAway("the database is out of reach")
+    def be_away() -> Response:
+        raise StoreAway("the database is out of reach")
 
-        away = GatedWork(be_away)
-        first = asyncio.create_task(server.answer(request(database, "o1", wait_s=20, key="k"), away))
-        await until_async(lambda: away.starts, "the work to begin")
-        repeat = asyncio.create_task(server.answer(request(database, "o2", wait_s=20, key="k"), done))
-        away.go.set()
-        assert [(await task).status_code for task in (first, repeat)] == [503, 200]
-        operation = store.find_by_key(database, "k")
-        assert operation is not None
-        assert (operation.row.id, operation.status, done.starts) == ("o2", Status.done, 1)
-
-    asyncio.run(scenario())
+    away = GatedWork(be_away)
+    first = asyncio.create_task(server.answer(request(database, "o1", wait_s=20, key="k"), away))
+    await until_async(lambda: away.starts, "the work to begin")
+    repeat = asyncio.create_task(server.answer(request(database, "o2", wait_s=20, key="k"), done))
+    away.go.set()
+    assert [(await task).status_code for task in (first, repeat)] == [503, 200]
+    operation = store.find_by_key(database, "k")
+    assert operation is not None
+    assert (operation.row.id, operation.status, done.starts) == ("o2", Status.done, 1)
 
 
 def test_what_was_begun_and_cannot_be_seen_is_not_carried_out(
@@ -319,32 +298,26 @@ def test_what_was_begun_and_cannot_be_seen_is_not_carried_out(
     assert (response.status_code, work.starts) == (409, 0)
 
 
-def test_requests_with_keys_that_come_at_once_are_counted(database: Database) -> None:
-    async def scenario() -> None:
-        server, work = LongOperations(database), GatedWork()
-        each = [server.answer(request(database, f"o{n}", key=f"k{n}"), work) for n in range(12)]
-        statuses = [response.status_code for response in await asyncio.gather(*each)]
-        work.go.set()
-        assert sorted(statuses) == [202] * long_running.MOST_EACH + [429] * (12 - long_running.MOST_EACH)
-
-    asyncio.run(scenario())
+async def test_requests_with_keys_that_come_at_once_are_counted(database: Database) -> None:
+    server, work = LongOperations(database), GatedWork()
+    each = [server.answer(request(database, f"o{n}", key=f"k{n}"), work) for n in range(12)]
+    statuses = [response.status_code for response in await asyncio.gather(*each)]
+    work.go.set()
+    assert sorted(statuses) == [202] * long_running.MOST_EACH + [429] * (12 - long_running.MOST_EACH)
 
 
-def test_what_could_not_be_begun_counts_no_more(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_could_not_be_begun_counts_no_more(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise StoreAway("the database is out of reach")
 
-    async def scenario() -> None:
-        server, work = LongOperations(database), GatedWork()
-        with monkeypatch.context() as away:
-            away.setattr(long_running, "begin_operation", fail)
-            for number in range(long_running.MOST_EACH):
-                with pytest.raises(StoreAway):
-                    await server.answer(request(database, f"o{number}", key=f"k{number}"), work)
-        assert (await server.answer(request(database, "o9", key="k9"), work)).status_code == 202
-        work.go.set()
-
-    asyncio.run(scenario())
+    server, work = LongOperations(database), GatedWork()
+    with monkeypatch.context() as away:
+        away.setattr(store, "begin_operation", fail)
+        for number in range(long_running.MOST_EACH):
+            with pytest.raises(StoreAway):
+                await server.answer(request(database, f"o{number}", key=f"k{number}"), work)
+    assert (await server.answer(request(database, "o9", key="k9"), work)).status_code == 202
+    work.go.set()
 
 
 def test_what_began_a_day_ago_is_removed_unless_it_continues(database: Database) -> None:

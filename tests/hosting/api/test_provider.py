@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -282,52 +283,47 @@ def send_request(server: Server, path: str, cookies: dict[str, str]) -> tuple[ht
         return response, response.read()
 
 
-def test_a_browser_goes_to_the_provider_and_comes_back_signed_in(server: Server, issuer: TestProvider) -> None:
+def sign_in_browser(server: Server, issuer: TestProvider, cookies: dict[str, str]) -> tuple[str, Message]:
+    """Send a browser to the provider and back. Returns the path that it comes back to, and the response's headers."""
     issuer.redirect = f"http://127.0.0.1:{server.port}{PREFIX}/sign-in/callback"
-    cookies: dict[str, str] = {}
     redirect, _ = send_request(server, f"{PREFIX}/sign-in/provider", cookies)
-    assert redirect.status == 303
     address = urlsplit(went(redirect.headers["Location"]))
-    response, _ = send_request(server, f"{address.path}?{address.query}", cookies)
-    assert (response.status, response.headers["Location"], response.headers["Referrer-Policy"]) == (
-        303,
-        "/",
-        "no-referrer",
-    )
+    path = f"{address.path}?{address.query}"
+    response, _ = send_request(server, path, cookies)
+    assert (redirect.status, response.status, response.headers["Referrer-Policy"]) == (303, 303, "no-referrer")
+    return path, response.headers
+
+
+def test_a_browser_goes_to_the_provider_and_comes_back_signed_in(server: Server, issuer: TestProvider) -> None:
+    cookies: dict[str, str] = {}
+    path, headers = sign_in_browser(server, issuer, cookies)
+    assert headers["Location"] == "/"
     status = json.loads(send_request(server, f"{PREFIX}/sign-in", cookies)[1])
     assert (status["name"], status["scopes"]) == ("ann@example.org", ["read", "steer"])
     assert send_request(server, f"{PREFIX}/sweeps", cookies)[0].status == 200
-    audit = server.project.inside("admin", "audit", "list", "--command", "sign-in", "--format", "json", check=0).json[
-        "audit"
-    ]
-    assert (audit[0]["by"], audit[0]["arguments"]) == ("ann@example.org", {"kind": "provider"})
-    repeat, _ = send_request(server, f"{address.path}?{address.query}", {})
+    listing = server.project.inside("admin", "audit", "list", "--command", "sign-in", "--format", "json", check=0)
+    latest = listing.json["audit"][0]
+    assert (latest["by"], latest["arguments"]) == ("ann@example.org", {"kind": "provider"})
+    repeat, _ = send_request(server, path, {})
     assert repeat.headers["Location"] == "/#sign-in=failed", "another browser, and an answer that was used"
 
 
 def test_whom_no_group_lets_in_is_told_so(server: Server, issuer: TestProvider) -> None:
-    issuer.redirect = f"http://127.0.0.1:{server.port}{PREFIX}/sign-in/callback"
     issuer.claims = {**issuer.claims, "groups": ["others"]}
     cookies: dict[str, str] = {}
-    redirect, _ = send_request(server, f"{PREFIX}/sign-in/provider", cookies)
-    address = urlsplit(went(redirect.headers["Location"]))
-    response, _ = send_request(server, f"{address.path}?{address.query}", cookies)
-    assert response.headers["Location"] == "/#sign-in=not-allowed"
+    assert sign_in_browser(server, issuer, cookies)[1]["Location"] == "/#sign-in=not-allowed"
     assert send_request(server, f"{PREFIX}/sweeps", cookies)[0].status == 401
 
 
 def test_a_user_has_their_roles_and_is_nobody_any_more_when_they_are_removed(
     server: Server, issuer: TestProvider
 ) -> None:
-    issuer.redirect = f"http://127.0.0.1:{server.port}{PREFIX}/sign-in/callback"
     issuer.claims = {**issuer.claims, "groups": [], "email": "bob@example.org"}
     project = server.project
     project.inside("admin", "user", "create", "bob@example.org", check=0)
     project.inside("admin", "access", "grant", "viewer", "--user", "bob@example.org", check=0)
     cookies: dict[str, str] = {}
-    redirect, _ = send_request(server, f"{PREFIX}/sign-in/provider", cookies)
-    address = urlsplit(went(redirect.headers["Location"]))
-    send_request(server, f"{address.path}?{address.query}", cookies)
+    sign_in_browser(server, issuer, cookies)
     assert json.loads(send_request(server, f"{PREFIX}/sign-in", cookies)[1])["scopes"] == ["read"]
     assert send_request(server, f"{PREFIX}/sweeps", cookies)[0].status == 200
     project.inside("admin", "user", "remove", "bob@example.org", check=0)

@@ -208,15 +208,6 @@ def test_an_answer_is_not_lost_with_the_server_that_took_it(server: Running) -> 
     assert server.result(waiting["execution"])[1]["result"] == {"answer": "yes"}
 
 
-def test_loopback_takes_a_token_and_no_page_of_another_site(server: Running) -> None:
-    body = {"workflow": "alpha", "input": {"x": 1}}
-    assert server.send("POST", "/executions", body, {})[0] == 401
-    assert server.send("POST", "/executions", body, {"Authorization": "Bearer wrong"})[0] == 401
-    rebound = {**HEADERS, "Host": "evil.example"}
-    assert server.send("POST", "/executions", body, rebound)[0] == 421
-    assert not (server.folder / "began-1").exists()
-
-
 LEVELS = [1, 1.0, "1", True, None, [1, 2], {"a": 1}, "one"]
 
 

@@ -32,6 +32,8 @@ from wtb.store.housekeeping.deletion import begin_deletion
 from wtb.store.log import add_event, subject
 from wtb.store.read import queries
 
+pytestmark = pytest.mark.anyio
+
 PATIENCE_S = 30
 
 
@@ -100,29 +102,25 @@ async def streaming(database: Database) -> AsyncIterator[Callable[[], Stream]]:
         yield lambda: Stream(database, source)
 
 
-def test_each_subscription_gets_its_own_log_from_where_it_wants(pair: tuple[Bench, Bench]) -> None:
+async def test_each_subscription_gets_its_own_log_from_where_it_wants(pair: tuple[Bench, Bench]) -> None:
     first, other = pair
     count = len(log_of(first))
-
-    async def follow() -> None:
-        async with streaming(first.database) as make:
-            stream = make()
-            reading = asyncio.create_task(
-                stream.read(
-                    lambda: len(stream.events.get("a", [])) == count + 1 and len(stream.events.get("b", [])) == 2,
-                    Subscription("a", first.sweep_id),
-                    Subscription("b", other.sweep_id, after="now"),
-                )
+    async with streaming(first.database) as make:
+        stream = make()
+        reading = asyncio.create_task(
+            stream.read(
+                lambda: len(stream.events.get("a", [])) == count + 1 and len(stream.events.get("b", [])) == 2,
+                Subscription("a", first.sweep_id),
+                Subscription("b", other.sweep_id, after="now"),
             )
-            await until_async(lambda: len(stream.messages) >= 2, "both subscriptions")
-            for sweep in (first, other, other):
-                await asyncio.to_thread(write_event, sweep)
-            await reading
-            assert stream.events == {"a": log_of(first), "b": log_of(other)[-2:]}
-            assert sorted(stream.messages, key=lambda pair: pair[0])[0][1]["id"] == "-1-0"
-            assert [name for name, message in stream.messages if message["type"] == "subscribed"] == ["a", "b"]
-
-    asyncio.run(follow())
+        )
+        await until_async(lambda: len(stream.messages) >= 2, "both subscriptions")
+        for sweep in (first, other, other):
+            await asyncio.to_thread(write_event, sweep)
+        await reading
+        assert stream.events == {"a": log_of(first), "b": log_of(other)[-2:]}
+        assert sorted(stream.messages, key=lambda pair: pair[0])[0][1]["id"] == "-1-0"
+        assert [name for name, message in stream.messages if message["type"] == "subscribed"] == ["a", "b"]
 
 
 def test_its_id_continues_all_of_them_exactly(pair: tuple[Bench, Bench]) -> None:
@@ -155,57 +153,49 @@ def test_its_id_continues_all_of_them_exactly(pair: tuple[Bench, Bench]) -> None
     asyncio.run(follow())
 
 
-def test_what_somebody_subscribes_to_later_comes_and_what_they_end_does_not(pair: tuple[Bench, Bench]) -> None:
+async def test_what_somebody_subscribes_to_later_comes_and_what_they_end_does_not(pair: tuple[Bench, Bench]) -> None:
     first, other = pair
-
-    async def follow() -> None:
-        async with streaming(first.database) as make:
-            stream = make()
-            reading = asyncio.create_task(stream.read(lambda: "c" in stream.events))
-            await stream.carried.take(json.dumps({"subscribe": {"name": "a", "sweep": first.sweep_id, "after": "now"}}))
-            await stream.carried.take(json.dumps({"subscribe": {"name": "b", "sweep": other.sweep_id, "after": "now"}}))
-            await until_async(lambda: len(stream.messages) >= 2, "both subscriptions")
-            await stream.carried.take(json.dumps({"unsubscribe": "a"}))
-            await asyncio.to_thread(write_event, first)
-            await asyncio.to_thread(write_event, other)
-            await until_async(lambda: "b" in stream.events, "the other's event")
-            await stream.carried.take(json.dumps({"subscribe": {"name": "c", "sweep": first.sweep_id}}))
-            await reading
-            assert stream.events == {"b": log_of(other)[-1:], "c": log_of(first)}
-
-    asyncio.run(follow())
+    async with streaming(first.database) as make:
+        stream = make()
+        reading = asyncio.create_task(stream.read(lambda: "c" in stream.events))
+        await stream.carried.take(json.dumps({"subscribe": {"name": "a", "sweep": first.sweep_id, "after": "now"}}))
+        await stream.carried.take(json.dumps({"subscribe": {"name": "b", "sweep": other.sweep_id, "after": "now"}}))
+        await until_async(lambda: len(stream.messages) >= 2, "both subscriptions")
+        await stream.carried.take(json.dumps({"unsubscribe": "a"}))
+        await asyncio.to_thread(write_event, first)
+        await asyncio.to_thread(write_event, other)
+        await until_async(lambda: "b" in stream.events, "the other's event")
+        await stream.carried.take(json.dumps({"subscribe": {"name": "c", "sweep": first.sweep_id}}))
+        await reading
+        assert stream.events == {"b": log_of(other)[-1:], "c": log_of(first)}
 
 
-def test_one_that_ends_takes_no_other_with_it(pair: tuple[Bench, Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_ends_takes_no_other_with_it(pair: tuple[Bench, Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_ENDED_S", 0.01)
     first, other = pair
-
-    async def follow() -> None:
-        async with streaming(first.database) as make:
-            stream = make()
-            reading = asyncio.create_task(
-                stream.read(
-                    lambda: "b" in stream.events,
-                    Subscription("none", "nothing"),
-                    Subscription("odd", first.sweep_id, after="x"),
-                    Subscription("a", first.sweep_id, after="now"),
-                    Subscription("b", other.sweep_id, after="now"),
-                )
+    async with streaming(first.database) as make:
+        stream = make()
+        reading = asyncio.create_task(
+            stream.read(
+                lambda: "b" in stream.events,
+                Subscription("none", "nothing"),
+                Subscription("odd", first.sweep_id, after="x"),
+                Subscription("a", first.sweep_id, after="now"),
+                Subscription("b", other.sweep_id, after="now"),
             )
-            await until_async(lambda: len(stream.messages) >= 4, "all subscriptions")
-            await asyncio.to_thread(begin_deletion, first.database, first.sweep_id)
-            await until_async(lambda: stream.kinds("a") == ["subscribed", "ended"], "the end of the first")
-            await asyncio.to_thread(write_event, other)
-            await reading
-            problems = {name: message["problem"] for name, message in stream.messages if message["type"] == "ended"}
-            assert {name: problem["status"] for name, problem in problems.items()} == {
-                "none": 404,
-                "odd": 400,
-                "a": 404,
-            }
-            assert "was deleted" in problems["a"]["detail"]
-
-    asyncio.run(follow())
+        )
+        await until_async(lambda: len(stream.messages) >= 4, "all subscriptions")
+        await asyncio.to_thread(begin_deletion, first.database, first.sweep_id)
+        await until_async(lambda: stream.kinds("a") == ["subscribed", "ended"], "the end of the first")
+        await asyncio.to_thread(write_event, other)
+        await reading
+        problems = {name: message["problem"] for name, message in stream.messages if message["type"] == "ended"}
+        assert {name: problem["status"] for name, problem in problems.items()} == {
+            "none": 404,
+            "odd": 400,
+            "a": 404,
+        }
+        assert "was deleted" in problems["a"]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -222,43 +212,36 @@ def test_one_that_ends_takes_no_other_with_it(pair: tuple[Bench, Bench], monkeyp
         (json.dumps({"unsubscribe": "x" * 20_000}), "characters"),
     ],
 )
-def test_who_says_what_is_no_subscription_is_told_so_and_stays(database: Database, text: str, problem: str) -> None:
-    async def follow() -> None:
-        async with streaming(database) as make:
-            stream = make()
-            reading = asyncio.create_task(stream.read(lambda: len(stream.messages) == 2))
-            await stream.carried.take(text)
-            await stream.carried.take(text)
-            await reading
-            assert problem in stream.messages[1][1]["problem"]["detail"]
+async def test_who_says_what_is_no_subscription_is_told_so_and_stays(
+    database: Database, text: str, problem: str
+) -> None:
+    async with streaming(database) as make:
+        stream = make()
+        reading = asyncio.create_task(stream.read(lambda: len(stream.messages) == 2))
+        await stream.carried.take(text)
+        await stream.carried.take(text)
+        await reading
+        assert problem in stream.messages[1][1]["problem"]["detail"]
 
-    asyncio.run(follow())
 
-
-def test_a_stream_carries_so_many_and_no_more(pair: tuple[Bench, Bench]) -> None:
+async def test_a_stream_carries_so_many_and_no_more(pair: tuple[Bench, Bench]) -> None:
     first, _ = pair
     texts = [json.dumps({"name": f"n{number}", "sweep": first.sweep_id}) for number in range(MAX_SUBSCRIPTIONS + 1)]
     with pytest.raises(InputError, match=f"{MAX_SUBSCRIPTIONS + 1} subscriptions; expected 1 to {MAX_SUBSCRIPTIONS}"):
         read_subscriptions(texts, None)
     with pytest.raises(InputError, match=sentence("two subscriptions are called {}", "'n0'")):
         read_subscriptions([texts[0], texts[0]], None)
-
-    async def follow() -> None:
-        async with streaming(first.database) as make:
-            stream = make()
-            reading = asyncio.create_task(
-                stream.read(
-                    lambda: (
-                        stream.kinds(f"n{MAX_SUBSCRIPTIONS}") == ["ended"] and len(stream.events) == MAX_SUBSCRIPTIONS
-                    )
-                )
+    async with streaming(first.database) as make:
+        stream = make()
+        reading = asyncio.create_task(
+            stream.read(
+                lambda: stream.kinds(f"n{MAX_SUBSCRIPTIONS}") == ["ended"] and len(stream.events) == MAX_SUBSCRIPTIONS
             )
-            for text in texts:
-                await stream.carried.take(f'{{"subscribe": {text}}}')
-            await reading
-            assert stream.events == {f"n{number}": log_of(first) for number in range(MAX_SUBSCRIPTIONS)}
-
-    asyncio.run(follow())
+        )
+        for text in texts:
+            await stream.carried.take(f'{{"subscribe": {text}}}')
+        await reading
+        assert stream.events == {f"n{number}": log_of(first) for number in range(MAX_SUBSCRIPTIONS)}
 
 
 def test_both_doors_carry_the_same(server: Server) -> None:

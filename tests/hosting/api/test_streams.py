@@ -44,6 +44,8 @@ from wtb.store.log import START, LogPosition, add_event
 from wtb.store.read import queries
 from wtb.store.runs.leases import move_sweep
 
+pytestmark = pytest.mark.anyio
+
 ABOUT = {"session_id": "default", "execution_id": None}
 
 
@@ -127,18 +129,14 @@ def test_a_follower_sees_what_is_there_and_what_comes(sweep: Bench) -> None:
     assert ids(asyncio.run(follow())) == [position[1] for position in positions(sweep)]
 
 
-def test_it_continues_after_any_position(sweep: Bench) -> None:
+async def test_it_continues_after_any_position(sweep: Bench) -> None:
     """Also in the middle of what came to others as one message."""
-
-    async def follow() -> None:
-        async with following(sweep) as source:
-            whole = positions(sweep)
-            assert len(whole) > 5
-            for number, position in enumerate(whole[:-1]):
-                rest = await take(source, selection(sweep), len(whole) - number - 1, position)
-                assert ids(rest) == [event[1] for event in whole[number + 1 :]]
-
-    asyncio.run(follow())
+    async with following(sweep) as source:
+        whole = positions(sweep)
+        assert len(whole) > 5
+        for number, position in enumerate(whole[:-1]):
+            rest = await take(source, selection(sweep), len(whole) - number - 1, position)
+            assert ids(rest) == [event[1] for event in whole[number + 1 :]]
 
 
 def test_from_now_on_nothing_older_comes(sweep: Bench) -> None:
@@ -303,19 +301,15 @@ def test_who_comes_with_a_position_that_is_not_yet_is_told_to_begin_anew(sweep: 
     assert ids(rest) == [positions(sweep)[-1][1]]
 
 
-def test_a_stream_ends_with_its_sweep(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_ends_with_its_sweep(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reconnects is told that there is none."""
     monkeypatch.setattr(streams, "_ENDED_S", 0.01)
-
-    async def follow() -> None:
-        async with following(sweep) as source, asyncio.timeout(30):
-            follower = asyncio.create_task(take(source, selection(sweep), 1, positions(sweep)[-1]))
-            await until_async(lambda: source.followers, "a follower")
-            await asyncio.to_thread(begin_deletion, sweep.database, sweep.sweep_id)
-            with pytest.raises(NotFound, match=sentence("was deleted, and its events with it")):
-                await follower
-
-    asyncio.run(follow())
+    async with following(sweep) as source, asyncio.timeout(30):
+        follower = asyncio.create_task(take(source, selection(sweep), 1, positions(sweep)[-1]))
+        await until_async(lambda: source.followers, "a follower")
+        await asyncio.to_thread(begin_deletion, sweep.database, sweep.sweep_id)
+        with pytest.raises(NotFound, match=sentence("was deleted, and its events with it")):
+            await follower
 
 
 def test_who_follows_in_a_command_or_from_python_is_told_that_the_sweep_was_deleted(sweep: Bench) -> None:
@@ -330,24 +324,20 @@ def test_who_follows_in_a_command_or_from_python_is_told_that_the_sweep_was_dele
         next(pages)
 
 
-def test_silence_is_broken_by_a_comment(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_is_broken_by_a_comment(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if much happens, none of which was asked for: a proxy sees no difference."""
     monkeypatch.setattr(streams, "SILENCE_S", 0.3)
     monkeypatch.setattr(pace, "INTERVAL_S", 0.01)
-
-    async def follow() -> None:
-        async with (
-            following(sweep) as source,
-            aclosing(source.follow(selection(sweep, kinds=["approval"]), None, None)) as messages,
-            asyncio.timeout(30),
-        ):
-            first = asyncio.create_task(anext(messages))
-            while not first.done():
-                await asyncio.to_thread(write_events, sweep, 1)
-                await asyncio.wait([first], timeout=0.02)
-            assert first.result() is None
-
-    asyncio.run(follow())
+    async with (
+        following(sweep) as source,
+        aclosing(source.follow(selection(sweep, kinds=["approval"]), None, None)) as messages,
+        asyncio.timeout(30),
+    ):
+        first = asyncio.create_task(anext(messages))
+        while not first.done():
+            await asyncio.to_thread(write_events, sweep, 1)
+            await asyncio.wait([first], timeout=0.02)
+        assert first.result() is None
 
 
 def test_transactions_that_end_in_another_order_than_they_began_are_all_seen(sweep: Bench) -> None:
@@ -523,17 +513,13 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_a_wait_that_is_cancelled_as_something_comes_is_cancelled() -> None:
+async def test_a_wait_that_is_cancelled_as_something_comes_is_cancelled() -> None:
     """In Python 3.11 `asyncio.wait_for` would lose the cancellation, and the server would not end."""
-
-    async def wait() -> None:
-        tail = streams.Tail(START)
-        waiting = asyncio.ensure_future(tail.wait(60))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        tail.wake()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-
-    asyncio.run(wait())
+    tail = streams.Tail(START)
+    waiting = asyncio.ensure_future(tail.wait(60))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    tail.wake()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +100,15 @@ class Sending:
             connection.request("POST", PREFIX + path, json.dumps(body), sent)
             with connection.getresponse() as response:
                 return response.status, response.headers.get("Location"), json.load(response)
+
+
+def submitted(sending: Sending, keys: Mapping[str, Any], **more: Any) -> str:
+    """Submit a sweep, and return its id when it has ended."""
+    status, _, document = sending.post("/sweeps", {"keys": keys, **more})
+    assert status == 201, document
+    sweep = str(document["sweep"])
+    sending.cluster.wait_completed(sweep)
+    return sweep
 
 
 def execution_of(sending: Sending, *args: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 import wtb
 from tests.hosting.api.serving import TOKEN, Server
-from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, state_of, until_it_is
+from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, state_of, submitted, until_it_is
 from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX
@@ -172,14 +172,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("keys", "detail"), REFUSED, ids=[detail for _, detail in REFUSED])
-@pytest.mark.parametrize("path", ["/plans", "/sweeps"])
 def test_what_names_something_of_the_servers_machine_is_refused(
-    sending: Sending, path: str, keys: dict[str, Any], detail: str
+    sending: Sending, keys: dict[str, Any], detail: str
 ) -> None:
     before = sending.cluster.scalar("SELECT count(*) FROM sweeps")
-    status, _, document = sending.post(path, {"keys": {**SWEEP, **keys}})
-    assert status == 400
-    assert detail in document["detail"]
+    for path in ("/plans", "/sweeps"):
+        status, _, document = sending.post(path, {"keys": {**SWEEP, **keys}})
+        assert (status, detail in document["detail"]) == (400, True), (path, document)
     assert sending.cluster.scalar("SELECT count(*) FROM sweeps") == before
 
 
@@ -278,11 +277,10 @@ def test_failed_cells_are_tried_again(sending: Sending) -> None:
     cases = [{"id": "a", "input": {"x": 1}}, {"id": "b", "input": {"x": 2}}]
     keys = {"sweep": "mended", "workflow": "reviewed", "cases": cases, "vary": {"draft": "all"}}
     sending.cluster.project.write({"broken": ""})
-    _, _, sent = sending.post("/sweeps", {"keys": keys})
-    sending.cluster.wait_completed(sent["sweep"])
-    assert sending.cluster.cells(sent["sweep"]) == {"failed": 4}
+    swept = submitted(sending, keys)
+    assert sending.cluster.cells(swept) == {"failed": 4}
     (sending.cluster.project.folder / "broken").unlink()
-    done = sending.wtb("retry", sent["sweep"], "--wait", "--format", "json")
+    done = sending.wtb("retry", swept, "--wait", "--format", "json")
     assert done.json["cells"]["succeeded"] == 4
 
 
@@ -310,10 +308,10 @@ def test_what_one_case_suggested_is_run_for_every_case(sending: Sending) -> None
     sweep = sending.wtb("submit", "sweep.yaml").stdout.strip()
     sending.cluster.wait_completed(sweep)
     cells = sending.wtb("show", sweep, "--cells", "--case", "a", "--format", "json").json["cells"]
-    code = sending.wtb("fork", cells[0]["execution"], "--all-cases", "--variant", "C=os:getcwd", check=2)
+    code = sending.wtb("combination", "add", cells[0]["execution"], "--variant", "C=os:getcwd", check=2)
     assert sentence("nothing is imported here") in code.stderr
     options = ("--variant", "C={name: far, by: 7}", "--reason", "further", "--format", "json")
-    row = sending.wtb("fork", cells[0]["execution"], "--all-cases", *options).json
+    row = sending.wtb("combination", "add", cells[0]["execution"], *options).json
     assert (row["choices"]["C"], row["cells"], row["queued"]) == ("far", 2, True)
     sending.cluster.wait_completed(sweep)
     assert len(sending.wtb("matrix", sweep, "--format", "json").json["rows"]) == CELLS / 2 + 1
@@ -331,14 +329,13 @@ def test_many_questions_are_answered_at_once(sending: Sending) -> None:
 
 
 def test_sweeps_are_kept_named_and_deleted(sending: Sending) -> None:
-    _, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "kept"}, "part": {"limit": 1}})
-    sending.cluster.wait_completed(sent["sweep"])
-    assert sending.wtb("admin", "pin", "kept").stdout == f"pinned sweep kept ({sent['sweep']})\n"
-    assert sending.wtb("admin", "unpin", "kept").stdout == f"unpinned sweep kept ({sent['sweep']})\n"
-    assert sending.wtb("baseline", "set", "main", "kept").stdout == f"baseline main: sweep kept ({sent['sweep']})\n"
+    swept = submitted(sending, {**SWEEP, "sweep": "kept"}, part={"limit": 1})
+    assert sending.wtb("admin", "pin", "kept").stdout == f"pinned sweep kept ({swept})\n"
+    assert sending.wtb("admin", "unpin", "kept").stdout == f"unpinned sweep kept ({swept})\n"
+    assert sending.wtb("baseline", "set", "main", "kept").stdout == f"baseline main: sweep kept ({swept})\n"
     assert sentence("is the baseline") in sending.wtb("delete", "kept", "--yes", check=2).stderr
     assert "sweep" in sending.wtb("baseline", "remove", "main").stdout
-    assert sending.wtb("delete", "kept", "--yes").stdout.startswith(f"deleted sweep kept ({sent['sweep']}): 8 cells")
+    assert sending.wtb("delete", "kept", "--yes").stdout.startswith(f"deleted sweep kept ({swept}): 8 cells")
     assert "kept" not in sending.wtb("list").stdout
 
 

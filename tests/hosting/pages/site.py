@@ -152,6 +152,22 @@ class Site:
 
 
 @contextmanager
+def reported(site: Site, project: Project, sweep: str, folder: Path) -> Iterator[tuple[Page, str]]:
+    """Yield a page for the report of a sweep and the address of the report, which asks no server for anything."""
+    file = folder / "report.html"
+    project.inside("report", sweep, "-o", file, check=0)
+    context = site.browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
+    page.on("pageerror", lambda error: site.faults.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and site.faults.append(message.text))
+    yield page, file.as_uri()
+    assert {url.partition(":")[0] for url in urls} <= {"file", "data", "about"}
+    context.close()
+
+
+@contextmanager
 def served(project: Project, browser: Browser, *options: str) -> Iterator[Site]:
     """Yield a site of a project, whose server is started for it. options: of `wtb serve`."""
     server = Server(project)

@@ -13,8 +13,8 @@ import pytest
 
 from tests.hosting.api.serving import TOKEN
 from tests.hosting.pages.site import Site, served, take_picture, wait_until
-from tests.support import prose
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.display.report.bundle import WEB
 
 if TYPE_CHECKING:
@@ -174,45 +174,38 @@ def refuse(status: int, body: dict[str, str] | str) -> object:
     return answer
 
 
+PAUSE_FIRST = {"detail": sentence("{}: `wtb pause {}` first", "it runs", "X")}
+
+
 @pytest.mark.parametrize(
     ("status", "body", "sentences", "button"),
     [
         (
             400,
             {"detail": "`limit` is less than 1"},
-            [prose.sentence("rejected this input"), "limit is less than 1"],
+            [sentence("rejected this input"), "limit is less than 1"],
             "Try again",
         ),
         (
             403,
             {"detail": "you may not look"},
-            [prose.sentence("You may not do this."), prose.sentence("Ask an administrator")],
+            [sentence("You may not do this."), sentence("Ask an administrator")],
             None,
         ),
-        (
-            409,
-            {"detail": prose.sentence("{}: `wtb pause {}` first", "it runs", "X")},
-            ["“Pause” on its page first", prose.sentence("Reload the page")],
-            "Reload",
-        ),
-        (
-            412,
-            {"detail": prose.sentence("{} has changed", "it")},
-            [prose.sentence("Someone else changed this")],
-            "Reload",
-        ),
-        (413, {"detail": "a body of 9 GB"}, [prose.sentence("too large to send"), "fewer cases"], "Try again"),
-        (429, {"detail": "too many"}, [prose.sentence("Too many requests"), "Wait a minute"], "Try again"),
+        (409, PAUSE_FIRST, ["“Pause” on its page first", sentence("Reload the page")], "Reload"),
+        (412, {"detail": sentence("{} has changed", "it")}, [sentence("Someone else changed this")], "Reload"),
+        (413, {"detail": "a body of 9 GB"}, [sentence("too large to send"), "fewer cases"], "Try again"),
+        (429, {"detail": "too many"}, [sentence("Too many requests"), "Wait a minute"], "Try again"),
         (
             500,
             {"detail": "a fault"},
-            [prose.sentence("The server has a fault."), prose.sentence("contact the operator")],
+            [sentence("The server has a fault."), sentence("contact the operator")],
             "Try again",
         ),
         (
             502,
             "<h1>Bad Gateway</h1>",
-            [prose.sentence("The server is not ready."), prose.sentence("retries automatically")],
+            [sentence("The server is not ready."), sentence("retries automatically")],
             "Try again",
         ),
     ],
@@ -224,8 +217,8 @@ def test_each_failure_says_what_to_do(
     page.route(re.compile("/api/v1/costs"), refuse(status, body))
     site.go(page, "/costs?by=node")
     problem = page.locator("main .problem")
-    for sentence in sentences:
-        problem.get_by_text(sentence).wait_for()
+    for text in sentences:
+        problem.get_by_text(text).wait_for()
     message = problem.inner_text()
     assert "wtb " not in message
     assert "<h1>" not in message

@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from openpyxl import Workbook
 
-from tests.hosting.client.sending import SWEEP, Sending
+from tests.hosting.client.sending import SWEEP, Sending, submitted
 from tests.hosting.pages.site import Site, take_picture
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 GRID = {**SWEEP, "vary": {"B": {"by": [1, 2]}}}
-
-
-def submitted(sending: Sending, name: str) -> str:
-    status, _, sent = sending.post("/sweeps", {"keys": {**GRID, "sweep": name}})
-    assert status == 201, sent
-    sending.cluster.wait_completed(sent["sweep"])
-    return str(sent["sweep"])
 
 
 def opened(site: Site, sweep: str, **how: Any) -> tuple[Page, Any]:
@@ -47,7 +40,7 @@ def book() -> bytes:
 
 
 def test_a_table_levels_and_repeats_are_planned_and_added(sending: Sending, site: Site) -> None:
-    sweep = submitted(sending, "wider")
+    sweep = submitted(sending, {**GRID, "sweep": "wider"})
     page, form = opened(site, sweep)
     choose(form, "more.csv", b"Id,Amount\na,1\nc,3\n")
     form.get_by_label("Column Amount is read as").select_option("x")
@@ -72,7 +65,7 @@ def test_a_table_levels_and_repeats_are_planned_and_added(sending: Sending, site
 
 
 def test_a_workbook_is_read_and_a_picture_is_not(sending: Sending, site: Site) -> None:
-    sweep = submitted(sending, "sheet")
+    sweep = submitted(sending, {**GRID, "sweep": "sheet"})
     page, form = opened(site, sweep, width=390)
     for name in ("chart.png", "cases.pdf"):
         choose(form, name, b"\x89PNG\r\n\x1a\n")
@@ -92,7 +85,7 @@ def test_a_workbook_is_read_and_a_picture_is_not(sending: Sending, site: Site) -
 
 
 def test_a_baseline_is_extended_as_a_copy_to_which_the_page_leads(sending: Sending, site: Site) -> None:
-    sweep = submitted(sending, "reference")
+    sweep = submitted(sending, {**GRID, "sweep": "reference"})
     sending.wtb("baseline", "set", "main", sweep)
     page, form = opened(site, sweep, dark=True)
     form.get_by_label("Repeats in all").fill("2")

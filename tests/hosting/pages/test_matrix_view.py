@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.hosting.pages.site import Site, served
+from tests.hosting.pages.site import Site, reported, served
 from tests.support.project import Project
 from wtb.display.row_view import make_pivot
 
@@ -347,23 +348,16 @@ def test_an_address_with_factors_that_there_are_not_shows_all_rows(site: Site) -
     assert len(numbers(page)) == 36
 
 
-def test_the_report_has_the_same_views_and_needs_no_server(site: Site, viewed: Project, tmp_path: Any) -> None:
-    viewed.inside("report", "wide", "-o", str(tmp_path / "report.html"), check=0)
-    context = site.browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    urls: list[str] = []
-    page.on("request", lambda request: urls.append(request.url))
-    page.on("pageerror", lambda error: site.faults.append(str(error)))
-    page.on("console", lambda message: message.type == "error" and site.faults.append(message.text))
-    page.goto(f"{(tmp_path / 'report.html').as_uri()}#?pivot=answer.prompt,answer.model&where=retrieve.k%3D10")
-    table = page.locator("#matrix table.pivot")
-    table.wait_for()
-    pivot = view(viewed, "wide", "--pivot", "answer.prompt", "answer.model", "--where", "retrieve.k=10")["pivot"]
-    assert table.locator("td a").all_inner_texts() == [f"{c['mean']:.3f}" for line in pivot["cells"] for c in line]
-    page.locator("#matrix").get_by_label("Pivot").select_option("")
-    page.locator("#matrix table:not(.metrics)").get_by_role("columnheader", name="cost").get_by_role("button").click()
-    numbers_of_rows = page.locator("#matrix table:not(.metrics) tbody tr td:first-child").all_inner_texts()
-    assert list(map(int, numbers_of_rows)) == view(viewed, "wide", "--where", "retrieve.k=10", "--sort", "cost")["rows"]
-    assert "sort=cost" in page.url
-    assert {url.partition(":")[0] for url in urls} <= {"file", "data", "about"}
-    context.close()
+def test_the_report_has_the_same_views_and_needs_no_server(site: Site, viewed: Project, tmp_path: Path) -> None:
+    with reported(site, viewed, "wide", tmp_path) as (page, address):
+        page.goto(f"{address}#?pivot=answer.prompt,answer.model&where=retrieve.k%3D10")
+        table = page.locator("#matrix table.pivot")
+        table.wait_for()
+        pivot = view(viewed, "wide", "--pivot", "answer.prompt", "answer.model", "--where", "retrieve.k=10")["pivot"]
+        assert table.locator("td a").all_inner_texts() == [f"{c['mean']:.3f}" for line in pivot["cells"] for c in line]
+        page.locator("#matrix").get_by_label("Pivot").select_option("")
+        rows = page.locator("#matrix table:not(.metrics)")
+        rows.get_by_role("columnheader", name="cost").get_by_role("button").click()
+        shown = list(map(int, rows.locator("tbody tr td:first-child").all_inner_texts()))
+        assert shown == view(viewed, "wide", "--where", "retrieve.k=10", "--sort", "cost")["rows"]
+        assert "sort=cost" in page.url

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.hosting.api.serving import Server
-from tests.hosting.client.sending import Sending, until_it_is
+from tests.hosting.client.sending import Sending, submitted, until_it_is
 from tests.hosting.pages.site import Site
 from tests.planning.test_workbooks import book
 from tests.support.cluster import Cluster
@@ -324,10 +324,8 @@ def test_what_if_offers_the_prompt_that_ran_first(sending: Sending, site: Site) 
         "cases": [{"id": "a", "input": {"question": "Why?"}}, {"id": "b", "input": {"question": "Who?"}}],
         "evaluate": [{"contains": {"field": "answer", "text": "please"}}],
     }
-    status, _, sent = sending.post("/sweeps", {"keys": keys})
-    assert status == 201, sent
-    sending.cluster.wait_completed(sent["sweep"])
-    cells = sending.wtb("show", sent["sweep"], "--cells", "--case", "a", "--format", "json").json["cells"]
+    swept = submitted(sending, keys)
+    cells = sending.wtb("show", swept, "--cells", "--case", "a", "--format", "json").json["cells"]
     cell = next(cell for cell in cells if "Long" in cell["combination"]["answer"])
     page = site.open(f"/executions/{cell['execution']}")
     step = page.locator(".steps > li", has_text="answer").first
@@ -342,9 +340,9 @@ def test_what_if_offers_the_prompt_that_ran_first(sending: Sending, site: Site) 
     first.get_by_label("model").select_option(label="large")
     site.check_readable(page)
     step.get_by_role("button", name="Run it for every case").click()
-    page.wait_for_url(f"**/sweeps/{sent['sweep']}")
-    sending.cluster.wait_completed(sent["sweep"])
-    rows = sending.wtb("matrix", sent["sweep"], "--format", "json").json["rows"]
+    page.wait_for_url(f"**/sweeps/{swept}")
+    sending.cluster.wait_completed(swept)
+    rows = sending.wtb("matrix", swept, "--format", "json").json["rows"]
     names = [row["combination"]["answer"] for row in rows]
     assert len(names) == 3
     assert "model=large" in names[2]

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.attempts import ATTEMPTS
 from tests.support.deadlines import SLOW_S
-from tests.support.project import Project
+from tests.support.project import Project, Running
 from wtb.display.sentences import answers
 
 if TYPE_CHECKING:
@@ -48,6 +49,20 @@ wf.edge(wait, END)
 def total(case, result):
     return float(result.state["x"])
 """
+
+
+@contextmanager
+def gated(folder: Path, flow: str, cases: int, *keys: str) -> Iterator[tuple[Project, Server, Running]]:
+    """Yield a sweep that waits for files of the folder, and a server of its project that is not started yet."""
+    project = Project(folder / "gated")
+    lines = (json.dumps({"id": f"c{number}", "input": {"x": number}}) for number in range(cases))
+    sweep = "\n".join(("workflow: gated:wf", "cases: cases.jsonl", *keys))
+    project.write({"gated.py": flow, "cases.jsonl": "\n".join(lines), "sweep.yaml": sweep})
+    server = Server(project)
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        yield project, server, running
+    server.kill()
+    project.close()
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +108,23 @@ def serving(finished: Project, browser: Browser) -> Iterator[Site]:
 def sweeps(project: Project) -> list[str]:
     """The ids of its sweeps, the oldest first."""
     return [id for (id,) in project.query("SELECT id FROM sweeps ORDER BY created_at")]
+
+
+def execution_of(project: Project, sweep: str, case: str, row: int) -> str:
+    query = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
+    query += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = :row"
+    ((id,),) = project.query(query, sweep=sweep, case=case, row=row)
+    return str(id)
+
+
+def that_ended(project: Project, status: str) -> str:
+    """An execution of a cell with a status."""
+    return str(project.query("SELECT execution_id FROM cells WHERE status = :status LIMIT 1", status=status)[0][0])
+
+
+def module_of(page: Page, name: str) -> Any:
+    """The address of a module of the pages."""
+    return page.evaluate("document.querySelector('script').src").replace("main.js", name)
 
 
 def test_who_is_not_known_signs_in_and_is_remembered_until_they_sign_out(site: Site) -> None:
@@ -195,37 +227,20 @@ def test_a_sweep_shows_the_answer_and_the_figures_of_the_command(site: Site, fin
     assert rows.first.inner_text().lstrip("0123456789\t ").startswith(("★", "☆"))
 
 
-def test_every_cell_can_be_reached_by_keyboard_and_opens_its_execution(site: Site, finished: Project) -> None:
+def test_every_cell_can_be_reached_by_keyboard_whatever_the_pointer_crosses(site: Site, finished: Project) -> None:
     sweep = sweeps(finished)[0]
     page = site.open(f"/sweeps/{sweep}?sort=number")
     grid = page.get_by_role("grid")
     grid.focus()
     assert grid.get_attribute("aria-rowcount") == "6"
-    for _ in range(2):
-        page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowDown")
-    cell = grid.get_by_role("gridcell")
-    assert f"{HOSTILE}2" in cell.inner_text()
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/executions/*")
-    query = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
-    query += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = 1"
-    ((expected,),) = finished.query(query, sweep=sweep, case=f"{HOSTILE}2")
-    assert page.url.endswith(expected)
-
-
-def test_a_pointer_that_crosses_the_cells_leaves_the_cursor_of_the_keyboard_where_it_was(
-    site: Site, finished: Project
-) -> None:
-    page = site.open(f"/sweeps/{sweeps(finished)[0]}?sort=number")
-    grid = page.get_by_role("grid")
-    grid.focus()
-    page.keyboard.press("ArrowRight")
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
     grid.hover(position={"x": 5, "y": 40})
     page.mouse.move(1, 1)
-    assert f"{HOSTILE}1" in grid.get_by_role("gridcell").inner_text()
+    assert f"{HOSTILE}2" in grid.get_by_role("gridcell").inner_text()
     page.keyboard.press("Enter")
     page.wait_for_url("**/executions/*")
+    assert page.url.endswith(execution_of(finished, sweep, f"{HOSTILE}2", row=1))
 
 
 def test_the_focus_stays_in_the_cells_while_they_are_scored_by_another_metric(site: Site, finished: Project) -> None:
@@ -243,7 +258,7 @@ def test_the_focus_stays_in_the_cells_while_they_are_scored_by_another_metric(si
     grid.focus()
     page.keyboard.press("ArrowRight")
     assert "no score" in grid.get_by_role("gridcell").inner_text()
-    module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/router.js")
+    module = module_of(page, "lib/router.js")
     page.evaluate("async (module) => (await import(module)).look({ baseline: '1' })", module)
     while not routes:
         page.wait_for_timeout(10)
@@ -269,7 +284,7 @@ def test_cells_are_asked_for_once_by_the_metric_that_they_are_shown_by(site: Sit
 def test_an_answer_that_takes_longer_than_the_next_question_is_shown(site: Site, finished: Project) -> None:
     page = site.open("/")
     page.get_by_role("heading", name="Sweeps").wait_for()
-    module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/resource.js")
+    module = module_of(page, "lib/resource.js")
     assert page.evaluate(SLOW_ANSWERS, module) == {"asked": 2, "shown": "answer 2"}
 
 
@@ -290,10 +305,8 @@ def test_rows_are_grouped_by_the_variants_of_a_node(site: Site, finished: Projec
 
 def test_two_cells_chosen_by_key_or_by_click_are_compared(site: Site, finished: Project) -> None:
     sweep = sweeps(finished)[0]
-    query = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
-    query += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = :row"
     case = f"{HOSTILE}1"
-    (first,), (second,) = (finished.query(query, sweep=sweep, case=case, row=row)[0] for row in (0, 1))
+    first, second = (execution_of(finished, sweep, case, row) for row in (0, 1))
     page = site.open(f"/sweeps/{sweep}?sort=number")
     grid = page.get_by_role("grid")
     grid.focus()
@@ -369,7 +382,7 @@ async (path) => {
 
 def test_a_difference_is_coloured_only_where_the_corrected_test_shows_it(site: Site) -> None:
     page = site.open("/")
-    module = page.evaluate("document.querySelector('script').src").replace("main.js", "views/intervals.js")
+    module = module_of(page, "views/intervals.js")
     assert page.evaluate(MARKS, module) == ["good", "", "good"], "an interval decides where nothing is corrected"
 
 
@@ -385,8 +398,7 @@ def test_an_address_of_nothing_is_a_page_for_people_and_a_problem_for_programs(s
 
 
 def test_an_execution_shows_what_each_step_wrote_and_said(site: Site, finished: Project) -> None:
-    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'succeeded' LIMIT 1")
-    page = site.open(f"/executions/{execution}")
+    page = site.open(f"/executions/{that_ended(finished, 'succeeded')}")
     steps = page.locator(".steps > li")
     steps.first.locator("summary").first.click()
     steps.first.get_by_role("columnheader", name="after").wait_for()
@@ -397,7 +409,7 @@ def test_an_execution_shows_what_each_step_wrote_and_said(site: Site, finished: 
 
 
 def test_files_of_nodes_are_shown_as_text_and_never_run(site: Site, finished: Project) -> None:
-    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'succeeded' LIMIT 1")
+    execution = that_ended(finished, "succeeded")
     page = site.open(f"/executions/{execution}")
     page.get_by_role("button", name="Show note.html").click()
     page.locator("main pre, main code").get_by_text(HOSTILE).last.wait_for()
@@ -415,8 +427,7 @@ def test_files_of_nodes_are_shown_as_text_and_never_run(site: Site, finished: Pr
 
 
 def test_a_step_that_was_tried_again_shows_each_attempt_and_the_wait_between(site: Site, finished: Project) -> None:
-    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
-    page = site.open(f"/executions/{execution}")
+    page = site.open(f"/executions/{that_ended(finished, 'failed')}")
     step = page.locator(".steps > li").first
     step.wait_for()
     assert step.locator(".lane i").count() == 2
@@ -426,12 +437,6 @@ def test_a_step_that_was_tried_again_shows_each_attempt_and_the_wait_between(sit
     assert attempts.count() == 2
     assert "failed" in attempts.last.inner_text()
     assert attempts.last.locator("td").nth(2).inner_text() != ""
-
-
-def test_why_cells_failed_stands_once_for_each_cause(site: Site, finished: Project) -> None:
-    page = site.open(f"/sweeps/{sweeps(finished)[0]}?tab=failures")
-    page.get_by_role("heading", name="2 × read ValueError").wait_for()
-    page.get_by_text("no <i>2</i>").wait_for()
 
 
 def test_two_sweeps_that_are_chosen_are_compared(site: Site, finished: Project) -> None:
@@ -498,9 +503,7 @@ def test_two_rows_are_compared_over_all_cases_and_lead_to_both_executions(site: 
 
 
 def test_a_cell_stands_beside_another_one_of_its_case_with_texts_side_by_side(site: Site, finished: Project) -> None:
-    query = "SELECT execution_id FROM cells WHERE sweep_id = :sweep AND combination = :row AND status = 'succeeded' "
-    query += "AND case_number = 1"
-    (first,), (other,) = (finished.query(query, sweep=sweeps(finished)[0], row=row)[0] for row in (0, 2))
+    first, other = (execution_of(finished, sweeps(finished)[0], f"{HOSTILE}1", row) for row in (0, 2))
     page = site.open(f"/executions/{first}")
     page.get_by_text("Compare with another cell of this case").click()
     page.locator(f'a[href="/executions/{first}/diff/{other}"]').click()
@@ -541,13 +544,13 @@ async ([path, seed]) => {
 
 def test_texts_differ_by_as_few_edits_as_there_can_be(site: Site) -> None:
     page = site.open("/")
-    module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/text_diff.js")
+    module = module_of(page, "lib/text_diff.js")
     assert page.evaluate(RANDOM_TEXTS, [module, 20261125]) == ""
 
 
 def test_a_text_that_was_replaced_differs_in_one_block_and_long_lines_are_compared_at_once(site: Site) -> None:
     page = site.open("/")
-    module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/text_diff.js")
+    module = module_of(page, "lib/text_diff.js")
     pieces = page.evaluate(
         "async ([module, one, other]) => (await import(module)).compareTexts(one, other)",
         [module, "You can change it. Thanks.", "Please, ask our shop. Thanks."],
@@ -569,11 +572,6 @@ def test_a_text_that_was_replaced_differs_in_one_block_and_long_lines_are_compar
         module,
     )
     assert milliseconds < 2_000
-
-
-def test_an_address_with_a_metric_that_is_not_there_shows_the_primary_one(site: Site, finished: Project) -> None:
-    page = site.open(f"/sweeps/{sweeps(finished)[0]}?metric=of-before")
-    page.locator("main table").first.get_by_role("columnheader", name="right").wait_for()
 
 
 def test_means_stand_against_what_they_cost_with_the_best_at_each_price_named(site: Site, finished: Project) -> None:
@@ -605,8 +603,10 @@ def test_what_makes_the_difference_is_told_by_node_and_by_pair(site: Site, finis
     assert pairs.locator("tbody tr").count() == len(rows)
 
 
-def test_tabs_keep_the_metric_and_the_filter_that_one_looks_by(site: Site, finished: Project) -> None:
-    page = site.open(f"/sweeps/{sweeps(finished)[0]}?metric=right&differ=1")
+def test_tabs_keep_the_metric_if_there_is_one_and_the_filter(site: Site, finished: Project) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}?metric=of-before")
+    page.locator("main table").first.get_by_role("columnheader", name="right").wait_for()
+    site.go(page, f"/sweeps/{sweeps(finished)[0]}?metric=right&differ=1")
     page.get_by_role("link", name="Failures").click()
     page.get_by_role("link", name="Matrix").click()
     page.wait_for_url("**metric=right&differ=1&tab=matrix")
@@ -694,8 +694,7 @@ PLACES = ("/", "/submit", *LISTS, "/help/pages", "/nowhere")
 def every_page(finished: Project) -> list[str]:
     """The address of each page, and of each tab of a sweep's."""
     sweep, other = sweeps(finished)
-    ((failed,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
-    ((fine,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'succeeded' LIMIT 1")
+    failed, fine = that_ended(finished, "failed"), that_ended(finished, "succeeded")
     tabs = [f"/sweeps/{sweep}?tab={tab}" for tab in ("matrix", "outputs", "effects", "tree", "failures", "log", "run")]
     compared = [f"/executions/{failed}/diff/{fine}", f"/sweeps/{sweep}/compare", f"/compare/{sweep}/{other}"]
     forms = ["/sessions?form=new", "/sessions?form=%3Ddefault", "/access?form=token", f"/sweeps/{sweep}/label"]
@@ -768,7 +767,7 @@ def test_each_page_says_in_a_way_that_can_be_read_that_it_loads_failed_or_is_off
 
 def test_who_may_only_read_is_offered_on_no_page_what_changes_something(site: Site, finished: Project) -> None:
     sweep, other = sweeps(finished)
-    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
+    execution = that_ended(finished, "failed")
     reader = finished.inside("admin", "token", "create", "reader", "--scope", "read", check=0).stdout.strip()
     page, owners = site.open("/", token=reader), site.open("/")
     steering = re.compile("Pause|Resume|Retry|Cancel|Roll back|What if|Add|Remove|Undo|Plan|Submit")
@@ -781,18 +780,7 @@ def test_who_may_only_read_is_offered_on_no_page_what_changes_something(site: Si
     owners.get_by_role("button", name="Retry failed").wait_for()
 
 
-def test_the_sheet_of_keys_opens_and_keys_go_to_pages(site: Site) -> None:
-    page = site.open("/")
-    page.get_by_role("heading", name="Sweeps").wait_for()
-    page.keyboard.press("?")
-    page.get_by_role("dialog").wait_for()
-    page.keyboard.press("Escape")
-    page.keyboard.press("g")
-    page.keyboard.press("i")
-    page.get_by_role("heading", name="Inbox").wait_for()
-
-
-def test_the_sheet_of_keys_is_readable_and_gives_the_focus_back(site: Site) -> None:
+def test_the_sheet_of_keys_is_readable_and_gives_the_focus_back_and_keys_go_to_pages(site: Site) -> None:
     page = site.open("/")
     opener = page.get_by_role("button", name="Keyboard")
     opener.press("Enter")
@@ -802,6 +790,11 @@ def test_the_sheet_of_keys_is_readable_and_gives_the_focus_back(site: Site) -> N
     page.keyboard.press("Enter")
     page.get_by_role("dialog").wait_for(state="hidden")
     assert opener.evaluate("(it) => it === document.activeElement")
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    for key in ("Escape", "g", "i"):
+        page.keyboard.press(key)
+    page.get_by_role("heading", name="Inbox").wait_for()
 
 
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
@@ -823,11 +816,6 @@ def test_a_page_that_is_empty_failed_or_offline_is_readable_and_comes_back(site:
     page.context.set_offline(False)
     page.get_by_role("heading", name="Costs and budgets").wait_for()
     page.get_by_text("The server cannot be reached").first.wait_for(state="hidden")
-
-
-def test_what_is_not_there_is_told_in_the_words_of_the_server(site: Site) -> None:
-    page = site.open("/sweeps/no-such-sweep")
-    page.get_by_role("alert").get_by_text("There is no sweep 'no-such-sweep'").wait_for()
 
 
 def set_hidden(page: Page, is_hidden: bool) -> None:
@@ -855,18 +843,9 @@ def look_at_more_tabs_than_a_browser_has_connections(first: Page) -> None:
 def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed(
     tmp_path: Path, browser: Browser
 ) -> None:
-    project = Project(tmp_path / "gated")
     gate = tmp_path / "gate"
-    project.write(
-        {
-            "gated.py": GATED.format(gate=gate),
-            "cases.jsonl": "\n".join(json.dumps({"id": f"c{n}", "input": {"x": n}}) for n in range(6)),
-            "sweep.yaml": 'workflow: gated:wf\ncases: cases.jsonl\nvary: {wait: all}\nevaluate: ["gated:total"]\n'
-            "repeats: 2\nrun: {concurrency: 1, pool: thread}\n",
-        }
-    )
-    server = Server(project)
-    with project.start("run", "sweep.yaml", "--quiet") as running:
+    keys = ("vary: {wait: all}", 'evaluate: ["gated:total"]', "repeats: 2", "run: {concurrency: 1, pool: thread}")
+    with gated(tmp_path, GATED.format(gate=gate), 6, *keys) as (project, server, running):
         project.until(lambda: project.query("SELECT 1 FROM executions WHERE status = 'running'"), "it runs")
         server.start()
         site = Site(server, browser)
@@ -895,30 +874,19 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         page.get_by_text("completed").first.wait_for()
         page.locator("main table").first.get_by_role("cell", name="3.500", exact=True).wait_for()
         running.wait(check=0)
-    page.get_by_role("grid").focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    page.get_by_role("link", name="repeat 1").click()
-    page.wait_for_url("**/executions/*")
-    site.close()
-    server.kill()
-    project.close()
+        page.get_by_role("grid").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="repeat 1").click()
+        page.wait_for_url("**/executions/*")
+        site.close()
 
 
 def test_outcomes_are_drawn_as_events_tell_them_without_asking_for_all_cells(tmp_path: Path, browser: Browser) -> None:
-    project = Project(tmp_path / "told")
     gate = tmp_path / "gate"
     flow = GATED.format(gate=gate).replace(f'Path("{gate}")', f"Path(f\"{gate}-{{state['x']}}\")")
-    project.write(
-        {
-            "gated.py": flow,
-            "cases.jsonl": "\n".join(json.dumps({"id": f"c{n}", "input": {"x": n}}) for n in range(3)),
-            "sweep.yaml": 'workflow: gated:wf\ncases: cases.jsonl\nvary: {wait: [default]}\nevaluate: ["gated:total"]\n'
-            "run: {concurrency: 3, pool: thread}\n",
-        }
-    )
-    server = Server(project)
-    with project.start("run", "sweep.yaml", "--quiet") as running:
+    keys = ("vary: {wait: [default]}", 'evaluate: ["gated:total"]', "run: {concurrency: 3, pool: thread}")
+    with gated(tmp_path, flow, 3, *keys) as (project, server, running):
         tmp_path.joinpath("gate-0").touch()
         project.until(lambda: project.query("SELECT 1 FROM cells WHERE status = 'succeeded'"), "one has ended")
         server.start()
@@ -934,23 +902,13 @@ def test_outcomes_are_drawn_as_events_tell_them_without_asking_for_all_cells(tmp
         grid.get_by_role("gridcell").get_by_text("succeeded, total 1").wait_for()
         tmp_path.joinpath("gate-2").touch()
         running.wait(check=0)
-    site.close()
-    server.kill()
-    project.close()
+        site.close()
 
 
 def test_what_a_node_prints_is_there_before_its_attempt_ends(tmp_path: Path, browser: Browser) -> None:
-    project = Project(tmp_path / "printing")
     gate = tmp_path / "gate"
-    printing = GATED.replace("    while", f"    print({HOSTILE!r})\n    while", 1)
-    project.write(
-        {
-            "gated.py": printing.format(gate=gate),
-            "sweep.yaml": "workflow: gated:wf\ncases: [{id: a, input: {x: 1}}]\nvary: {wait: [default]}\n",
-        }
-    )
-    server = Server(project)
-    with project.start("run", "sweep.yaml", "--quiet") as running:
+    flow = GATED.replace("    while", f"    print({HOSTILE!r})\n    while", 1).format(gate=gate)
+    with gated(tmp_path, flow, 1, "vary: {wait: [default]}") as (project, server, running):
         project.until(lambda: project.query(f"SELECT 1 FROM {ATTEMPTS} WHERE stdout IS NOT NULL"), "it is written")
         ((execution,),) = project.query("SELECT id FROM executions WHERE status = 'running'")
         server.start()
@@ -964,11 +922,9 @@ def test_what_a_node_prints_is_there_before_its_attempt_ends(tmp_path: Path, bro
         region.wait_for(state="hidden")
         page.locator(".steps summary").first.click()
         page.locator(".steps pre").get_by_text(HOSTILE).wait_for()
-    site.close()
-    assert not site.faults
-    assert [text for (text,) in project.query(f"SELECT stdout FROM {ATTEMPTS}")] == [f"{HOSTILE}\n"]
-    server.kill()
-    project.close()
+        site.close()
+        assert not site.faults
+        assert [text for (text,) in project.query(f"SELECT stdout FROM {ATTEMPTS}")] == [f"{HOSTILE}\n"]
 
 
 def columns(project: Project, ref: str, metric: str) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import BaseMessage
-from langgraph.graph import StateGraph
+from langgraph.graph import START, StateGraph
 
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.code.import_paths import as_workflow
@@ -49,13 +49,19 @@ def graph_of(state: Any, nodes: dict[str, Any], *edges: Any, **more: Any) -> Sta
     return builder
 
 
+def one_node(node: Any, state: Any = State, **rules: Any) -> StateGraph[Any]:
+    """Build a graph of the node `a`, with these rules."""
+    builder: StateGraph[Any] = StateGraph(state)
+    return builder.add_node("a", node, **rules).add_edge(START, "a")
+
+
 def with_branch(builder: StateGraph[Any], *branch: Any) -> StateGraph[Any]:
     return builder.add_conditional_edges(*branch)
 
 
-ABC = {"a": says("a"), "b": says("b"), "c": says("c")}
-
 ABC_REST = {"b": says("b"), "c": says("c")}
+
+ABC = {"a": says("a"), **ABC_REST}
 
 QUICK = {"initial_interval": 0.0, "jitter": False}
 
@@ -83,6 +89,16 @@ class Stepped:
     results: list[Result] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     failure: Failure | None = None
+
+    @property
+    def failed(self) -> Failure:
+        """The failure, which there must be."""
+        assert self.failure is not None
+        return self.failure
+
+    @property
+    def unknown_costs(self) -> list[Any]:
+        return [reason for node_result in self.results for reason in node_result.record.unknown_costs]
 
     @property
     def calls(self) -> list[dict[str, Any]]:
@@ -181,6 +197,14 @@ def alone(graph: Any, inputs: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Run a graph in LangGraph by `ainvoke`, which also runs sync nodes, and return its state."""
     compiled = graph.compile() if hasattr(graph, "compile") else graph
     return asyncio.run(compiled.ainvoke(dict(inputs), **more))
+
+
+def same_as_alone(step: Callable[..., Stepped], graph: Any, inputs: Mapping[str, Any]) -> Stepped:
+    """Step through a graph, and compare its last state with that of LangGraph."""
+    done = step(graph, inputs)
+    assert done.failure is None, done.failure
+    assert plain(done.state) == plain(alone(graph, inputs))
+    return done
 
 
 def visible_state(graph: Any, state: Mapping[str, Any]) -> dict[str, Any]:

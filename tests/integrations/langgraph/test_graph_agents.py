@@ -29,7 +29,9 @@ from tests.integrations.langgraph.graph_stepping import (
     alone,
     answer,
     graph_of,
+    one_node,
     plain,
+    same_as_alone,
     says,
     with_branch,
 )
@@ -80,7 +82,7 @@ def test_messages_are_added_replaced_and_removed(name: str, step: Step) -> None:
 
 
 def test_a_message_has_one_id_for_all_who_share_the_node_run(step: Step) -> None:
-    graph = graph_of(MessagesState, {"a": lambda state: {"messages": [AIMessage("hi"), ("user", "yes")]}}, (START, "a"))
+    graph = one_node(lambda state: {"messages": [AIMessage("hi"), ("user", "yes")]}, MessagesState)
 
     done = step(graph, {"messages": []})
 
@@ -90,9 +92,7 @@ def test_a_message_has_one_id_for_all_who_share_the_node_run(step: Step) -> None
 
 
 def test_the_text_of_a_message_is_stored_as_the_text_that_it_is(step: Step) -> None:
-    graph = graph_of(
-        State, {"a": lambda state: {"y": AIMessage("hi").text, "words": [AIMessage("yo").text]}}, (START, "a")
-    )
+    graph = one_node(lambda state: {"y": AIMessage("hi").text, "words": [AIMessage("yo").text]})
 
     state = step(graph, {"x": 0}).state
 
@@ -173,10 +173,8 @@ QUESTION = {"messages": [HumanMessage("what is 2 * 21?")]}
 def test_an_agent_with_tools_gives_what_it_gives_in_langgraph(tools: Any, step: Step) -> None:
     graph = agent_of(*tools)
 
-    done = step(graph, QUESTION)
+    done = same_as_alone(step, graph, QUESTION)
 
-    assert done.failure is None
-    assert plain(done.state) == plain(alone(graph, QUESTION))
     assert sorted(call["tool"] for call in done.calls if call["tool"]) == [tool.name for tool in tools]
     assert [call["usd"] for call in done.calls if call["model"]] == [pytest.approx(0.00021)] * 2
 
@@ -188,7 +186,7 @@ def test_a_node_whose_sync_form_is_not_implemented_is_awaited(step: Step) -> Non
     async def has(state: State) -> dict[str, Any]:
         return {"words": ["awaited"]}
 
-    graph = graph_of(State, {"a": RunnableLambda(lacks, afunc=has)}, (START, "a"))
+    graph = one_node(RunnableLambda(lacks, afunc=has))
 
     assert step(graph, {"x": 0}).state == alone(graph, {"x": 0})
 
@@ -200,9 +198,8 @@ def test_a_node_that_is_not_implemented_fails_once(step: Step) -> None:
         attempts.append(state["x"])
         raise NotImplementedError("later")
 
-    failure = step(graph_of(State, {"a": lacks}, (START, "a")), {"x": 0}).failure
+    failure = step(one_node(lacks), {"x": 0}).failed
 
-    assert failure is not None
     assert (failure.type, attempts) == ("NotImplementedError", [0])
 
 
@@ -211,10 +208,8 @@ def test_an_agent_that_langgraph_makes_is_a_graph_like_all_others(step: Step) ->
     model = Model(says=[calls("double"), AIMessage("42")])
     graph = create_react_agent(model, [double], prompt="You calculate.")
 
-    done = step(graph, QUESTION)
+    done = same_as_alone(step, graph, QUESTION)
 
-    assert done.failure is None
-    assert plain(done.state) == plain(alone(graph, QUESTION))
     assert done.steps == [("agent",), ("tools",), ("agent",)]
     assert [call["tokens_in"] for call in done.calls] == [1000, 0, 1000]
 
@@ -225,19 +220,17 @@ def test_a_model_without_a_price_counts_its_tokens_and_says_so_once(step: Step) 
     def twice(state: State) -> dict[str, Any]:
         return {"words": [model.invoke("x").text, model.invoke("y").text]}
 
-    done = step(graph_of(State, {"a": twice}, (START, "a")), {"x": 0})
+    done = step(one_node(twice), {"x": 0})
 
     assert done.state["words"] == ["a", "a"]
     assert [(call["tokens_in"], call["usd"]) for call in done.calls] == [(1000, 0.0)] * 2
-    assert [node_result.record.unknown_costs for node_result in done.results] == [
-        [{"cause": "price", "what": "unheard-of"}]
-    ]
+    assert done.unknown_costs == [{"cause": "price", "what": "unheard-of"}]
 
 
 def test_what_a_provider_caches_costs_what_it_costs(step: Step) -> None:
     def spent(**details: int) -> float:
         model = Model(says=[AIMessage("a")], details=details)
-        graph = graph_of(State, {"a": lambda state: {"words": [model.invoke("x").text]}}, (START, "a"))
+        graph = one_node(lambda state: {"words": [model.invoke("x").text]})
         return sum(call["usd"] for call in step(graph, {"x": 0}).calls)
 
     assert 0 < spent(cache_read=1000) < spent()
@@ -255,14 +248,25 @@ def test_calls_of_models_that_fail_or_do_not_count_tokens_are_kept_and_said(step
             return {"words": [FakeListChatModel(responses=["said"]).invoke("x").text]}
         return {}
 
-    done = step(graph_of(State, {"a": tries}, (START, "a")), {"x": 0})
+    done = step(one_node(tries), {"x": 0})
 
     assert [decode(call["response"].encode()) for call in done.calls] == [
         {"error": "ConnectionError: gone"},
         [{"role": "ai", "content": "said"}],
     ]
-    (reason,) = [reason for node_result in done.results for reason in node_result.record.unknown_costs]
-    assert reason == {"cause": "usage", "what": "FakeListChatModel"}
+    assert done.unknown_costs == [{"cause": "usage", "what": "FakeListChatModel"}]
+
+
+def odd_model(spoil: Callable[[ChatResult], None]) -> Model:
+    """Return a model whose response is changed."""
+
+    class Odd(Model):
+        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            reply = super()._generate(*args, **kwargs)
+            spoil(reply)
+            return reply
+
+    return Odd(says=[AIMessage("a")])
 
 
 @pytest.mark.parametrize(
@@ -283,33 +287,23 @@ def test_calls_of_models_that_fail_or_do_not_count_tokens_are_kept_and_said(step
 def test_no_usage_that_a_server_reports_fails_a_node(
     step: Step, usage: dict[str, Any], counted: tuple[int, int], is_known: bool
 ) -> None:
-    class Odd(Model):
-        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-            reply = super()._generate(*args, **kwargs)
-            reply.generations[0].message.usage_metadata = usage
-            return reply
-
-    model = Odd(says=[AIMessage("a")])
-    done = step(graph_of(State, {"a": lambda state: {"words": [model.invoke("x").text]}}, (START, "a")), {"x": 0})
+    model = odd_model(lambda reply: setattr(reply.generations[0].message, "usage_metadata", usage))
+    done = step(one_node(lambda state: {"words": [model.invoke("x").text]}), {"x": 0})
 
     assert done.failure is None, done.failure
     (call,) = done.calls
     assert (call["tokens_in"], call["tokens_out"]) == counted
     assert call["usd"] >= 0
-    reasons = [reason["cause"] for node_result in done.results for reason in node_result.record.unknown_costs]
-    assert reasons == ([] if is_known else ["usage"])
+    assert [reason["cause"] for reason in done.unknown_costs] == ([] if is_known else ["usage"])
 
 
 def test_a_response_whose_metadata_are_odd_fails_no_node(step: Step) -> None:
-    class Odd(Model):
-        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-            reply = super()._generate(*args, **kwargs)
-            reply.generations[0].message.response_metadata = {"model_name": 5}
-            reply.llm_output = {"token_usage": [1, 2], "model_name": ["x"]}
-            return reply
+    def spoil(reply: ChatResult) -> None:
+        reply.generations[0].message.response_metadata = {"model_name": 5}
+        reply.llm_output = {"token_usage": [1, 2], "model_name": ["x"]}
 
-    model = Odd(says=[AIMessage("a")])
-    done = step(graph_of(State, {"a": lambda state: {"words": [model.invoke("x").text]}}, (START, "a")), {"x": 0})
+    model = odd_model(spoil)
+    done = step(one_node(lambda state: {"words": [model.invoke("x").text]}), {"x": 0})
 
     assert done.failure is None, done.failure
     assert [call["model"] for call in done.calls] == ["5"]
@@ -325,10 +319,9 @@ def test_a_model_ends_the_attempt_that_may_spend_no_more(step: Step) -> None:
         return {"words": [(await model.ainvoke("x")).text, (await model.ainvoke("y")).text]}
 
     for node in (twice, twice_later):
-        done = step(graph_of(State, {"a": node}, (START, "a")), {"x": 0}, allowance=Allowance(usd=0.0001))
-        assert done.failure is not None
-        assert done.failure.kind == "budget"
-        assert done.failure.final
+        done = step(one_node(node), {"x": 0}, allowance=Allowance(usd=0.0001))
+        assert done.failed.kind == "budget"
+        assert done.failed.final
         assert len(done.calls) == 1
 
 
@@ -342,7 +335,7 @@ def asks_the_model(state: State) -> dict[str, Any]:
 def test_a_model_that_was_used_leaves_the_code_as_it_was(step: Step) -> None:
     before = fingerprint(asks_the_model)
 
-    step(graph_of(State, {"a": asks_the_model}, (START, "a")), {"x": 0})
+    step(one_node(asks_the_model), {"x": 0})
 
     assert set(vars(MODEL)) - set(Model.model_fields), "LangChain remembers something in the model"
     assert fingerprint(asks_the_model) == before
@@ -383,8 +376,7 @@ def test_tasks_that_a_node_calls_run_within_it(step: Step) -> None:
 
     graph = graph_of(State, {"a": calls_tasks, "b": awaits_tasks}, (START, "a"), ("a", "b"))
     assert step(graph, {"x": 0}).state == alone(graph, {"x": 0}) == {"x": 28, "words": []}
-    failure = step(graph_of(State, {"a": fails}, (START, "a")), {"x": 0}).failure
-    assert failure is not None
+    failure = step(one_node(fails), {"x": 0}).failed
     assert failure.type == "TypeError"
 
 
@@ -469,15 +461,15 @@ def questioner() -> dict[str, tuple[Any, list[Any]]]:
     sent.add_conditional_edges(START, lambda state: [Send("a", {"n": n}) for n in range(3)], ["a"])
     sub = graph_of(State, {"in": twice, "after": says("after")}, (START, "in"), ("in", "after"))
     compiled = sub.compile()
-    invoking = graph_of(State, {"a": lambda state: {"words": compiled.invoke({"x": 1})["words"]}}, (START, "a"))
+    invoking = one_node(lambda state: {"words": compiled.invoke({"x": 1})["words"]})
     return {
-        "once": (graph_of(State, {"a": once}, (START, "a")), ["so"]),
-        "twice": (graph_of(State, {"a": twice}, (START, "a")), ["1", "2"]),
-        "by an async node": (graph_of(State, {"a": later}, (START, "a")), ["l"]),
-        "swallowed": (graph_of(State, {"a": swallows}, (START, "a")), []),
-        "with a schema": (graph_of(State, {"a": refines}, (START, "a")), [42]),
+        "once": (one_node(once), ["so"]),
+        "twice": (one_node(twice), ["1", "2"]),
+        "by an async node": (one_node(later), ["l"]),
+        "swallowed": (one_node(swallows), []),
+        "with a schema": (one_node(refines), [42]),
         "by sent tasks": (sent, ["0", "1", "2"]),
-        "by tasks of a node": (graph_of(State, {"a": by_tasks}, (START, "a")), ["t1", "t2"]),
+        "by tasks of a node": (one_node(by_tasks), ["t1", "t2"]),
         "in a graph within": (graph_of(State, {"sub": sub.compile(), "b": says("b")}, (START, "sub"), ("sub", "b")),
                               ["1", "2"]),
         "in a graph that a node invokes": (invoking, ["1", "2"]),
@@ -517,9 +509,8 @@ def test_questions_that_a_node_asks_at_the_same_time_are_refused(step: Step) -> 
     def both(state: State) -> dict[str, Any]:
         return {"words": [future.result() for future in (asks("1?"), asks("2?"))]}
 
-    failure = step(graph_of(State, {"a": both}, (START, "a")), {"x": 0}).failure
+    failure = step(one_node(both), {"x": 0}).failed
 
-    assert failure is not None
     assert failure.final
     assert sentence("{} asks {} questions at the same time", "node 'a'", 2) in failure.message
 
@@ -535,7 +526,7 @@ def test_questions_that_a_node_asks_at_the_same_time_are_refused(step: Step) -> 
     ],
 )
 def test_what_an_interrupt_returns_is_what_was_answered(reply: Answer, resumes: Any, step: Step) -> None:
-    graph = graph_of(State, {"a": lambda state: {"words": [interrupt({"options": ["yes", "no"]})]}}, (START, "a"))
+    graph = one_node(lambda state: {"words": [interrupt({"options": ["yes", "no"]})]})
 
     done = step(graph, {"x": 0}, answers=[reply])
 
@@ -544,11 +535,10 @@ def test_what_an_interrupt_returns_is_what_was_answered(reply: Answer, resumes: 
 
 
 def test_null_is_no_answer_to_an_interrupt(step: Step) -> None:
-    graph = graph_of(State, {"a": lambda state: {"words": [interrupt("what?")]}}, (START, "a"))
+    graph = one_node(lambda state: {"words": [interrupt("what?")]})
 
-    failure = step(graph, {"x": 0}, answers=[answer(None)]).failure
+    failure = step(graph, {"x": 0}, answers=[answer(None)]).failed
 
-    assert failure is not None
     assert (failure.type, failure.final) == ("InputError", True)
     assert sentence("LangGraph cannot resume with null; answer with another value") in failure.message
 
@@ -564,7 +554,7 @@ ACTIONS = {"action_requests": [{"name": "send", "args": {"to": "ann"}}, {"name":
     ],
 )
 def test_what_the_middleware_for_people_asks_is_answered_by_decisions(reply: Answer, decision: Any, step: Step) -> None:
-    graph = graph_of(State, {"a": lambda state: {"words": [interrupt(ACTIONS)]}}, (START, "a"))
+    graph = one_node(lambda state: {"words": [interrupt(ACTIONS)]})
 
     done = step(graph, {"x": 0}, answers=[reply])
 
@@ -573,11 +563,10 @@ def test_what_the_middleware_for_people_asks_is_answered_by_decisions(reply: Ans
 
 
 def test_a_rejected_question_ends_the_node(step: Step) -> None:
-    graph = graph_of(State, {"a": lambda state: {"words": [interrupt("go?")]}}, (START, "a"))
+    graph = one_node(lambda state: {"words": [interrupt("go?")]})
 
-    failure = step(graph, {"x": 0}, answers=[Answer("reject", by="ann")]).failure
+    failure = step(graph, {"x": 0}, answers=[Answer("reject", by="ann")]).failed
 
-    assert failure is not None
     assert (failure.kind, failure.message) == ("rejected", sentence("rejected by {}", "ann"))
 
 
@@ -589,9 +578,8 @@ def test_an_answer_of_another_shape_than_the_node_expects_fails_it(step: Step) -
     def decides(state: State) -> dict[str, Any]:
         return {"words": [str(interrupt("go?", response_schema=Decision).go)]}
 
-    graph = graph_of(State, {"a": decides}, (START, "a"))
+    graph = one_node(decides)
 
     assert step(graph, {"x": 0}, answers=[{"go": True}]).state["words"] == ["True"]
-    failure = step(graph, {"x": 0}, answers=["what?"]).failure
-    assert failure is not None
+    failure = step(graph, {"x": 0}, answers=["what?"]).failed
     assert failure.type == "ValidationError"

@@ -102,8 +102,7 @@ def test_the_tasks_of_an_entrypoint_are_seen_as_calls(step: Step) -> None:
 def test_a_task_that_fails_is_seen_as_a_call_and_fails_its_node(step: Step) -> None:
     stepped = step(failing, root(3))
 
-    assert stepped.failure is not None
-    assert stepped.failure.message == "no 3"
+    assert stepped.failed.message == "no 3"
     assert [(call["tool"], loads(call["response"])) for call in stepped.calls] == [("fails", "ValueError: no 3")]
 
 

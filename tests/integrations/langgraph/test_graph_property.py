@@ -47,13 +47,14 @@ def choice_of(combination: Mapping[str, str]) -> dict[str, int]:
     return {node: 0 if variant == "default" else int(variant[1:]) for node, variant in combination.items()}
 
 
-@settings(
-    max_examples=examples(15),
-    deadline=None,
-    derandomize=True,
-    phases=QUICK,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+def drawn(many: int) -> settings:
+    checks = [HealthCheck.too_slow]
+    return settings(
+        max_examples=examples(many), deadline=None, derandomize=True, phases=QUICK, suppress_health_check=checks
+    )
+
+
+@drawn(15)
 @given(graph_sketches())
 def test_the_tree_gives_each_cell_what_langgraph_gives_it(memory_bench: Make, sketch: GraphSketch) -> None:
     vary = {node: ["default", *(f"w{number}" for number in range(1, len(sketch.ways(node))))] for node in sketch.varied}
@@ -131,13 +132,7 @@ class Drive:
         return {}
 
 
-@settings(
-    max_examples=examples(120),
-    deadline=None,
-    derandomize=True,
-    phases=QUICK,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@drawn(120)
 @given(graph_sketches(), st.integers(0, 3), st.randoms(use_true_random=False), st.data())
 def test_the_engine_takes_the_steps_that_langgraph_takes(
     surroundings: Surroundings, sketch: GraphSketch, x: int, shuffled: random.Random, data: st.DataObject

@@ -27,6 +27,7 @@ from tests.integrations.langgraph.graph_stepping import (
     Stepped,
     alone,
     graph_of,
+    one_node,
     plain,
     says,
     with_branch,
@@ -119,8 +120,7 @@ def test_a_node_is_tried_as_often_as_its_policies_say(
     policy: Any, errors: list[Exception], attempts: int, step: Step
 ) -> None:
     def graph(node: Flaky) -> StateGraph[Any]:
-        builder: StateGraph[Any] = StateGraph(State)
-        return builder.add_node("a", node, retry_policy=policy).add_edge(START, "a")
+        return one_node(node, retry_policy=policy)
 
     try:
         expected = alone(graph(Flaky(*errors)), {"x": 0})
@@ -143,8 +143,7 @@ def test_a_node_is_told_which_attempt_it_is(step: Step) -> None:
                 raise ConnectionError
             return {"words": attempts}
 
-        builder: StateGraph[Any] = StateGraph(State)
-        return builder.add_node("a", tells, retry_policy=RetryPolicy(**QUICK)).add_edge(START, "a")
+        return one_node(tells, retry_policy=RetryPolicy(**QUICK))
 
     assert step(graph(), {"x": 0}).state == alone(graph(), {"x": 0}) == {"x": 0, "words": ["1", "2", "3"]}
 
@@ -156,8 +155,7 @@ def test_an_answer_costs_a_node_none_of_its_attempts(step: Step) -> None:
         interrupt("go?")
         return fails(state)
 
-    builder: StateGraph[Any] = StateGraph(State)
-    builder.add_node("a", asks, retry_policy=RetryPolicy(max_attempts=3, **QUICK)).add_edge(START, "a")
+    builder = one_node(asks, retry_policy=RetryPolicy(max_attempts=3, **QUICK))
 
     done = step(builder, {"x": 0}, answers=["yes"])
 
@@ -202,7 +200,7 @@ def test_a_node_that_takes_too_long_fails_and_says_so(step: Step) -> None:
 
     own: StateGraph[Any] = StateGraph(State)
     own.add_node("a", hangs, timeout=TimeoutPolicy(run_timeout=0.05)).add_edge(START, "a")
-    whole = graph_of(State, {"a": hangs}, (START, "a")).compile()
+    whole = one_node(hangs).compile()
     whole.step_timeout = 0.05
 
     assert (failure := step(own, {"x": 0}).failure)
@@ -215,17 +213,15 @@ def test_a_variant_that_cannot_have_the_deadline_of_its_node_is_refused() -> Non
     async def awaits(state: State) -> dict[str, Any]:
         return {}
 
-    builder: StateGraph[Any] = StateGraph(State)
-    builder.add_node("a", awaits, timeout=1.0).add_edge(START, "a")
+    builder = one_node(awaits, timeout=1.0)
 
     with pytest.raises(WorkflowError, match=r"node 'a', variant 'sync': LangGraph does not take it .* async"):
         as_workflow(variants(builder).add("a", "sync", says("a")), "tests:graph").validate()
 
 
 def test_a_loop_that_does_not_end_is_a_clear_failure(step: Step) -> None:
-    failure = step(endless().compile().with_config(recursion_limit=5), {"x": 0}).failure
+    failure = step(endless().compile().with_config(recursion_limit=5), {"x": 0}).failed
 
-    assert failure is not None
     assert failure.kind == "routing"
     assert sentence("Recursion limit of {} reached", 5) in failure.message
     assert sentence("`recursion_limit` raises the limit") in failure.message
@@ -233,7 +229,7 @@ def test_a_loop_that_does_not_end_is_a_clear_failure(step: Step) -> None:
 
 def endless(times: int = 1_000_000) -> StateGraph[Any]:
     route = lambda state: END if len(state["words"]) >= times else "a"  # noqa: E731
-    return with_branch(graph_of(State, {"a": says("a")}, (START, "a")), "a", route)
+    return with_branch(one_node(says("a")), "a", route)
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(None, 4), (None, 6), (4, None), (4, 30), (6, 4), (6, None), (2, 1)])
@@ -265,8 +261,7 @@ def test_the_trace_of_a_failure_holds_the_users_own_frames(step: Step) -> None:
         return 1 // number if number == 0 else deep(number - 1)
 
     for node in (lambda state: deep(2), RunnableLambda(lambda state: deep(2)) | RunnableLambda(str)):
-        failure = step(graph_of(State, {"a": node}, (START, "a")), {"x": 0}).failure
-        assert failure is not None
+        failure = step(one_node(node), {"x": 0}).failed
         assert failure.type == "ZeroDivisionError"
         assert failure.trace.count("File ") == 4
         assert "langgraph" not in failure.trace.replace(__file__, "")
@@ -284,8 +279,7 @@ def counted(cache: InMemoryCache[Any]) -> tuple[Any, list[int]]:
         runs.append(state["x"])
         return {"words": [f"{state['x'] + plus}"]}
 
-    builder: StateGraph[Any] = StateGraph(State)
-    builder.add_node("a", costly, cache_policy=CachePolicy()).add_edge(START, "a")
+    builder = one_node(costly, cache_policy=CachePolicy())
     builder.add_node("b", lambda state: {"words": ["b"]}).add_edge("a", "b")
     return builder.compile(cache=cache), runs
 
@@ -314,8 +308,7 @@ def test_a_result_from_a_cache_brings_what_the_node_put_into_the_store(step: Ste
 
     store: InMemoryStore = InMemoryStore()
     store.put(("n",), "gone", {})
-    builder: StateGraph[Any] = StateGraph(State)
-    builder.add_node("a", puts, cache_policy=CachePolicy()).add_edge(START, "a")
+    builder = one_node(puts, cache_policy=CachePolicy())
     builder.add_node("b", reads).add_edge("a", "b")
     graph = builder.compile(cache=InMemoryCache(), store=store)
 
@@ -393,7 +386,7 @@ def test_a_store_outside_the_process_is_used_as_it_is(step: Step) -> None:
         """Any other store."""
 
     store = Mine()
-    graph = graph_of(State, {"a": remembers}, (START, "a")).compile(store=store)
+    graph = one_node(remembers).compile(store=store)
 
     for _ in range(2):
         assert step(graph, {"x": 0}).hidden == {}
@@ -415,8 +408,7 @@ def sweep_of(make: Any, graph: Any, vary: dict[str, Any] | None = None, **more: 
 
 def test_retries_are_attempts_of_the_node_run(memory_bench: Any) -> None:
     fails = Flaky(ConnectionError(), ConnectionError())
-    builder: StateGraph[Any] = StateGraph(State)
-    builder.add_node("a", fails, retry_policy=RetryPolicy(max_attempts=3, **QUICK)).add_edge(START, "a")
+    builder = one_node(fails, retry_policy=RetryPolicy(max_attempts=3, **QUICK))
 
     sweep = sweep_of(memory_bench, builder)
 
@@ -476,7 +468,7 @@ def test_the_thread_is_the_case_and_the_repeat(memory_bench: Any) -> None:
     def configured(state: State, config: RunnableConfig, *, k: int = 0) -> dict[str, Any]:
         return {"y": config["configurable"]["thread_id"]}
 
-    beside = variants(graph_of(State, {"a": configured}, (START, "a"))).add("a", "other", k=1)
+    beside = variants(one_node(configured)).add("a", "other", k=1)
 
     sweep = sweep_of(memory_bench, beside, {"a": ["default", "other"]}, repeats=2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -50,9 +50,7 @@ class Adding(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *args: Any, **more: Any) -> ChatResult:
         so_far = sum(isinstance(message, AIMessage) and bool(message.tool_calls) for message in messages)
         templates = self.calls if so_far < self.times else []
-        calls = [
-            {**call, "id": f"call-{so_far}-{number}", "type": "tool_call"} for number, call in enumerate(templates)
-        ]
+        calls = [{**call, "id": f"call-{so_far}-{n}", "type": "tool_call"} for n, call in enumerate(templates)]
         text = f"{so_far} done"
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text, tool_calls=calls, id=f"ai-{so_far}"))])
 
@@ -160,9 +158,9 @@ def test_an_agent_does_what_it_does_in_langchain(name: str, step: Step) -> None:
 
 
 def test_an_agent_asks_a_person_before_it_calls_a_tool(step: Step) -> None:
-    stepped = step(
-        agent(asked_about("add"), model=Adding(times=1)), HELLO, answers=[answer({"decisions": [{"type": "approve"}]})]
-    )
+    asking = agent(asked_about("add"), model=Adding(times=1))
+
+    stepped = step(asking, HELLO, answers=[answer({"decisions": [{"type": "approve"}]})])
 
     assert stepped.failure is None
     assert [question.text for question in stepped.questions] == ["add?"]
@@ -180,21 +178,14 @@ def test_an_agent_keeps_a_list_of_what_is_to_be_done(step: Step) -> None:
 
 
 def test_the_calls_of_models_and_tools_are_limited_over_all_steps(step: Step) -> None:
-    limits: Sequence[AgentMiddleware[Any, Any]] = (
-        middleware.ModelCallLimitMiddleware(run_limit=3),
-        middleware.ToolCallLimitMiddleware(run_limit=2),
-    )
+    of_models, of_tools = middleware.ModelCallLimitMiddleware, middleware.ToolCallLimitMiddleware
 
-    stepped = step(agent(*limits, model=Adding(times=10)), HELLO)
+    stepped = step(agent(of_models(run_limit=3), of_tools(run_limit=2), model=Adding(times=10)), HELLO)
 
     assert stepped.failure is None
     assert stepped.ran.count("model") == 3
-    done = [
-        message
-        for message in stepped.state["messages"]
-        if isinstance(message, ToolMessage) and message.status == "success"
-    ]
-    assert len(done) == 2
+    done = [message.status for message in stepped.state["messages"] if isinstance(message, ToolMessage)]
+    assert done.count("success") == 2
 
 
 @pytest.mark.filterwarnings(*LEAVES_PIPES_OPEN)
@@ -205,6 +196,5 @@ def test_an_agent_has_a_shell_in_each_step(step: Step) -> None:
     stepped = step(agent(shell, model=model), HELLO)
 
     assert stepped.failure is None
-    assert [message.text for message in stepped.state["messages"] if isinstance(message, ToolMessage)] == [
-        "good-day\n"
-    ] * 2
+    printed = [message.text for message in stepped.state["messages"] if isinstance(message, ToolMessage)]
+    assert printed == ["good-day\n"] * 2

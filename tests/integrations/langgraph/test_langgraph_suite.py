@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -15,6 +14,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+
+from tests.support.project import run_program
 
 SUITE = Path(__file__).parent / "langgraph_suite"
 KNOWN_FAILURES: dict[str, dict[str, str]] = tomllib.loads((SUITE / "known_failures.toml").read_text())
@@ -41,7 +42,7 @@ def downloaded(requirement: str, folder: Path) -> Path:
     """Return a folder with the source of a release. Skip if no registry can be reached, except in CI."""
     options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder)]
     command = [sys.executable, "-m", "pip", "download", *options, requirement]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = run_program(command, timeout=300)
     if done.returncode:
         why = f"pip cannot download the source of {requirement}: {done.stderr.strip()[-500:]}"
         if os.environ.get("CI"):
@@ -60,9 +61,7 @@ def run(release: Path, report: Path, tests: Collection[str], database_url: str |
     suite_environment = {"WTB_SUITE_DATABASE": database_url} if database_url else {}
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:wtb", "-o", "addopts=", "--tb=short"]
     command = [sys.executable, "-m", "pytest", *options, f"--rootdir={release}", f"--junitxml={report}", *tests]
-    done = subprocess.run(
-        command, cwd=release, env=outside | suite_environment, capture_output=True, text=True, timeout=1800, check=False
-    )
+    done = run_program(command, cwd=release, env=outside | suite_environment, timeout=1800)
     assert done.returncode in (0, 1), done.stdout[-5000:] + done.stderr[-5000:]
     return dict(outcome(case) for case in ElementTree.parse(report).iter("testcase"))
 
@@ -79,11 +78,9 @@ def failed(outcomes: Mapping[str, str | None]) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_langgraphs_own_tests_of_checkpointers_pass(release: Path, tmp_path: Path, database_url: str) -> None:
-    files = sorted(
-        str(file.relative_to(release))
-        for file in (release / "tests").glob("test_*.py")
-        if any(fixture in file.read_text() for fixture in FIXTURES)
-    )
+    of_release = sorted((release / "tests").glob("test_*.py"))
+    used = [file for file in of_release if any(fixture in file.read_text() for fixture in FIXTURES)]
+    files = [str(file.relative_to(release)) for file in used]
 
     outcomes = run(release, tmp_path / "report.xml", files, database_url)
 

@@ -36,12 +36,17 @@ def offer(pairs: Pairing, parent: str, mine: Waiting) -> bool:
         return was_stored
 
 
+def taken(pairs: Pairing, parent: str | None) -> list[Waiting]:
+    """Return the writes that a checkpoint takes along."""
+    with pairs.take_waiting(PLACE, parent) as waiting_writes:
+        return list(waiting_writes)
+
+
 def prove(pairs: Pairing) -> None:
     """Take waiting writes while writes are being stored, so that the pairing expects pairs."""
     with pairs.offer(PLACE, "before", writes()) as was_stored:
         assert not was_stored
-        with pairs.take_waiting(PLACE, "before") as waiting_writes:
-            assert waiting_writes == []
+        assert taken(pairs, "before") == []
 
 
 @pytest.mark.usefixtures("patient")
@@ -64,8 +69,7 @@ def test_a_checkpoint_waits_for_the_writes_that_lead_to_it(pool: ThreadPoolExecu
 
     def store() -> list[Waiting]:
         taking.set()
-        with pairs.take_waiting(PLACE, "parent") as waiting_writes:
-            return list(waiting_writes)
+        return taken(pairs, "parent")
 
     stored: Future[list[Waiting]] = pool.submit(store)
     taking.wait(60)
@@ -92,26 +96,15 @@ def test_nobody_waits_in_a_thread_whose_writes_and_checkpoints_come_one_after_th
 
     for parent in "abc":
         assert not offer(pairs, parent, writes())
-        with pairs.take_waiting(PLACE, parent) as waiting_writes:
-            assert waiting_writes == []
-        with pairs.take_waiting(PLACE, "that nothing was written from") as waiting_writes:
-            assert waiting_writes == []
+        assert taken(pairs, parent) == taken(pairs, "that nothing was written from") == []
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_checkpoint_that_no_step_led_to_waits_for_nobody() -> None:
+def test_a_checkpoint_that_no_step_led_to_and_writes_that_none_follows_on_wait_for_nobody() -> None:
     pairs = Pairing()
     prove(pairs)
 
-    with pairs.take_waiting(PLACE, None) as waiting_writes:
-        assert waiting_writes == []
-
-
-@pytest.mark.usefixtures("patient")
-def test_writes_that_no_checkpoint_follows_on_wait_for_none() -> None:
-    pairs = Pairing()
-    prove(pairs)
-
+    assert taken(pairs, None) == []
     assert not offer(pairs, "parent", writes(number=-3))
 
 
@@ -128,8 +121,7 @@ def test_a_thread_whose_writes_waited_in_vain_waits_no_more_until_a_checkpoint_c
     prove(pairs)
     offered = pool.submit(offer, pairs, "next", mine)
 
-    with pairs.take_waiting(PLACE, "next") as waiting_writes:
-        assert waiting_writes == [mine]
+    assert taken(pairs, "next") == [mine]
     assert offered.result(60)
 
 
@@ -143,14 +135,12 @@ def test_tasks_that_end_apart_end_it_only_for_their_step(
         assert not offer(pairs, "parent", writes())
     with pairs.offer(PLACE, "parent", writes()) as was_stored:  # the last task, as the checkpoint comes
         assert not was_stored
-        with pairs.take_waiting(PLACE, "parent"):
-            pass
+        taken(pairs, "parent")
     monkeypatch.setattr(validation, "PATIENCE_S", 60.0)
 
     offered = pool.submit(offer, pairs, "next", mine)
 
-    with pairs.take_waiting(PLACE, "next") as waiting_writes:
-        assert waiting_writes == [mine]
+    assert taken(pairs, "next") == [mine]
     assert offered.result(60)
 
 

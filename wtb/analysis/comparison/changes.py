@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wtb.core.factors import SCHEME, FileReference, Place, canonical, file_reference, levels_of, replace_files
 from wtb.core.tree.stored_code import differences, is_same_code
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import StoredSpec
     from wtb.store.tables.sweeps import SweepRow
 
+T = TypeVar("T")
 _TOOLS = "environment.tools."  # of those that no server was asked for, only what nodes called is known
 _NOT_SETTINGS = (
     *("sweep", "cases", "folder", "baseline_row", "session", "added_rows", "extensions", "copied_from"),
@@ -64,14 +65,12 @@ def changed_code(before: SweepRow, after: SweepRow) -> list[str]:
 
 def variant_changes(before: Fingerprints, after: Fingerprints) -> VariantChanges:
     """Return variants that only one of the sweeps has, as {"node", "variant"}."""
-    return {"added": list(_only(after, before)), "removed": list(_only(before, after))}
+    return {"added": _only(after, before), "removed": _only(before, after)}
 
 
-def _only(these: Fingerprints, those: Fingerprints) -> Iterator[VariantName]:
-    for node, variants in these.items():
-        for variant in variants:
-            if variant not in those.get(node, {}):
-                yield {"node": node, "variant": variant}
+def _only(these: Fingerprints, those: Fingerprints) -> list[VariantName]:
+    every = ((node, variant) for node, variants in these.items() for variant in variants)
+    return [{"node": node, "variant": variant} for node, variant in every if variant not in those.get(node, {})]
 
 
 def setting_changes(before: StoredSpec, after: StoredSpec) -> list[SettingChange]:
@@ -275,11 +274,11 @@ def _nameless(ref: Any, by_path: Any) -> Any:
     return {key: option for key, option in by_path.items() if key != "name"} if levels_of(ref) else by_path
 
 
-def with_names(fingerprints: Mapping[str, Mapping[str, str]], renamed: Renamed) -> dict[str, dict[str, str]]:
-    """Return the fingerprints of an earlier sweep under the names that its variants have in the later one."""
+def with_names(variants: Mapping[str, Mapping[str, T]], renamed: Renamed) -> dict[str, dict[str, T]]:
+    """Return facts on variants of an earlier sweep, by node, under the names that they have in the later one."""
     return {
-        node: {renamed.get(node, {}).get(variant, variant): code for variant, code in variants.items()}
-        for node, variants in fingerprints.items()
+        node: {renamed.get(node, {}).get(variant, variant): fact for variant, fact in of_node.items()}
+        for node, of_node in variants.items()
     }
 
 
@@ -287,8 +286,4 @@ def code_with_names(code: StoredCode | None, renamed: Renamed) -> StoredCode | N
     """Return the code of an earlier sweep under the names that its variants have in the later one."""
     if code is None or not renamed:
         return code
-    variants = {
-        node: {renamed.get(node, {}).get(variant, variant): number for variant, number in of_node.items()}
-        for node, of_node in code["variants"].items()
-    }
-    return {**code, "variants": variants}
+    return {**code, "variants": with_names(code["variants"], renamed)}

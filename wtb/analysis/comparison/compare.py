@@ -28,7 +28,7 @@ from wtb.analysis.comparison.regressions import Answer, Finding, Pool, Question,
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, UNCLEAR, WORSE, overall
 from wtb.analysis.interim import why_stopped
 from wtb.analysis.judge_check import models_of_judges
-from wtb.analysis.statistics import Floats, margins
+from wtb.analysis.statistics import margins
 from wtb.analysis.statistics.claims import SIGNIFICANT, MissingCells, span_of
 from wtb.analysis.statistics.claims import Pairs as TableOfPairs
 from wtb.analysis.statistics.intervals import Units
@@ -102,7 +102,7 @@ def compare_sweeps(
     )
     answers = sides.answers(int(after.spec.get("seed", 0)), pairs, level)
     rows = [_row(sides, answers, number, choice) for number, choice in enumerate(pairs.choices)]
-    pooled = [_pool(sides, answers, number, pairs) for number in range(len(sides.pools))]
+    pooled_rows = [_pool(sides, answers, number, pairs) for number in range(len(sides.pools))]
     sizes = _sizes(pairs)
     cells = _cells(pairs, failed, scored, rows)
     first = cells[:looked_into]
@@ -110,7 +110,7 @@ def compare_sweeps(
         cell["diverged"] = node
     facts = Facts(
         rows=rows,
-        pools=pooled,
+        pools=pooled_rows,
         metrics={name: measure.better for name, measure in metrics.common.items()},
         primary=primary,
         cells=failed.compared,
@@ -143,7 +143,7 @@ def compare_sweeps(
         "noise_floor": floor,
         "failing": {"still": failed.still_failing, "unpaired": failed.unpaired},
         "rows": rows,
-        "pools": pooled,
+        "pools": pooled_rows,
         "cells": cells,
         "verdict": _verdict(sides, answers, facts),
         "because": sentences(facts),
@@ -295,11 +295,7 @@ def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> Verd
 
 
 def _row(sides: _Sides, answers: Mapping[str, Answer], number: int, choice: Mapping[str, str]) -> ComparedRow:
-    metrics = {
-        scores.metric: _figures(sides, scores, answers[scores.metric].rows[number], _Tables.of(scores, [number]))
-        for scores in sides.scored
-    }
-    cells = _outcome_figures(sides, answers[CELLS].rows[number], [number])
+    cells, metrics = _part(sides, {name: answer.rows[number] for name, answer in answers.items()}, [number])
     is_lost = any(
         metrics[scores.metric]["decides"] and not metrics[scores.metric]["n_pairs"] and scores.were[number]
         for scores in sides.scored
@@ -323,10 +319,7 @@ def _of_part(
         is_lost: True if a deciding metric can no longer be compared.
         succeeded: True if any cell succeeded in both sweeps.
     """
-    verdicts = [
-        figures["verdict"] for figures in metrics.values() if figures["decides"] and figures["verdict"] != CANNOT_TELL
-    ]
-    verdict = overall([cells["verdict"], *verdicts])
+    verdict = _of_deciding(cells, metrics)
     if verdict == WORSE:
         return verdict
     compared = any(figures["verdict"] != CANNOT_TELL for figures in metrics.values())
@@ -335,54 +328,50 @@ def _of_part(
     return verdict
 
 
+def _of_deciding(cells: OutcomeFigures, metrics: Mapping[str, ContrastFigures]) -> Verdict:
+    """Return the verdict of the deciding metrics that can be compared, and of failing cells."""
+    deciding = [figures["verdict"] for figures in metrics.values() if figures["decides"]]
+    return overall([cells["verdict"], *(verdict for verdict in deciding if verdict != CANNOT_TELL)])
+
+
 def _pool(sides: _Sides, answers: Mapping[str, Answer], number: int, pairs: Pairs) -> ComparedPool:
     pool = sides.pools[number]
-    metrics = {
-        scores.metric: _figures(sides, scores, answers[scores.metric].pools[number], _Tables.of(scores, pool.rows))
-        for scores in sides.scored
-    }
-    cells = _outcome_figures(sides, answers[CELLS].pools[number], pool.rows)
-    verdicts = [
-        figures["verdict"] for figures in metrics.values() if figures["decides"] and figures["verdict"] != CANNOT_TELL
-    ]
+    cells, metrics = _part(sides, {name: answer.pools[number] for name, answer in answers.items()}, pool.rows)
     return {
         "what": pool.what,
         "nodes": list(pool.nodes),
         "variant": pool.variant,
         "combinations": [dict(pairs.choices[row]) for row in pool.rows],
-        "verdict": overall([cells["verdict"], *verdicts]),
+        "verdict": _of_deciding(cells, metrics),
         "cells": cells,
         "metrics": metrics,
     }
 
 
-class _Tables(NamedTuple):
-    """Scores of a row or pool of both sweeps, aligned by case, for the cases that both have."""
-
-    before: Floats
-    after: Floats
-
-    @classmethod
-    def of(cls, scores: Scores, rows: Sequence[int]) -> _Tables:
-        # Means before and after must be over the same cases, or their difference would not be `delta`.
-        both = np.isfinite(scores.differences)
-        old, new = (pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after))
-        return cls(old[np.isfinite(old)], new[np.isfinite(new)])
+def _part(
+    sides: _Sides, findings: Mapping[str, Finding], rows: Sequence[int]
+) -> tuple[OutcomeFigures, dict[str, ContrastFigures]]:
+    """Return the figures of a row or pool: of its failing cells, and by metric."""
+    metrics = {scores.metric: _figures(sides, scores, findings[scores.metric], rows) for scores in sides.scored}
+    return _outcome_figures(sides, findings[CELLS], rows), metrics
 
 
-def _figures(sides: _Sides, scores: Scores, finding: Finding, tables: _Tables) -> ContrastFigures:
+def _figures(sides: _Sides, scores: Scores, finding: Finding, rows: Sequence[int]) -> ContrastFigures:
     """Return the figures of a row or pool for one metric.
 
     Differences are later minus earlier; `gain_low` refers to the gain, which is positive if the later sweep is better.
     """
     contrast, sign = finding.contrast, 1.0 if scores.measure.better == "higher" else -1.0
     middle = np.median if scores.is_typical else np.mean
+    # Means before and after must be over the same cases, or their difference would not be `delta`.
+    both = np.isfinite(scores.differences)
+    old, new = (pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after))
     ends = None if contrast.ci is None else sorted(sign * end for end in contrast.ci)
     return {
         "n_pairs": contrast.n,
         "n_differ": contrast.differ,
-        "before": float(middle(tables.before)) if contrast.n else None,
-        "after": float(middle(tables.after)) if contrast.n else None,
+        "before": float(middle(old[np.isfinite(old)])) if contrast.n else None,
+        "after": float(middle(new[np.isfinite(new)])) if contrast.n else None,
         "delta": None if contrast.delta is None else sign * contrast.delta,
         "delta_ci": ends,
         "gain_low": finding.low,

@@ -67,9 +67,8 @@ class Pairs(NamedTuple):
             numbers = np.array([row[:2] for row in cell_rows], dtype=np.int64)
             row, place = self.rows[side][numbers[:, 0]], self.columns[side][numbers[:, 1]]
             is_paired = (row >= 0) & (place >= 0)
-            values[row[is_paired], place[is_paired]] = np.array([cell_row[column] for cell_row in cell_rows], dtype)[
-                is_paired
-            ]
+            cells = np.array([cell_row[column] for cell_row in cell_rows], dtype)
+            values[row[is_paired], place[is_paired]] = cells[is_paired]
         return values
 
 
@@ -99,11 +98,8 @@ def match(database: Database, before: SweepRow, after: SweepRow) -> Pairs:
     return Pairs(
         [choices[1][named[1][key]] for key in common],
         same,
-        (_places(named[0], common), _places(named[1], common)),
-        (
-            _places({id: number for id, (number, _) in contents[0].items()}, same),
-            _places({id: number for id, (number, _) in contents[1].items()}, same),
-        ),
+        _places(named, common),
+        _places([{id: number for id, (number, _) in side.items()} for side in contents], same),
         {"common": len(common), "added": len(named[1]) - len(common), "removed": len(named[0]) - len(common)},
         {
             "common": len(both),
@@ -145,11 +141,12 @@ def _units(
     return numbered(united(both, *unnamed))
 
 
-def _places(numbers: Mapping[Any, int], common: Sequence[Any]) -> Integers:
-    """Return sweep number -> place among the common ones, or -1."""
-    places = np.full(max(numbers.values(), default=-1) + 1, -1, dtype=np.int64)
-    places[[numbers[key] for key in common]] = np.arange(len(common))
-    return places
+def _places(sides: Sequence[Mapping[Any, int]], common: Sequence[Any]) -> tuple[Integers, Integers]:
+    """Return for each sweep, number -> place among the common ones, or -1."""
+    before, after = (np.full(max(numbers.values(), default=-1) + 1, -1, dtype=np.int64) for numbers in sides)
+    for places, numbers in zip((before, after), sides, strict=True):
+        places[[numbers[key] for key in common]] = np.arange(len(common))
+    return before, after
 
 
 Booleans = NDArray[np.bool_]
@@ -321,26 +318,16 @@ def read_scores(
             np.isnan(before_scores) & np.isfinite(after_scores) & errors[0],
         )
         counted = sides[1].failure_score(measure) is not None
-        rows = None if measure.figure is None else _figure_rows(sides, pairs, metric, measure, Numbers(measure.figure))
-        figures = None if rows is None else _figures(rows, pairs)
-        behind = np.vstack(
-            [np.nan_to_num(pairs.table(side, found_rows, 3)) for side, found_rows in enumerate(side_rows)]
-        )
+        cells = None if measure.figure is None else _figure_rows(sides, pairs, metric, measure, Numbers(measure.figure))
+        figures = None if cells is None else _figures(cells, pairs)
+        behind = np.vstack([np.nan_to_num(pairs.table(side, rows, 3)) for side, rows in enumerate(side_rows)])
         repeats = np.repeat([int(sweep.spec["repeats"]) for sweep in (before, after)], len(before_scores))
         missing = _missing_cells(behind, repeats, np.vstack(lost_cells))
         both = None
         if missing is not None:
-            seed = int(after.spec.get("seed", 0))
-            table = TableOfPairs(
-                np.vstack([before_scores, after_scores]),
-                missing,
-                measure.scale,
-                measure.compare,
-                pairs.units,
-                rows,
-                seed,
-            )
-            both = BeforeAndAfter(table, measure.better == "higher")
+            table, seed = np.vstack([before_scores, after_scores]), int(after.spec.get("seed", 0))
+            compared = TableOfPairs(table, missing, measure.scale, measure.compare, pairs.units, cells, seed)
+            both = BeforeAndAfter(compared, measure.better == "higher")
         changed = subtract(after_scores, before_scores)
         read.append(
             Scores(

@@ -66,7 +66,7 @@ class Facts:
 
 def sentences(facts: Facts) -> list[str]:
     """Return the reasons, worst first; empty if nothing differs and nothing is left out."""
-    deciding = [name for name in facts.metrics if _decides(facts, name)]
+    deciding = [name for name in facts.metrics if any(row["metrics"][name]["decides"] for row in facts.rows)]
     exploratory = [name for name in facts.metrics if name not in deciding]
     return [
         *(
@@ -110,10 +110,6 @@ def _lost_to_provider(facts: Facts) -> Iterator[str]:
         if share:
             which = "cells" if len(facts.rows) == 1 else "cells of one combination"
             yield f"{share:.0%} of {which} lost to the provider in the {side} sweep"
-
-
-def _decides(facts: Facts, metric: str) -> bool:
-    return any(row["metrics"][metric]["decides"] for row in facts.rows)
 
 
 def _nothing_in_common(facts: Facts) -> Iterator[str]:
@@ -200,19 +196,15 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
         return
     figures = [row["metrics"][metric] for row in facts.rows]
     rose = direction(facts.metrics[metric], worse=False)
-    for verdict, phrase in (
-        (BETTER, f"{rose} in"),
-        (NOT_WORSE, "is not worse in"),
-        (CANNOT_TELL, "cannot be compared in"),
-    ):
+    phrases = {BETTER: f"{rose} in", NOT_WORSE: "is not worse in", CANNOT_TELL: "cannot be compared in"}
+    for verdict, phrase in phrases.items():
         kind = [row_figures for row_figures in figures if row_figures["verdict"] == verdict]
         if kind:
             more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""
             yield f"{metric} {phrase} {plural(len(kind), 'combination')}{more}"
     yield from _not_claimed(figures, metric, briefly=briefly)
-    unclear = [
-        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and not _is_explained(row_figures)
-    ]
+    unclear = [row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR]
+    unclear = [each for each in unclear if not (each.get("hangs_on") or each.get("unseen_one_in"))]
     if unclear:
         where = plural(len(unclear), "combination")
         yield f"{metric} differs in {where} by what could be chance{'' if briefly else _could_show(unclear)}"
@@ -227,24 +219,16 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
 
 def _not_claimed(figures: Sequence[ContrastFigures], metric: str, *, briefly: bool) -> Iterator[str]:
     """Yield reasons why differences of one metric are not claimed, or are less certain."""
-    hanging = [
-        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and row_figures.get("hangs_on")
-    ]
-    if hanging:
-        count = sum(row_figures.get("hangs_on", 0) for row_figures in hanging)
-        yield f"{metric} in {plural(len(hanging), 'combination')} {hangs_on(count)}: run these again"
-    cancelled = [
-        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and row_figures.get("unseen_one_in")
-    ]
+    unclear = [row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR]
+    counts = [count for row_figures in unclear if (count := row_figures.get("hangs_on"))]
+    if counts:
+        yield f"{metric} in {plural(len(counts), 'combination')} {hangs_on(sum(counts))}: run these again"
+    cancelled = [row_figures for row_figures in unclear if row_figures.get("unseen_one_in")]
     if cancelled:
         yield f"{metric} in {plural(len(cancelled), 'combination')}: {cancelled[0]['because']}"
     uneven = sum(bool(row_figures.get("uneven")) for row_figures in figures)
     if uneven and not briefly:
         yield f"few cases make much of the difference of {metric} in {plural(uneven, 'combination')}: p is less sure"
-
-
-def _is_explained(figures: ContrastFigures) -> bool:
-    return bool(figures.get("hangs_on") or figures.get("unseen_one_in"))
 
 
 def _could_show(unclear: Sequence[ContrastFigures]) -> str:

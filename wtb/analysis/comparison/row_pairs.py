@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis import interim
+from wtb.analysis.matrix.metric_figures import within_document
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.class_intervals import differences as differences_of
-from wtb.analysis.statistics.good_enough import standings
+from wtb.analysis.statistics.good_enough import Standing, standings
 from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
 from wtb.analysis.statistics.power import detectable, larger
 from wtb.core.errors import InputError
@@ -22,7 +23,6 @@ from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CasePair, PairedRow, PairedTest, RowComparisonDocument
-    from wtb.core.documents.matrix import WithinDocument
 
 VERSION: Final = 1
 
@@ -98,24 +98,15 @@ def compare_two_rows(
     }
     margin = margins_of(sweep.spec, scores.measures).get(metric)
     if margin is not None:
-        document["within"] = _within(pair.scores, design, margin) if why is None else _unknown(margin)
+        standing = _standing(pair.scores, design, margin) if why is None else Standing()
+        document["within"] = within_document(standing, margin)
     return document
 
 
-def _within(scores: Floats, design: Design, margin: float) -> WithinDocument:
+def _standing(scores: Floats, design: Design, margin: float) -> Standing:
     """Return whether the first of two rows is behind the second by no more than a margin."""
     both = [number for number, row in enumerate(scores) if np.isfinite(row).any()]
-    (standing, *_) = standings(scores, design, margin, could_be_best=[1], compared_rows=both)
-    document: WithinDocument = {**_unknown(margin), "shown": standing.within}
-    if standing.behind is not None:
-        document["behind"] = list(standing.behind)
-    if standing.hangs_on:
-        document["hangs_on"] = standing.hangs_on
-    return document
-
-
-def _unknown(margin: float) -> WithinDocument:
-    return {"margin": margin, "shown": None, "behind": None}
+    return standings(scores, design, margin, could_be_best=[1], compared_rows=both)[0]
 
 
 def _case_scores(scores: Scores, metric: str, rows: tuple[int, int], cases: NDArray[np.int64]) -> Floats:

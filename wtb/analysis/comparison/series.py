@@ -243,13 +243,9 @@ def compare_night(
 def _fell_alone(compared: ComparisonDocument) -> bool:
     """Return whether a part that decides would be worse if tonight were the only night."""
     parts = [*compared["rows"], *compared["pools"]]
-    figures = [part_figures for part in parts for part_figures in part["metrics"].values() if part_figures["decides"]]
-    p = [
-        part_figures["p_worse"]
-        for part_figures in (*figures, *(part["cells"] for part in parts))
-        if part_figures["verdict"] == UNCLEAR
-    ]
-    return any(each is not None and each < SIGNIFICANT for each in p)
+    deciding = (figures for part in parts for figures in part["metrics"].values() if figures["decides"])
+    unclear = (each for each in (*deciding, *(part["cells"] for part in parts)) if each["verdict"] == UNCLEAR)
+    return any(each["p_worse"] is not None and each["p_worse"] < SIGNIFICANT for each in unclear)
 
 
 def judge_nights(database: Database, line: Line, margin: Mapping[str, float]) -> SeriesDocument:
@@ -395,16 +391,15 @@ def _judged(database: Database, line: Line, margin: Mapping[str, float]) -> Iter
             [tables[sweep.id] for sweep in sweeps if sweep.id in tables] for sweeps in (line.block, line.tested)
         )
         sign = 1.0 if measures[name].better == "higher" else -1.0
-        scale = measures[name].scale
         # Tests look for falls of what is better when higher, so a metric that is better when lower is negated with its
         # scale.
-        ends = None if scale is None else tuple(sorted(sign * end for end in scale))
+        ends = sorted(sign * end for end in measures[name].scale or ())
         tests = night_tests(
             [sign * table for table in block],
             [sign * table for table in tested],
             metrics=len(paired),
             units=units,
-            scale=None if ends is None else (ends[0], ends[1]),
+            scale=(ends[0], ends[1]) if ends else None,
             margin=margin.get(name),
         )
         yield _Metric(name, measures[name], tables, tests, queries.choices(database, tonight.id), units)
@@ -485,13 +480,10 @@ def line_of_schedule(database: Database, fire: Fire, baseline: SweepRow, tonight
     if good is None:
         return None
     reference = _find(database, ended[good].sweep)
-    after = [
-        Night(other.sweep, other.verdict in BAD, other.verdict not in BAD)
-        for other in ended[good + 1 :]
-        if other.verdict
-    ]
     if reference is None:
         return None
+    judged = [other for other in ended[good + 1 :] if other.verdict]
+    after = [Night(other.sweep, other.verdict in BAD, other.verdict not in BAD) for other in judged]
     return Line(reference, baseline, [], list(_past(database, after)), tonight, len(after) + 1)
 
 

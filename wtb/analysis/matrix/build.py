@@ -152,7 +152,7 @@ def build(
         scored = Scores(database, sweep, edited=edited, baseline=baseline)
         scored.check_baseline()
     if scored is not None and on_failure is not None:
-        scored.check_failure_score("on_failure")
+        scored.check_failure_score()
     scored = scored or Scores(database, sweep, edited=edited)
     matrix = matrix_from(read_facts(database, sweep, scored))
     # Only figures by the sweep's own settings are looks: other baselines would leave claims that nobody planned.

@@ -100,11 +100,9 @@ def failures_counted(scored: Scores) -> list[str]:
     many = "1 failed cell" if scored.failed == 1 else f"{scored.failed:,} failed cells"
     is_one = scored.failed == 1
     for what, names in counted.items() if scored.failed else ():
-        how = (
-            f"{'is' if is_one else 'are'} left out by"
-            if what is None
-            else f"count{'s' * is_one} as {_score_text(what)} by"
-        )
+        how = f"{'is' if is_one else 'are'} left out by"
+        if what is not None:
+            how = f"count{'s' * is_one} as {what if isinstance(what, str) else f'{what:g}'} by"
         sentences.append(f"{many} {how} {listed_names(names)}")
     if undeclared and scored.failed:
         why = "no score for failures (`on_failure`) and no scale (`scale`) is declared"
@@ -113,9 +111,8 @@ def failures_counted(scored: Scores) -> list[str]:
     reported_elsewhere = ("cancelled", "skipped", "provider")  # by themselves
     if missing := {kind: count for kind, count in scored.missing.items() if kind not in reported_elsewhere}:
         kinds = listed_names([f"{count:,} {kind}" for kind, count in sorted(missing.items())])
-        failed_cells = (
-            "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
-        )
+        count = sum(missing.values())
+        failed_cells = "1 failed cell is" if count == 1 else f"{count:,} failed cells are"
         sentences.append(f"{failed_cells} no result ({kinds}) and left out everywhere")
     return sentences
 
@@ -130,10 +127,6 @@ def _lost_to_provider(scored: Scores) -> list[str]:
         f"{cells} lost to a provider ({lost / total:.1%} of all) and left out, not graded: "
         f"run {'it' if lost == 1 else 'them'} again with `wtb retry {scored.sweep_id} --provider`"
     ]
-
-
-def _score_text(score: float | str) -> str:
-    return score if isinstance(score, str) else f"{score:g}"
 
 
 def bounds_that_matter(matrix: MatrixDocument) -> list[str]:
@@ -244,8 +237,7 @@ def uneven_cases(matrix: MatrixDocument) -> list[str]:
     rows = [row for row in matrix["rows"] if is_ranked(row)]
     for metric in matrix["metrics"]:
         counts = [row["metrics"][metric]["n"] for row in rows]
-        fewer = sum(0 < n < max(counts) for n in counts)
-        if fewer:
+        if fewer := sum(0 < n < max(counts) for n in counts):
             metrics_by_counts.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
     sentences = []
     for (fewer, least, largest), metrics in metrics_by_counts.items():
@@ -333,12 +325,10 @@ def _cure(scored: Scores, metric: str) -> str:
 
 def hanging_choice(choice: ChoiceDocument | None) -> list[str]:
     """Return a sentence if missing cells could change the combination that `best` chooses."""
-    count = None if choice is None else choice.get("hangs_on")
-    if choice is None or not count:
+    if choice is None or not (count := choice.get("hangs_on")):
         return []
-    return [
-        f"the choice of {in_words(choice['combination'] or {})} {hangs_on(count)}: others could be better with them"
-    ]
+    chosen = in_words(choice["combination"] or {})
+    return [f"the choice of {chosen} {hangs_on(count)}: others could be better with them"]
 
 
 def unseen_claims(rows: Sequence[RowDocument], metrics: Mapping[str, MetricDocument]) -> list[str]:

@@ -42,6 +42,7 @@ def metric_document(
 
 
 def estimate_document(estimate: Estimate, bounds: Sequence[float] | None) -> MetricEstimate:
+    """Return an entry of `metrics` in the JSON contract. `bounds` are those of the mean, if any are known."""
     document: MetricEstimate = {
         "n": estimate.n,
         "n_pairs": estimate.n_pairs,

@@ -9,16 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wtb.analysis import interim
 from wtb.analysis.failure_causes import causes, failed_attempts_usd
 from wtb.analysis.judge_check import models_of_judges
 from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger
-from wtb.analysis.statistics.comparing import Estimate, compare
+from wtb.analysis.statistics.comparing import Design, Estimate, compare
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.power import Components, components
 from wtb.core.documents.matrix import ExploratoryDocument, StoppedDocument
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.shared_types import FailureCause
     from wtb.core.documents.workflows import WorkflowDocument
 
-_NOT_YET = Estimate(0, 0, None, None, None, None, None, None)
+_NOTHING = Estimate(0, 0, None, None, None, None, None, None)
 
 
 class AddedRows:
@@ -71,35 +72,33 @@ class AddedRows:
 
     def documents(self) -> dict[int, ExploratoryDocument]:
         """Return `exploratory` of the matrix, by row number."""
-        return {addition.combination: self._document(addition) for addition in self._scored.added}
-
-    def _document(self, addition: Addition) -> ExploratoryDocument:
         return {
-            "base": self._scored.choices[addition.base],
-            "changed": dict(addition.changed),
-            "suggested_by": addition.case,
-            "cases_left_out": len(addition.left_out),
-            "execution": addition.execution,
-            "by": addition.by,
-            "reason": addition.reason,
-            "added_at": str(iso(addition.added_at)),
+            addition.combination: {
+                "base": self._scored.choices[addition.base],
+                "changed": dict(addition.changed),
+                "suggested_by": addition.case,
+                "cases_left_out": len(addition.left_out),
+                "execution": addition.execution,
+                "by": addition.by,
+                "reason": addition.reason,
+                "added_at": str(iso(addition.added_at)),
+            }
+            for addition in self._scored.added
         }
 
     def estimates(self, metric: str) -> list[Estimate]:
         """Return the figures of each added row by a metric; none before all of its cells have ended."""
         return [
             # Nobody planned how many cases an added row gets, so its figures would change with every look.
-            _NOT_YET if addition.combination in self._unfinished else self._estimate(addition, ledger, metric)
+            _NOTHING if addition.combination in self._unfinished else self._estimate(addition, ledger, metric)
             for addition, ledger in zip(self._scored.added, self._ledgers, strict=True)
         ]
 
     def _estimate(self, addition: Addition, ledger: Ledger, metric: str) -> Estimate:
-        scored, table = self._scored, self._scored.table(metric)
-        numbers = [addition.combination] if scored.baseline is None else [scored.baseline, addition.combination]
-        part = table.part(numbers, ~np.isin(table.cases, addition.left_out))
-        design = scored.design(metric, part, ledger.share_of_one_more(metric))
-        comparison = compare(part.scores, dataclasses.replace(design, baseline=None if scored.baseline is None else 0))
-        return dataclasses.replace(comparison.rows[-1], ranks=None, common_mean=None)
+        selected = ~np.isin(self._scored.table(metric).cases, addition.left_out)
+        share = ledger.share_of_one_more(metric)
+        part, design = _beside_baseline(self._scored, metric, addition.combination, selected, share)
+        return dataclasses.replace(compare(part.scores, design).rows[-1], ranks=None, common_mean=None)
 
     def tries(self, metric: str) -> int:
         """Return how many combinations were tried over these cases, including added ones; 0 without any."""
@@ -160,24 +159,20 @@ class StoppedRows:
 
         A row is stopped because of its results, so it has no test and no interval.
         """
-        stopped = self._scored.stopped
         return [
-            self._estimate(number, metric) if number in stopped else estimate
+            self._estimate(number, metric) if number in self._scored.stopped else estimate
             for number, estimate in enumerate(estimates)
         ]
 
     def _estimate(self, number: int, metric: str) -> Estimate:
-        scored, table = self._scored, self._scored.table(metric)
-        has = table.behind[number] > 0
-        numbers = [number] if scored.baseline is None else [scored.baseline, number]
-        part = table.part(numbers, has)
-        design = dataclasses.replace(
-            scored.design(metric, part, 1.0), baseline=None if scored.baseline is None else 0, missing=None
-        )
+        has = self._scored.table(metric).behind[number] > 0
+        part, design = _beside_baseline(self._scored, metric, number, has, 1.0)
         if not has.any() or design.figure is not None:
-            return Estimate(0, 0, None, None, None, None, None, None)
-        estimate = compare(part.scores, design).rows[-1]
-        return Estimate(estimate.n, estimate.n_pairs, estimate.mean, None, estimate.delta, None, None, None)
+            return _NOTHING
+        estimate = compare(part.scores, dataclasses.replace(design, missing=None)).rows[-1]
+        return dataclasses.replace(
+            _NOTHING, n=estimate.n, n_pairs=estimate.n_pairs, mean=estimate.mean, delta=estimate.delta
+        )
 
     def sentences(self) -> list[str]:
         """Return a sentence for readers of the matrix on each row."""
@@ -189,6 +184,16 @@ class StoppedRows:
             f"{name} was stopped by {stop['by']} after {cases}: its Δ is over the cases that both have, and it is "
             "never the best"
         )
+
+
+def _beside_baseline(
+    scored: Scores, metric: str, number: int, selected: NDArray[np.bool_], share: float
+) -> tuple[ScoreTable, Design]:
+    """Return some cases of a row, below the baseline if there is one, and how they are compared."""
+    numbers = [number] if scored.baseline is None else [scored.baseline, number]
+    part = scored.table(metric).part(numbers, selected)
+    design = scored.design(metric, part, share)
+    return part, dataclasses.replace(design, baseline=None if scored.baseline is None else 0)
 
 
 def noise_of(
@@ -254,7 +259,7 @@ def _by_repeat(scores: Floats, combinations: int, repeats: int) -> Floats:
     return table
 
 
-def _common_prefixes(choices: Sequence[Mapping[str, str]], nodes: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _common_prefixes(choices: Sequence[Mapping[str, str]], nodes: Sequence[str]) -> NDArray[np.int64]:
     """Return rows x rows: how many of the varied nodes two combinations share from the first on."""
     names = np.array([[row.get(node, "") for node in nodes] for row in choices], dtype=object)
     names = names.reshape(len(choices), len(nodes))
@@ -269,12 +274,11 @@ def _narrower(scores: Floats, parts: Components) -> Narrower:
     """
     complete = scores[:, np.isfinite(scores).all(axis=(0, 2))]
     differences = complete[1:] - complete[:1]
-    if not len(differences):
-        return {"cases": None, "repeats": None}
-    within = float(differences.var(axis=2, ddof=1).mean())
-    each = float(differences.mean(axis=2).var(axis=1, ddof=1).mean())  # of a case's mean difference
+    # The variance of a case's mean difference.
+    each = float(differences.mean(axis=2).var(axis=1, ddof=1).mean()) if len(differences) else 0.0
     if each <= 0:
         return {"cases": None, "repeats": None}
+    within = float(differences.var(axis=2, ddof=1).mean())
     less = max(each - within / (2 * parts.repeats), 0.0)
     # More repeats reduce only the noise within cases; they cannot help more than twice the cases, which reduce all of
     # it.

@@ -114,34 +114,25 @@ def slices(
         for tag in dict.fromkeys(tags.get(case, ())):
             columns.setdefault(tag, []).append(column)
     # A tag of all cases is the matrix itself.
-    sliced = {tag: means_by_tag for tag, means_by_tag in columns.items() if FEWEST <= len(means_by_tag) < len(cases)}
+    sliced = {tag: some for tag, some in columns.items() if FEWEST <= len(some) < len(cases)}
     if not sliced:
         return None
     largest = sorted(sliced, key=lambda tag: (-len(sliced[tag]), tag))[:MAX_TAGS]
     scores = cleaned(scores)
-    pairs_of_rates = design.pairs_of_rates(design.rates(scores))
+    rates = design.pairs_of_rates(design.rates(scores))
     means_by_tag: list[tuple[str, int, Floats, Sequence[Tested]]] = []
-    p: list[Floats] = []
-    at_worst: list[Floats] = []
-    counts: list[NDArray[np.int64]] = []
+    tests: list[Tests] = []
     for tag in largest:
         some = scores[:, sliced[tag]]
-        tested = paired_tests(
-            from_baseline(some, design.baseline),
-            seed=design.seed,
-            rates=pairs_of_rates,
-            compare=design.by,
-            units=design.of_cases(sliced[tag]).units,
-        )
-        tests = _tests(tested, some, sliced[tag], design)
-        p.append(tests.p)
-        at_worst.append(tests.at_worst)
-        counts.append(tests.missing)
+        differences, units = from_baseline(some, design.baseline), design.of_cases(sliced[tag]).units
+        tested = paired_tests(differences, seed=design.seed, rates=rates, compare=design.by, units=units)
+        tests.append(_tests(tested, some, sliced[tag], design))
         means_by_tag.append((tag, len(sliced[tag]), means(some), tested))
     # One family over all tags and rows: somebody looks for the tag with the largest difference.
-    lasting, is_hanging = corrected(np.concatenate(p), np.concatenate(at_worst), design.share)
+    p, at_worst, counts = (np.concatenate(parts) for parts in zip(*tests, strict=True))
+    lasting, is_hanging = corrected(p, at_worst, design.share)
     adjusted = lasting.reshape(len(means_by_tag), -1)
-    hanging = np.where(is_hanging, np.concatenate(counts), 0).reshape(adjusted.shape)
+    hanging = np.where(is_hanging, counts, 0).reshape(adjusted.shape)
     return {
         "tags": [
             {"tag": tag, "cases": count, "rows": list(map(_row, middle.tolist(), tested, row.tolist(), on.tolist()))}
@@ -202,9 +193,8 @@ class Compared:
         """Return how far each row is behind the best of some. `margin` is the loss that does not matter."""
         scores = self.table.scores
         if self.seen is not None:
-            look = self.seen.look(
-                scores, self.table.cases, self.design, self.scale, margin=margin, compared_rows=compared_rows
-            )
+            cases = self.table.cases
+            look = self.seen.look(scores, cases, self.design, self.scale, margin=margin, compared_rows=compared_rows)
             return look.standings
         design = replace(self.design, known_standings=self.known_standings(margin))
         return standings(scores, design, margin, could_be_best=self.comparison.candidates, compared_rows=compared_rows)
@@ -225,15 +215,16 @@ def add_standings(matrix: MatrixDocument, best: Best, margins: Mapping[str, floa
         allowed, _ = allowed_rows(matrix, best if metric == about else {})
         planned = [row for row in allowed if row < len(by[metric].table.scores)]
         for row, standing in zip(matrix["rows"], by[metric].standings(margin, planned), strict=False):
-            behind = standing.behind
-            document: WithinDocument = {
-                "margin": margin,
-                "shown": standing.within,
-                "behind": None if behind is None else [*behind],
-            }
-            if standing.hangs_on:
-                document["hangs_on"] = standing.hangs_on
-            row["metrics"][metric]["within"] = document
+            row["metrics"][metric]["within"] = within_document(standing, margin)
+
+
+def within_document(standing: Standing, margin: float) -> WithinDocument:
+    """Return whether a row is within a margin of another one, as `within` of the JSON contract."""
+    behind = None if standing.behind is None else [*standing.behind]
+    document: WithinDocument = {"margin": margin, "shown": standing.within, "behind": behind}
+    if standing.hangs_on:
+        document["hangs_on"] = standing.hangs_on
+    return document
 
 
 def lack_scales(margins: Mapping[str, float], by: Mapping[str, Compared]) -> list[str]:
@@ -320,8 +311,8 @@ def _warnings(facts: SweepFacts, figures: MatrixFigures, by_metric: Mapping[str,
     rows, metrics, seen = figures["rows"], figures["metrics"], facts.seen
     skewed: dict[int, list[str]] = {}
     for name, of_metric in by_metric.items():
-        if of_metric.compared.comparison.skewed is not None:
-            skewed.setdefault(of_metric.compared.comparison.skewed, []).append(name)
+        if (cases := of_metric.compared.comparison.skewed) is not None:
+            skewed.setdefault(cases, []).append(name)
     unevens = {name: of_metric.compared.comparison.uneven for name, of_metric in by_metric.items()}
     few = caveats.few_clusters(figures["clusters"])
     return [

@@ -46,13 +46,21 @@ def moved(matrix: MatrixDocument, end: End) -> MatrixDocument:
     ]
     best = dict(matrix["best"])
     for metric, leader in matrix["best"].items():
-        winner = leader["winner"]
-        estimate = next(
-            (row["metrics"][metric] for row in matrix["rows"] if row["combination"] == leader["combination"]), None
-        )
-        if winner is not None and estimate is not None:
+        winner, row = leader["winner"], _row_of(matrix, leader["combination"])
+        if winner is not None and row is not None:
+            estimate = row["metrics"][metric]
             best[metric] = {**leader, "winner": {**winner, "ci": _shifted(winner["ci"], _by(estimate, "mean", end))}}
     return {**matrix, "rows": rows, "best": best}
+
+
+def _row_of(matrix: MatrixDocument, combination: Combination | None) -> RowDocument | None:
+    """Return the row of a combination; None if there is none."""
+    return next((row for row in matrix["rows"] if row["combination"] == combination), None)
+
+
+def _lacks_cells(matrix: MatrixDocument) -> bool:
+    """Return whether any row lacks cells that could change its figures."""
+    return any("missing" in estimate for row in matrix["rows"] for estimate in row["metrics"].values())
 
 
 def _moved(estimate: MetricEstimate, end: End) -> MetricEstimate:
@@ -94,12 +102,9 @@ def fails_at_worst(condition: Condition, figures: Sequence[Callable[[Name], floa
     apart = [
         name for name in condition.names if _figure_if_known(figures[0], name) != _figure_if_known(figures[1], name)
     ]
-    ends = (
-        itertools.product((0, 1), repeat=len(apart))
-        # 2^10 combinations are fast; beyond that only the two extremes are tried.
-        if len(apart) <= _MAX_NAMES
-        else ((0,) * len(apart), (1,) * len(apart))
-    )
+    # 2^10 combinations are fast; beyond that only the two extremes are tried.
+    are_few = len(apart) <= _MAX_NAMES
+    ends = itertools.product((0, 1), repeat=len(apart)) if are_few else ((end,) * len(apart) for end in (0, 1))
     return any(not _answer(condition, figures, dict(zip(apart, sides, strict=True))).holds for sides in ends)
 
 
@@ -169,10 +174,8 @@ def choose(matrix: MatrixDocument, best: Best, margin: float | None = None) -> C
     best. Ties go to the lower cost, then to the better figure, then to the first row.
     """
     choice = _choose(matrix, best, margin)
-    if any("missing" in estimate for row in matrix["rows"] for estimate in row["metrics"].values()):
-        count = _count_hanging(matrix, best, choice, margin)
-        if count:
-            choice["hangs_on"] = count
+    if _lacks_cells(matrix) and (count := _count_hanging(matrix, best, choice, margin)):
+        choice["hangs_on"] = count
     return choice
 
 
@@ -305,7 +308,7 @@ def decide(matrix: MatrixDocument, best: Best, margin: float | None) -> Decision
     choice = matrix["choice"] or choose(matrix, best, margin)
     _, name = wanted_figure(matrix, best)
     metric = name if name in matrix["metrics"] else None
-    row = next((row for row in matrix["rows"] if row["combination"] == choice["combination"]), None)
+    row = _row_of(matrix, choice["combination"])
     leader = None if metric is None else matrix["best"].get(metric)
     estimate = None if row is None or metric is None else row["metrics"].get(metric)
     within = None if estimate is None else estimate.get("within")

@@ -294,11 +294,7 @@ def _differ_at_most(leads: Leads) -> float | None:
             ends[leads.rates] = rate_difference(leads.table[leads.rates], z)
         ends[(leads.table == 0).all(axis=1) & np.isnan(ends[:, 0])] = 0.0
     else:  # their intervals have one level
-        ends = (
-            np.array([test.ci or (math.nan, math.nan) for test in leads.tested])
-            if count == 1
-            else np.full((1, 2), math.nan)
-        )
+        ends = np.array([leads.tested[0].ci or (math.nan, math.nan)] if count == 1 else [(math.nan, math.nan)])
     if np.isnan(ends).any():
         return None
     lows, highs = np.minimum(ends[:, 0], 0.0), np.maximum(ends[:, 1], 0.0)

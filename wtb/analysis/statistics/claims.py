@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -49,10 +49,7 @@ class MissingCells:
     def part(self, rows: Sequence[int], selected: NDArray[np.bool_] | NDArray[np.int64] | None = None) -> MissingCells:
         """Return the missing cells of some rows, over the selected cases."""
         columns = slice(None) if selected is None else selected
-        return MissingCells(
-            self.behind[rows][:, columns],
-            {reason: counts[rows][:, columns] for reason, counts in self.reasons.items()},
-        )
+        return self._changed(lambda counts: counts[rows][:, columns])
 
     def at(self, places: NDArray[np.int64], width: int) -> MissingCells:
         """Return the missing cells for a table in another order, in which case i has the column `places[i]`."""
@@ -62,14 +59,15 @@ class MissingCells:
             table[:, places] = counts
             return table
 
-        return MissingCells(moved(self.behind), {reason: moved(counts) for reason, counts in self.reasons.items()})
+        return self._changed(moved)
 
     def among(self, is_known: NDArray[np.bool_]) -> MissingCells:
         """Return the missing cells among known ones, such as those that have ended (rows x cases)."""
-        return MissingCells(
-            np.where(is_known, self.behind, 0).astype(np.int32),
-            {reason: np.where(is_known, counts, 0).astype(np.int32) for reason, counts in self.reasons.items()},
-        )
+        return self._changed(lambda counts: np.where(is_known, counts, 0).astype(np.int32))
+
+    def _changed(self, change: Callable[[Counts], Counts]) -> MissingCells:
+        """Return the missing cells with the same change of all tables."""
+        return MissingCells(change(self.behind), {reason: change(counts) for reason, counts in self.reasons.items()})
 
 
 RULE_OF_THREE = 3.0
@@ -288,13 +286,8 @@ def _filled_cells(both: FigureRows, truth: Floats, added: Counts, side: Side) ->
         expected = truth[columns].astype(np.int64)
         is_wrong = (place == 0) == ((side > 0) != is_error)
         answers = (failed_score if is_wrong else right_score)(both.figure, expected)
-        filled.append(
-            RowCells(
-                np.concatenate([row.truth, expected]),
-                np.concatenate([row.observed, answers]),
-                np.concatenate([row.column, columns]),
-            )
-        )
+        added_cells = RowCells(expected, answers, columns)
+        filled.append(RowCells(*(np.concatenate(parts) for parts in zip(row, added_cells, strict=True))))
     return filled
 
 

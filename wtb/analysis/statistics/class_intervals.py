@@ -29,15 +29,7 @@ from wtb.analysis.statistics.intervals import (
     t_quantile,
     wilson,
 )
-from wtb.analysis.statistics.row_figures import (
-    BINS,
-    FigureRows,
-    Labels,
-    RowCells,
-    bin_of,
-    by_case,
-    contributions,
-)
+from wtb.analysis.statistics.row_figures import BINS, FigureRows, Labels, RowCells, bin_of, by_case, contributions
 from wtb.core.frozen import frozen
 from wtb.core.scoring.measure import FEWEST_OF_CLASS, Figure
 
@@ -81,9 +73,9 @@ class FigureDifferences(NamedTuple):
 
     def times(self, sign: float) -> FigureDifferences:
         """Return the differences, with the other sign if `sign` is negative."""
-        return (
-            self if sign > 0 else FigureDifferences(-self.swaps, *(-ends[:, ::-1] for ends in (self.ends, self.inner)))
-        )
+        if sign > 0:
+            return self
+        return FigureDifferences(-self.swaps, -self.ends[:, ::-1], -self.inner[:, ::-1])
 
 
 @frozen
@@ -186,9 +178,8 @@ def _difference(figure: Figure, first: _Part, second: _Part, units: int, z: floa
 
 
 def _of_row(figure: Figure, row: RowCells, units: Units, z: float) -> _Part:
-    nothing = _Part(math.nan, _NONE, np.zeros(0))
     if not counted(figure, row, units).is_enough:
-        return nothing
+        return _Part(math.nan, _NONE, np.zeros(0))
     of = _units_of(row, units)
     if (part := _MEANS.get(figure)) is not None:
         labels = np.unique(row.truth)
@@ -198,12 +189,8 @@ def _of_row(figure: Figure, row: RowCells, units: Units, z: float) -> _Part:
         middle = mean * size
         ends = (mean + (low - middle) / size, mean + (high - middle) / size)
         return _Part(mean, ends, np.asarray(sum(part.influence for part in parts) / size))
-    if figure == "auc":
-        return _auc(row, of, z)
-    if figure == "cohen_kappa":
-        return _kappa(row, of, z)
-    if figure == "calibration_error":
-        return _calibration_error(row, of, z)
+    if figure in _OTHERS:
+        return _OTHERS[figure](row, of, z)
     return _rate(figure, row.truth == 1, row.observed == 1, of, z)
 
 
@@ -298,3 +285,6 @@ def _calibration_error(row: RowCells, of: Labels, z: float) -> _Part:
         return _Part(error, _NONE, influence)
     root = math.sqrt(max(linear**2 - 4 * leading * rest, 0.0))
     return _Part(error, ((linear - root) / (2 * leading), (linear + root) / (2 * leading)), influence)
+
+
+_OTHERS = {"auc": _auc, "cohen_kappa": _kappa, "calibration_error": _calibration_error}  # that are no rate of a class

@@ -21,6 +21,7 @@ from wtb.analysis.statistics.claims import (
     Claim,
     MissingCells,
     Pairs,
+    Side,
     corrected,
     could_cancel,
     count_of,
@@ -435,10 +436,9 @@ def _times(comparison: Comparison, unit: float) -> Comparison:
 
 def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Design) -> list[Tested]:
     """Test all rows against the baseline, one block of rows at a time."""
-    blocks = list(row_blocks(scores.shape))
     both = design.pairs_of_rates(rates)
     tests: list[Tested] = []
-    for rows in blocks:
+    for rows in row_blocks(scores.shape):
         tests += paired_tests(
             from_baseline(scores, design.baseline, rows),
             seed=design.seed,
@@ -510,8 +510,7 @@ class _Race:
         self.pairs, self.span = pairs, span_of(design.ends)
         present = np.isfinite(scores)
         self.has_score = present.any(axis=1)
-        self.has_scores = bool(present.any())
-        self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
+        self.eligible = self.has_score & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
         self.common = present[self.eligible].all(axis=0) & self.eligible.any()
         self.rows = np.flatnonzero(self.eligible)
         self.size = len(scores)
@@ -583,11 +582,10 @@ class _Race:
         each = self._each()
         if each.shape[1] < PAIRS:
             return tuple(self.rows.tolist())
-        if not self._is_of_means:
-            p = self._p_of_leads()
-            could = ~(p * max(len(self.rows) - 1, 1) < SIGNIFICANT)
-        else:
+        if self._is_of_means:
             could = self._ranking.candidates.copy()
+        else:
+            could = ~(self._p_of_leads() * max(len(self.rows) - 1, 1) < SIGNIFICANT)
         could |= self._could_be_best(np.flatnonzero(~could))
         could[self.first] = True
         if lead.rival is not None:
@@ -602,25 +600,20 @@ class _Race:
         wide = chosen_level(each, self.seed)
         row = self.sign * self.scores[[self.first]]
         design = Design(units=self.units, figure=self.figure and self.figure.part([self.first]))
-        low, high = (_means_ci(row, self.rates[[self.first]], design, z)[0] for z in self._levels(wide))
+        # Luck lifts the best, or lowers it if lower is better.
+        levels = (wide, Z) if self.sign > 0 else (Z, wide)
+        low, high = (_means_ci(row, self.rates[[self.first]], design, z)[0] for z in levels)
         drawn = float(shrunken(each)[self.first]) * self.sign
         ci = (float(low[0]), float(high[1]))
-        return Winner(
-            float(self.means[self.first]) * self.sign,
-            None if math.isnan(ci[0]) or math.isnan(ci[1]) else ci,
-            None if math.isnan(drawn) else drawn,
-        )
-
-    def _levels(self, wide: float) -> tuple[float, float]:
-        """Return the quantiles of the lower and upper end: luck lifts the best, or lowers it if lower is better."""
-        return (wide, Z) if self.sign > 0 else (Z, wide)
+        mean, is_known = float(self.means[self.first]) * self.sign, not (math.isnan(ci[0]) or math.isnan(ci[1]))
+        return Winner(mean, ci if is_known else None, None if math.isnan(drawn) else drawn)
 
     @property
     def _nothing(self) -> str:
         """Reason why no row is the best."""
         if self.eligible.any():
             return "no case has a score of all of them"
-        return "none has a score in 95% of the cases" if self.has_scores else "nothing is scored"
+        return "none has a score in 95% of the cases" if self.has_score.any() else "nothing is scored"
 
     def lead(self) -> tuple[bool, Lead]:
         """Return whether the best beats every rival, and the facts of the one that it is least sure to beat."""
@@ -655,7 +648,7 @@ class _Race:
         """
         if self.pairs is None or self.best is None:
             return np.zeros(len(rows))
-        side: Literal[1, -1] = 1 if self.sign > 0 else -1
+        side: Side = 1 if self.sign > 0 else -1
         return self.pairs.p_at_worst([Claim(self.best, row, side) for row in rows])
 
     def _with_missing(self, rows: Sequence[int]) -> list[int]:
@@ -700,9 +693,8 @@ class _Race:
             leads = subtract(self.scores[self.first], self.scores[place])
             if could_cancel(leads, self.span, side=1):
                 count = one_in(test.n)
-                because = unseen(count, is_gain=True)
                 facts = (int(self.rows[place]), test.delta, test.ci, test.p, test.n)
-                return Lead(*facts, because=because, unseen=count)
+                return Lead(*facts, because=unseen(count, is_gain=True), unseen=count)
         return None
 
     def _leads(self, rivals: NDArray[np.int64]) -> Floats:

@@ -69,7 +69,7 @@ def estimable_part(block: Block, blocks: Sequence[Block], levels: Levels) -> Blo
 
     An effect is the mean over the combinations with these levels. Levels that never meet have none.
     """
-    remainder = _beyond(block.columns, stack(blocks, len(levels)))
+    remainder = beyond(block.columns, stack(blocks, len(levels)))
     vectors, values, _ = np.linalg.svd(remainder, full_matrices=False)
     basis = vectors[:, values > 1e-7 * max(float(np.abs(block.columns).max()), 1e-300)]
     if not basis.shape[1]:
@@ -107,12 +107,10 @@ def aliased_factors(mains: Sequence[Block]) -> list[list[int]]:
     everything = rank(stack(mains, rows))
     if everything == width:
         return []
-    aliased = []
-    for block in mains:
-        other_rank = rank(stack((other for other in mains if other is not block), rows))
-        if everything - other_rank < block.columns.shape[1]:
-            aliased.append(block)
-    return _grouped(aliased)
+    ranks = [rank(stack((other for other in mains if other is not block), rows)) for block in mains]
+    return _grouped(
+        [block for block, other in zip(mains, ranks, strict=True) if everything - other < block.columns.shape[1]]
+    )
 
 
 def _grouped(aliased: Sequence[Block]) -> list[list[int]]:
@@ -190,7 +188,7 @@ def lacks_meetings(levels: Levels, a: int, b: int) -> bool:
     return len(np.unique(both, axis=0)) < len(np.unique(both[:, 0])) * len(np.unique(both[:, 1]))
 
 
-def _beyond(columns: Floats, design: Floats) -> Floats:
+def beyond(columns: Floats, design: Floats) -> Floats:
     """Return the parts of columns that a design does not explain."""
     return np.asarray(columns - design @ np.linalg.lstsq(design, columns, rcond=RANK)[0])
 

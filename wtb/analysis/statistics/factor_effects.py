@@ -27,6 +27,7 @@ from wtb.analysis.statistics.effect_designs import (
     Levels,
     Model,
     aliased_factors,
+    beyond,
     estimable_part,
     is_candidate,
     is_crossed,
@@ -147,14 +148,10 @@ def fit(
     plan = plan or _apart(cases, levels, alone, separable, nuisance, pairs)
     count = len(candidates) if plan.pairs else 0
     factor_family, pair_family = _families(len(separable), count + plan.has_beyond)
-    tests = joint_tests(
-        [measured.evidence for measured in [*plan.factors, *plan.pairs]],
-        [factor_family] * len(plan.factors) + [pair_family] * len(plan.pairs),
-        seed,
-    )
-    effects = [
-        _effects(measured, tested, spread) for measured, tested in zip([*plan.factors, *plan.pairs], tests, strict=True)
-    ]
+    blocks = [*plan.factors, *plan.pairs]
+    families = [factor_family] * len(plan.factors) + [pair_family] * len(plan.pairs)
+    tests = joint_tests([measured.evidence for measured in blocks], families, seed)
+    effects = [_effects(measured, tested, spread) for measured, tested in zip(blocks, tests, strict=True)]
     mine, together = effects[: len(plan.factors)], effects[len(plan.factors) :]
     apart = plan.apart | _acting(levels, together)
     return Fit(
@@ -257,9 +254,7 @@ def _independent(mains: Sequence[Block], aliased: set[int], rows: int) -> list[B
     columns = [block.columns for block in mains if block.factors[0] in aliased]
     if not columns:
         return []
-    every = Block((), np.hstack(columns), np.zeros((0, 0)), [])
-    other_columns = stack(separable, rows)
-    remainder = every.columns - other_columns @ np.linalg.lstsq(other_columns, every.columns, rcond=1e-9)[0]
+    remainder = beyond(np.hstack(columns), stack(separable, rows))
     vectors, values, _ = np.linalg.svd(remainder, full_matrices=False)
     basis = vectors[:, values > 1e-7 * max(float(values.max(initial=0.0)), 1e-300)]
     return [Block((), basis, np.zeros((0, basis.shape[1])), [])] if basis.shape[1] else []

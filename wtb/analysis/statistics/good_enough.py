@@ -13,7 +13,6 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,16 +177,11 @@ def standings(
         best = race.could_be_best(design.seed)
     level = design.level
     most_behind, least_behind = race.most_behind(level), race.least_behind(level / 2, best)
-    if level < (whole := SIGNIFICANT / design.metrics):  # what was shown before is no new claim
+    # What was shown before is no new claim.
+    if level < (whole := SIGNIFICANT / design.metrics) and design.known_standings:
         is_known = np.array([[(row, within) in design.known_standings for within in (True, False)] for row in ranked])
-        most_behind = (
-            np.where(is_known[:, 0], race.most_behind(whole), most_behind) if is_known[:, 0].any() else most_behind
-        )
-        least_behind = (
-            np.where(is_known[:, 1], race.least_behind(whole / 2, best), least_behind)
-            if is_known[:, 1].any()
-            else least_behind
-        )
+        most_behind = np.where(is_known[:, 0], race.most_behind(whole), most_behind)
+        least_behind = np.where(is_known[:, 1], race.least_behind(whole / 2, best), least_behind)
     for place, row in enumerate(ranked):
         high = min(max(0.0, float(most_behind[place])), design.width)
         by_row[row] = standing_of(min(max(0.0, float(least_behind[place])), high), high, margin)
@@ -205,9 +199,7 @@ def standings(
         for row in ranked:
             rivals = scored_rows if by_row[row].within else candidates
             by_row[row] = at_worst(pairs, row, rivals, by_row[row], margin, bound, lower=design.sign < 0)
-    return (
-        by_row if race.can_show_yes else [standing if standing.within is False else Standing() for standing in by_row]
-    )
+    return [standing if race.can_show_yes or standing.within is False else Standing() for standing in by_row]
 
 
 def lacks_scale(scores: Floats, design: Design, compared_rows: Sequence[int]) -> bool:
@@ -259,7 +251,7 @@ def at_worst(
     """
     if standing.within is None or standing.behind is None:
         return standing
-    side: Literal[1, -1] = -1 if lower else 1
+    side: Side = -1 if lower else 1
     low, high = standing.behind
     count = 0
     for rival in rivals:
@@ -269,16 +261,13 @@ def at_worst(
         claim = Claim(row, rival, side) if standing.within else Claim(rival, row, side)
         every, excess = pairs.fills(claim)
         # What the second row of the claim is ahead of the first at most; of no interval nothing is known.
-        end = max(-side * every.estimate, _or_unbounded(bound(-side * excess.differences)))
+        unseen = bound(-side * excess.differences)
+        end = max(-side * every.estimate, math.inf if math.isnan(unseen) else unseen)
         is_open = is_more(end, margin) if standing.within else not is_more(-end, margin)
         count += missing if is_open else 0
         low, high = (low, max(high, end)) if standing.within else (max(0.0, min(low, -end)), high)
     changed = standing_of(low, high, margin)
     return replace(changed, hangs_on=count) if changed.within != standing.within else changed
-
-
-def _or_unbounded(end: float) -> float:
-    return math.inf if math.isnan(end) else end
 
 
 def _span(scores: Floats, design: Design) -> float:

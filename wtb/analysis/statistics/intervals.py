@@ -210,7 +210,7 @@ def by_unit(values: Floats, units: Units) -> Floats:
     """
     if units is None:
         return values
-    sums, counts, weight = _sums(values, units)
+    sums, counts, weight = sums_of_units(values, units)
     means = sums.sum(axis=1, keepdims=True) / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return np.where(counts > 0, means + (sums - means * counts) * weight, np.nan)
 
@@ -222,11 +222,11 @@ def differences_by_unit(differences: Floats, units: Units) -> Floats:
     """
     if units is None:
         return differences
-    sums, counts, weight = _sums(differences, units)
+    sums, counts, weight = sums_of_units(differences, units)
     return np.where(counts > 0, sums * weight, np.nan)
 
 
-def _sums(values: Floats, units: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+def sums_of_units(values: Floats, units: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
     """Return by row and unit the sum and the number of cases, and units over cases, which turns sums into means."""
     present = np.isfinite(values)
     sums, counts = (np.zeros((int(units.max(initial=-1)) + 1, len(values))) for _ in range(2))

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.claims import SIGNIFICANT, Claim, Fill, Pairs, Side
+from wtb.analysis.statistics.claims import SIGNIFICANT, Claim, Pairs, Side
 from wtb.analysis.statistics.class_intervals import FigureDifferences
 from wtb.analysis.statistics.intervals import (
     NORMAL,
@@ -117,10 +117,8 @@ class BeforeAndAfter:
         """Fill in all missing cells of a pool, or only their excess, at the worst for a claim."""
         sign = 1.0 if self.is_higher_better else -1.0
         side: Side = 1 if (claim == "gain") == self.is_higher_better else -1
-        fills: list[Fill] = []
-        for row in rows:
-            both = self.pairs.fills(Claim(self._rows + row, row, side))
-            fills.append(both[0] if every else both[1])
+        both = [self.pairs.fills(Claim(self._rows + row, row, side)) for row in rows]
+        fills = [of_every if every else of_excess for of_every, of_excess in both]
         everyone = list(range(len(rows)))
         gains = pooled(np.stack([fill.differences for fill in fills]), everyone)
         tested = pooled(np.stack([fill.differences if fill.swaps is None else fill.swaps for fill in fills]), everyone)
@@ -207,15 +205,16 @@ Parts = tuple[list[Contrast], list[Contrast]]  # of each row, and of each pool
 
 @frozen
 class _Tests:
-    """The tests of the rows of one table, and of its pools, before correction."""
+    """The tests of the rows of one table, and of its pools, before correction.
+
+    `without` has their sides without the missing cells, `at_worst` with these at their worst.
+    """
 
     table: Floats
     tested: Sequence[Tested]
-    lows: Floats
-    worse: Floats
-    better: Floats
     can_show: NDArray[np.bool_]
     units: Sequence[int]
+    without: AtWorst
     at_worst: AtWorst
 
 
@@ -234,11 +233,11 @@ def hold(
         By metric the contrasts of each row, and of each pool.
     """
     tests = [_tests(sides, pools, seed, units) for sides in metrics]
-    plain = [_corrected(tests, [getattr(metric_tests, side) for metric_tests in tests]) for side in ("worse", "better")]
-    lasting = [
-        _corrected(tests, [getattr(metric_tests.at_worst, side) for metric_tests in tests])
-        for side in ("worse", "better")
-    ]
+    without, at_worst = [each.without for each in tests], [each.at_worst for each in tests]
+    plain, lasting = (
+        [_corrected(tests, [each.worse for each in kind]), _corrected(tests, [each.better for each in kind])]
+        for kind in (without, at_worst)
+    )
     return [
         _contrasts(metric_tests, [side[place] for side in plain], [side[place] for side in lasting], len(sides.gains))
         for place, (metric_tests, sides) in enumerate(zip(tests, metrics, strict=True))
@@ -256,22 +255,13 @@ def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units
     each = differences_by_unit(table, units)
     lows = figures.inner[:, 0] if figures else _lower(table, is_rate, sides.compare, units)
     worse, better = np.where(signs < 0, p / 2, 1 - p / 2), np.where(signs > 0, p / 2, 1 - p / 2)
-    at_worst = AtWorst(worse, better, lows, np.zeros(len(table), dtype=np.int64))
+    at_worst = without = AtWorst(worse, better, lows, np.zeros(len(table), dtype=np.int64))
     if sides.sides is not None:
         parts = [*([row] for row in range(len(gains))), *pools]
-        at_worst = sides.sides.at_worst(
-            parts, at_worst, partial(_lower, rates=False, compare=sides.compare, units=units)
-        )
-    return _Tests(
-        table,
-        tested,
-        lows,
-        worse,
-        better,
-        np.count_nonzero(np.nan_to_num(each), axis=1) >= FEWEST_DIFFERENT,
-        np.isfinite(each).sum(axis=1).tolist(),
-        at_worst,
-    )
+        lower = partial(_lower, rates=False, compare=sides.compare, units=units)
+        at_worst = sides.sides.at_worst(parts, without, lower)
+    can_show = np.count_nonzero(np.nan_to_num(each), axis=1) >= FEWEST_DIFFERENT
+    return _Tests(table, tested, can_show, np.isfinite(each).sum(axis=1).tolist(), without, at_worst)
 
 
 def _with_pools(rows: Floats, pools: Sequence[Sequence[int]]) -> Floats:
@@ -329,7 +319,7 @@ def _contrasts(tests: _Tests, plain: Sequence[Floats], lasting: Sequence[Floats]
             units=tests.units[i],
             ci=tested.ci,
             hangs_on=int(missing[i]) if is_hanging[i] else None,
-            low_without=_defined(tests.lows[i]),
+            low_without=_defined(tests.without.lows[i]),
             missing=int(missing[i]),
         )
         for i, tested in enumerate(tests.tested)

@@ -202,12 +202,8 @@ class Tested:
 
     def times(self, unit: float) -> Tested:
         """Return the test of differences that are `unit` times as large."""
-        return replace(
-            self,
-            delta=times(self.delta, unit),
-            ci=interval_times(self.ci, unit),
-            spread=times(self.spread, unit),
-        )
+        delta, spread = times(self.delta, unit), times(self.spread, unit)
+        return replace(self, delta=delta, ci=interval_times(self.ci, unit), spread=spread)
 
 
 def paired_tests(
@@ -273,13 +269,8 @@ def _agreeing(middle: Floats, ci: Floats, p: Floats) -> tuple[Floats, Floats]:
         ends = np.array([2 * NORMAL.cdf(-Z * size) if np.isfinite(size) else np.nan for size in np.abs(middle) / half])
         is_late = (p < ALPHA) & np.isfinite(ends) & ~is_apart
         p[is_late] = np.clip(ends[is_late], ALPHA, 1.0)
-    return with_zero(ci, (p >= ALPHA) & is_apart), p
-
-
-def with_zero(ci: Floats, which: NDArray[np.bool_]) -> Floats:
-    """Return intervals of which some are widened to contain 0."""
-    widened = np.stack([np.minimum(ci[:, 0], 0.0), np.maximum(ci[:, 1], 0.0)], axis=1)
-    return np.where(which[:, None], widened, ci)
+    with_zero = np.stack([np.minimum(ci[:, 0], 0.0), np.maximum(ci[:, 1], 0.0)], axis=1)
+    return np.where(((p >= ALPHA) & is_apart)[:, None], with_zero, ci), p
 
 
 def _swapped(swaps: Floats, differences: Floats) -> Floats:

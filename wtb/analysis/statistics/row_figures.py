@@ -39,11 +39,9 @@ def contributions(figure: Figure, truth: Labels, observed: Floats, cases: Labels
     Returns:
         One value per cell; NaN if the figure is undefined, such as AUC of positive cells only.
     """
-    return (
-        _calibration_error(truth, observed, cases)
-        if figure == "calibration_error"
-        else _FIGURES[figure](truth, observed)
-    )
+    if figure == "calibration_error":
+        return _calibration_error(truth, observed, cases)
+    return _FIGURES[figure](truth, observed)
 
 
 def by_case(values: Floats, cases: Labels) -> tuple[Labels, Floats, Labels]:
@@ -110,9 +108,8 @@ class FigureRows:
         for place, other in enumerate(other_rows):
             common = np.intersect1d(self.rows[row].column, self.rows[other].column)
             if common.size:
-                swaps[place, common] = _swap(
-                    self.figure, self.rows[row].within(common), self.rows[other].within(common)
-                )
+                both = (self.rows[number].within(common) for number in (row, other))
+                swaps[place, common] = _swap(self.figure, *both)
         return swaps
 
 
@@ -125,16 +122,13 @@ def _swap(figure: Figure, row: RowCells, other: RowCells) -> Floats:
     if figure == "calibration_error":
         values = [contributions(figure, *cells) for cells in (row, other)]
     else:
-        scores = [_ranks(cells.observed) if figure == "auc" else cells.observed for cells in (row, other)]
+        scores = [cells.observed for cells in (row, other)]
+        if figure == "auc":
+            scores = [_share_below(observed, observed) for observed in scores]
         truth, cases = (np.concatenate(both) for both in ((row.truth, other.truth), (row.column, other.column)))
         values = np.split(contributions(figure, truth, np.concatenate(scores), cases), [len(row.truth)])
     first, second = (by_case(each, cells.column)[1] for each, cells in zip(values, (row, other), strict=True))
     return np.asarray(first - second)
-
-
-def _ranks(scores: Floats) -> Floats:
-    """Return the share of a row below each of its scores, counting equal ones half."""
-    return _share_below(scores, scores)
 
 
 def failed_score(figure: Figure, truth: Labels) -> Floats:

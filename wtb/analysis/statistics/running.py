@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.anytime import asymptotic, bounded, limit_from
-from wtb.analysis.statistics.claims import SIGNIFICANT, Claim, count_of
+from wtb.analysis.statistics.claims import SIGNIFICANT, Claim, Side, count_of
 from wtb.analysis.statistics.comparing import ELIGIBLE, PLAIN, Comparison, Design, Estimate, Lead
 from wtb.analysis.statistics.good_enough import Standing, at_worst, standing_of
-from wtb.analysis.statistics.intervals import Floats, Units
+from wtb.analysis.statistics.intervals import Floats, Units, sums_of_units
 from wtb.analysis.statistics.paired import cleaned, defined, from_baseline, means, shifts, subtract
 from wtb.analysis.statistics.power import PAIRS
 from wtb.core.frozen import frozen
@@ -86,7 +86,7 @@ def look(
     deltas = from_baseline(seen, design.baseline)
     centres, ci = view.middle(seen), view.interval_of_means(seen)
     delta, delta_ci = view.difference(deltas), view.interval_of_differences(deltas, design.level / rivals)
-    hanging = view.widen(delta_ci, delta, design.baseline, range(len(scores)), design.level / rivals)
+    hanging = view.widen(delta_ci, delta, design.baseline, design.level / rivals)
     missing = np.zeros(len(scores), int) if design.missing is None else design.missing.total.sum(axis=1)
     counts, pairs = (np.isfinite(table).sum(axis=1).tolist() for table in (seen, deltas))
     columns = (counts, pairs, *map(defined, (centres, ci, delta, delta_ci)), missing.tolist())
@@ -121,11 +121,8 @@ class _View:
         """Return the mean of each cluster, by number, which is the order of their cases."""
         if self.units is None:
             return values
-        present = np.isfinite(values)
-        sums, counts = (np.zeros((int(self.units.max(initial=-1)) + 1, len(values))) for _ in range(2))
-        np.add.at(sums, self.units, np.where(present, values, 0.0).T)
-        np.add.at(counts, self.units, present.T)
-        return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).T)
+        sums, counts, _ = sums_of_units(values, self.units)
+        return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
     def middle(self, values: Floats) -> Floats:
         return means(self._each(values))
@@ -146,35 +143,29 @@ class _View:
         span = self.scale[1] - self.scale[0]
         return self._bounded(values, -span, span, alpha)
 
-    def widen(self, ci: Floats, delta: Floats, other: int | None, rows: Iterable[int], alpha: float) -> dict[int, int]:
+    def widen(self, ci: Floats, delta: Floats, other: int | None, alpha: float) -> dict[int, int]:
         """Widen intervals that exclude 0 but do not survive missing cells at their worst, so that they contain it.
 
         Args:
             ci: Intervals of the differences of rows from another one, which are changed.
             delta: These differences.
             other: The other row.
-            rows: The numbers of the rows.
             alpha: The error of an interval, on both sides together.
 
         Returns:
             Row -> how many missing cells its claim depends on.
         """
-        places = {row: place for place, row in enumerate(rows)}
-        if self.pairs is None or other is None:
-            return {}
-        claims = [
-            Claim(row, other, 1 if delta[place] > 0 else -1)
-            for row, place in places.items()
-            if row != other and self.pairs.count_missing(row, other) and (ci[place, 0] > 0 or ci[place, 1] < 0)
-        ]
         hanging: dict[int, int] = {}
-        for claim in claims:
+        if self.pairs is None or other is None:
+            return hanging
+        for row in np.flatnonzero((ci[:, 0] > 0) | (ci[:, 1] < 0)).tolist():
+            if row == other or not (count := self.pairs.count_missing(row, other)):
+                continue
             # A claim has one side, on which it may be wrong as often as the interval on both.
-            lasts, ends = self._at_worst(claim, 2 * alpha)
+            lasts, ends = self._at_worst(Claim(row, other, 1 if delta[row] > 0 else -1), 2 * alpha)
             if not lasts:
-                place = places[claim.first]
-                hanging[claim.first] = self.pairs.count_missing(claim.first, other)
-                ci[place] = min(ci[place, 0], ends[0], 0.0), max(ci[place, 1], ends[1], 0.0)
+                hanging[row] = count
+                ci[row] = min(ci[row, 0], ends[0], 0.0), max(ci[row, 1], ends[1], 0.0)
         return hanging
 
     def _at_worst(self, claim: Claim, alpha: float) -> tuple[bool, Floats]:
@@ -227,10 +218,11 @@ class _View:
         # Twice, since a claim has one side; over all rows, since any of them could have led and be claimed.
         ci = self.interval_of_differences(leads, 2 * level / len(self.seen))
         ahead = self.difference(leads)
-        hanging = self._count_hanging(best, level) if bool((ci[:, 0] > 0).all()) else 0
         is_out = ci[:, 0] > 0
+        hanging = self._count_hanging(best, level) if is_out.all() else 0
         clear = bool(is_out.all()) and not hanging
-        closest = int(np.argmin(ahead) if clear else np.argmin(np.where(is_out, np.inf, _known_low(ci, ahead))))
+        known_low = np.where(np.isnan(ci[:, 0]), ahead, ci[:, 0])
+        closest = int(np.argmin(ahead) if clear else np.argmin(np.where(is_out, np.inf, known_low)))
         lead = Lead(
             int(rivals[closest]),
             float(ahead[closest]),
@@ -297,7 +289,7 @@ class _View:
         """Return how many missing cells the best depends on if it beats every ranked row without them."""
         if self.pairs is None:
             return 0
-        side: Literal[1, -1] = 1 if self.sign > 0 else -1
+        side: Side = 1 if self.sign > 0 else -1
         rivals = [row for row in np.flatnonzero(np.isfinite(self.seen).any(axis=1)).tolist() if row != best]
         some = [row for row in rivals if self.pairs.count_missing(best, row)]
         alpha = 2 * level / len(self.seen)
@@ -314,10 +306,6 @@ class _View:
                 return f"{why} {few} {units} are needed to show a difference"
             return f"{why} differences this uneven show nothing before the end"
         return "the runner-up is equally good on the shared cases" if ahead <= 0 else "that could be chance so far"
-
-
-def _known_low(ci: Floats, ahead: Floats) -> Floats:
-    return np.where(np.isnan(ci[:, 0]), ahead, ci[:, 0])
 
 
 LATER: Final = 0.5  # of the level, for all looks after the first together

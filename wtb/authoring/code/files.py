@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
-from wtb.authoring.code.globals import globals_at, imported_as
+from wtb.authoring.code.globals import chain_of, globals_at, imported_as
 from wtb.authoring.code.mentions import script_files
 from wtb.authoring.code.modules import Module, module_of
 
@@ -96,14 +96,7 @@ def _of_name(node: ast.expr, module: Module, depth: int) -> PathText | None:
         return None if base is None else base._replace(text=os.path.dirname(base.text))
     if isinstance(node, ast.Subscript):
         return _of_parents(node, module, depth)
-    chain: list[str] = []
-    inner = node
-    while isinstance(inner, ast.Attribute):
-        chain.insert(0, inner.attr)
-        inner = inner.value
-    if not isinstance(inner, ast.Name):
-        return None
-    for place in globals_at(module, (inner.id, *chain)):
+    for place in globals_at(module, chain_of(node)):
         bindings = place.bindings
         expression = getattr(bindings[0].node, "value", None) if len(bindings) == 1 else None
         if expression is not None and isinstance(bindings[0].node, ast.Assign | ast.AnnAssign):

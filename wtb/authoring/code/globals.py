@@ -171,21 +171,26 @@ def _is_literal_name(module: Module, name: str, seen: frozenset[tuple[str, str]]
 
 def _is_literal_attribute(module: Module, node: ast.Attribute, seen: frozenset[tuple[str, str]]) -> bool:
     """Return whether an attribute is one of the user's modules or classes, and is made of literals."""
-    chain: list[str] = [node.attr]
-    inner: ast.expr = node.value
-    while isinstance(inner, ast.Attribute):
-        chain.insert(0, inner.attr)
-        inner = inner.value
-    if not isinstance(inner, ast.Name):
-        return False
-    place = origin_of(module, inner.id)
+    chain = chain_of(node)
+    place = origin_of(module, chain[0]) if chain else None
     if place is not None:
         return place.is_defined
-    return any(target is not None and is_literal(target, seen) for target in globals_at(module, (inner.id, *chain)))
+    return any(is_literal(target, seen) for target in globals_at(module, chain))
+
+
+def chain_of(node: ast.expr) -> Chain:
+    """Return the names of a chain of attributes, such as `a.b.c`; none if it begins with anything but a name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    return (node.id, *names) if isinstance(node, ast.Name) else ()
 
 
 def globals_at(module: Module, chain: Chain) -> Iterator[Global]:
     """Yield the globals that a chain of names may stand for, as seen from a module: `lib.prompts.ASK`."""
+    if not chain:
+        return
     place = origin_of(module, chain[0])
     if place is not None:
         yield place

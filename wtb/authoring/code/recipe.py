@@ -73,14 +73,9 @@ class Recipe:
     @classmethod
     def read(cls, text: str) -> Recipe:
         document = decode(text.encode())
-        return cls(
-            document["workflow"],
-            [AddedVariant(**fields) for fields in document["variants"]],
-            [NamedEvaluator(**fields) for fields in document["evaluators"]],
-            document["params"],
-            document["vary"],
-            document["servers"],
-        )
+        variants = [AddedVariant(**fields) for fields in document["variants"]]
+        evaluators = [NamedEvaluator(**fields) for fields in document["evaluators"]]
+        return cls(**{**document, "variants": variants, "evaluators": evaluators})
 
 
 def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
@@ -197,21 +192,11 @@ class Draft:
     def read(cls, text: str) -> Draft:
         document = decode(text.encode())
 
-        def drafts(of_node: Any) -> Any:
-            return None if of_node is None else [VariantDraft(**fields) for fields in of_node]
-
-        return cls(
-            document["workflow"],
-            document["path"],
-            {node: drafts(of_node) for node, of_node in document["vary"].items()},
-            {node: drafts(of_node) for node, of_node in document["forks"].items()},
-            [NamedEvaluator(**fields) for fields in document["evaluators"]],
-            document["params"],
-            document["servers"],
-            document["permitted"],
-            document["is_checked"],
-            document["name"],
-        )
+        for key in ("vary", "forks"):
+            for node, drafts in document[key].items():
+                document[key][node] = drafts and [VariantDraft(**fields) for fields in drafts]
+        document["evaluators"] = [NamedEvaluator(**fields) for fields in document["evaluators"]]
+        return cls(**document)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -259,39 +259,15 @@ _TOOLS: Mapping[str, tuple[_Scoring, Scale | None]] = {
     "sklearn": (_sklearn, None),
 }
 # Scorers that compare with a reference. Without one, some of them give 0 and others raise.
-_COMPARING: Mapping[str, tuple[str, ...]] = {
+_COMPARING: Mapping[str, Sequence[str]] = {
     "autoevals": (
-        "AnswerCorrectness",
-        "AnswerSimilarity",
-        "ContextEntityRecall",
-        "ContextRecall",
-        "EmbeddingSimilarity",
-        "ExactMatch",
-        "Factuality",
-        "JSONDiff",
-        "Levenshtein",
-        "LevenshteinScorer",
-        "ListContains",
-        "NumericDiff",
-        "Sql",
-        "Translation",
+        *("AnswerCorrectness", "AnswerSimilarity", "ContextEntityRecall", "ContextRecall", "EmbeddingSimilarity"),
+        *("ExactMatch", "Factuality", "JSONDiff", "Levenshtein", "LevenshteinScorer", "ListContains", "NumericDiff"),
+        *("Sql", "Translation"),
     ),
     "inspect_ai": (
-        "answer",
-        "choice",
-        "exact",
-        "f1",
-        "includes",
-        "match",
-        "math",
-        "model_graded_fact",
-        "model_graded_qa",
+        *("answer", "choice", "exact", "f1", "includes", "match", "math", "model_graded_fact", "model_graded_qa"),
         "pattern",
     ),
 }
-_KINDS = (
-    ("autoevals", "Scorer"),
-    ("deepeval", "BaseMetric"),
-    ("ragas", "Metric"),
-    ("ragas", "SimpleBaseMetric"),
-)
+_KINDS = (("autoevals", "Scorer"), ("deepeval", "BaseMetric"), ("ragas", "Metric"), ("ragas", "SimpleBaseMetric"))

@@ -12,6 +12,7 @@ from wtb.authoring.evaluation.combining import FAILED, USD, assertions
 from wtb.authoring.evaluation.evaluator_options import (
     KEYS,
     PASS_OR_FAIL_PARTS,
+    as_problems,
     check_built_in,
     check_options,
     problem_of_assertions,
@@ -205,7 +206,7 @@ def make_evaluator(
     check_options(name, fn, options)
     check_installed(name, fn)
     if hasattr(fn, "wtb_check"):
-        _as_problems(name, partial(fn.wtb_check, options))
+        as_problems(name, partial(fn.wtb_check, options))
     if hasattr(fn, "wtb_declare"):
         declared |= _declared_by_options(name, fn, options, declared["on_failure"], threshold)
     problem_of: Callable[[Any], str | None] | None = None
@@ -271,7 +272,7 @@ def _declared_by_options(name: str, fn: Any, options: Options, on_failure: Any, 
         raise InputError(
             f"evaluator {name!r}: 'at_least' or 'at_most' of several metrics; expected a gate on one of them"
         )
-    declared: Options = _as_problems(name, partial(fn.wtb_declare, options, on_failure))
+    declared: Options = as_problems(name, partial(fn.wtb_declare, options, on_failure))
     return declared
 
 
@@ -307,14 +308,6 @@ def _check_figure(name: str, threshold: Threshold | None, options: Options) -> N
             f"evaluator {name!r}: 'on_failure' is {score!r:.50}; a failed cell counts as wrong, or is left out with "
             f"{LEFT_OUT}"
         )
-
-
-def _as_problems(name: str, check: Callable[[], Any]) -> Any:
-    """Run a check of options and return its result. Raises InputError that names the evaluator."""
-    try:
-        return check()
-    except InputError as error:
-        raise InputError(*(f"evaluator {name!r}: {text}" for text in error.problems)) from None
 
 
 def _name(name: str, fn: Callable[..., Any], declared: Any) -> str:

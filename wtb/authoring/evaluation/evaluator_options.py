@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from wtb.authoring.evaluation import regex_search
@@ -175,16 +175,17 @@ def check_built_in(name: str, options: Options) -> None:
     if (pattern := options.get("pattern")) is not None and (wrong := regex_search.pattern_problem(pattern)):
         raise InputError(f"evaluator {name!r}: 'pattern' is {wrong}")
     if "schema" in options:
-        _check_schema(name, options["schema"])
+        from wtb.authoring.evaluation.json_schemas import check_schema  # which takes its time to import
+
+        as_problems(name, partial(check_schema, options["schema"]))
     if options.get("dialect"):
         _check_dialect(name, options["dialect"])
 
 
-def _check_schema(name: str, schema: Any) -> None:
-    from wtb.authoring.evaluation.json_schemas import check_schema  # which takes its time to import
-
+def as_problems(name: str, check: Callable[[], Any]) -> Any:
+    """Run a check of options and return its result. Raises InputError that names the evaluator."""
     try:
-        check_schema(schema)
+        return check()
     except InputError as error:
         raise InputError(*(f"evaluator {name!r}: {text}" for text in error.problems)) from None
 

@@ -74,8 +74,7 @@ def list_(
         typer.Argument(metavar="[SWEEP]", help="Only those that bind this sweep \\[default: all].", show_default=False),
     ] = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """List budgets with their spending, and the amounts that running attempts have reserved.
 
@@ -87,7 +86,7 @@ def list_(
     """
     nothing = "there are no budgets; `wtb admin budget set --project NAME --usd 10` makes one"
     budgets = open_backend(db).call(operations.list_budgets, sweep)
-    present_all("budgets", budgets, costs.budgets, format, output, nothing)
+    present_all("budgets", budgets, costs.budgets, form, nothing)
 
 
 def _whose(budgets: Budgets) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, missing_database, put, say
+from wtb.cli.console import confirm_first, missing_database, put, say
 from wtb.cli.output import present
 from wtb.core.errors import InputError
 from wtb.store import database as databases
@@ -66,17 +66,14 @@ def db_restore(
     if not database.exists():
         raise missing_database(database)
     question = f"replace database {database.shown_url} by {backup}? Everything recorded since then is lost."
-    if not yes and not confirm(question):
-        raise typer.Exit(1)
+    confirm_first(yes, question)
     revision = version_copies.restore_version(database, backup)
     put(f"{database.shown_url}: restored, version {revision}")
     if revision != schema.REVISION:
         say(f"this WTB expects version {schema.REVISION}: use the WTB of before, or run `wtb admin db upgrade` again")
 
 
-def db_version(
-    db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
+def db_version(db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """Show the version of a database, and the version that this WTB expects. Exits with 1 if they differ.
 
     Example: wtb admin db version
@@ -88,7 +85,7 @@ def db_version(
     document = {"database": database.shown_url, "version": version, "expected": schema.REVISION}
     advice = databases.advice_on_version(version) if version else "run `wtb admin db upgrade`"
     hint = "" if version == schema.REVISION else f"; this WTB expects {schema.REVISION}: {advice}"
-    present(document, lambda versions, width, color: f"{versions['version'] or 'no tables'}{hint}", format, output)
+    present(document, lambda versions, width, color: f"{versions['version'] or 'no tables'}{hint}", form)
     if version != schema.REVISION:
         raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, open_backend, open_context, put, say
+from wtb.cli.console import confirm_first, open_backend, open_context, put, say
 from wtb.cli.output import present, put_as
 from wtb.config import retention_policy
 from wtb.core.documents.administration import CollectionDocument
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from wtb.operations.deleting import Erased
 
 Pinned = Annotated[
-    str,
-    typer.Argument(metavar="SWEEP|CHECKPOINT", help="Id, beginning of an id, a sweep's name, or an execution."),
+    str, typer.Argument(metavar="SWEEP|CHECKPOINT", help="Id, beginning of an id, a sweep's name, or an execution.")
 ]
 
 
@@ -48,8 +47,7 @@ def gc(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")] = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Remove unreferenced files, and old sweeps and checkpoints.
 
@@ -71,7 +69,7 @@ def gc(
         "removed": fields["removed"],
         "notes": fields["notes"],
     }
-    present(document, administration.collected, format, output)
+    present(document, administration.collected, form)
 
 
 def pin(
@@ -122,9 +120,7 @@ def delete(
     backend = open_backend(db)
     preview = backend.call(deletion.preview_delete, ref)
     what = f"sweep {preview.name} ({preview.sweep}, {preview.status}) with {preview.counts['cells']:,} cells"
-    if not yes and not confirm(f"Delete {what} permanently?"):
-        say("nothing was deleted")
-        raise typer.Exit(1)
+    confirm_first(yes, f"Delete {what} permanently?", "nothing was deleted")
     # By id: the name may mean a newer sweep by the time that the question is answered.
     deleted = backend.call(deletion.delete, preview.sweep)
     removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in deleted.counts.items() if count)
@@ -159,12 +155,10 @@ def erase(
     backend = open_backend(db)
     preview = backend.call(erasing.preview_erase, case, sweep=sweep, project=project)
     what = f"case {case} from {plural(len(preview.found), 'sweep')}: {_counted(preview)}"
-    if not yes and not confirm(f"Erase {what} permanently?"):
-        say("nothing was erased")
-        raise typer.Exit(1)
+    confirm_first(yes, f"Erase {what} permanently?", "nothing was erased")
     erased = backend.call(erasing.erase, case, sweep=sweep, project=project, reason=reason)
     more = f"{plural(erased.values, 'value')} and {plural(erased.files, 'file')} that nothing else has"
-    put_as(_document(erased), f"erased {what}, {more}", format)
+    put_as(_document(erased), f"erased {what}, {more}", options.Form(format))
     for note in erased.notes:
         say(note)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, get_args
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -33,7 +34,7 @@ def check(format: options.Show = options.Format.table) -> None:
         "folder": None if policies is None else str(policies.folder),
         "policies": [] if policies is None else list(policies.names),
     }
-    put_as(document, "\n".join(document["policies"]), format)
+    put_as(document, "\n".join(document["policies"]), options.Form(format))
     count = len(document["policies"])
     many = "1 policy is" if count == 1 else f"{count:,} policies are"
     say("there are no policies here: all is allowed" if policies is None else f"{many} as the schema wants it")
@@ -64,7 +65,7 @@ def explain(
     if kind not in kinds or not id:
         raise InputError(f"--resource {resource!r}: expected KIND:ID, with a kind of: {', '.join(kinds)}")
     facts, arguments = _facts(fact_texts or [])
-    request = policy_rules.Asked(action, by or contexts.current_user(), _kind(kind), id, facts)
+    request = policy_rules.Asked(action, by or contexts.current_user(), cast("Resource", kind), id, facts)
     policies = policy_rules.find_policies(reread=True)
     if policies is None:
         decision, why = cedar_policies.Decision(True, ()), "there are no policies here, and so all is allowed"
@@ -92,14 +93,9 @@ def explain(
         "why": why,
     }
     outcome = "allowed" if decision.allowed else "denied" if decision.question is None else "asks a person"
-    put_as(document, f"{outcome}: {why}", format)
+    put_as(document, f"{outcome}: {why}", options.Form(format))
     if not decision.allowed:
         raise typer.Exit(1)
-
-
-def _kind(kind: str) -> Resource:
-    resource: Resource = kind  # type: ignore[assignment]
-    return resource
 
 
 def _facts(texts: list[str]) -> tuple[dict[str, Fact], dict[str, str | float]]:
@@ -136,14 +132,10 @@ def _of_act(action: str, id: str) -> dict[str, str | int]:
 
 
 def _argument(text: str) -> str | float:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
 
 
 POLICY = {"check": check, "explain": explain}

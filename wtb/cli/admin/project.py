@@ -26,9 +26,7 @@ def init(
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from",
-            metavar="SOURCE",
-            help="A promptfoo configuration, or the import path of a task of Inspect.",
+            "--from", metavar="SOURCE", help="A promptfoo configuration, or the import path of a task of Inspect."
         ),
     ] = None,
     judge: Annotated[
@@ -75,10 +73,7 @@ def _template() -> Mapping[str, str]:
 
 
 def workflow_list(
-    published: options.Published = False,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    published: options.Published = False, db: options.Db = None, form: options.Form = options.TABLE
 ) -> None:
     """List the workflows registered in wtb.toml, or in pyproject.toml under \\[tool.wtb.workflows].
 
@@ -87,19 +82,18 @@ def workflow_list(
     Examples: wtb workflow list  |  wtb workflow list --published
     """
     if published:
-        present(open_backend(db).call(workflows.list_published), graphs.list_published, format, output)
+        present(open_backend(db).call(workflows.list_published), graphs.list_published, form)
         return
     registered = [{"name": name, "path": path} for name, path in sorted(import_paths.registered().items())]
     nothing = 'no workflow is registered; add to wtb.toml:\n[workflows]\nname = "pkg.module:attribute"'
-    present_all("workflows", registered, graphs.listed, format, output, nothing)
+    present_all("workflows", registered, graphs.listed, form, nothing)
 
 
 def workflow_show(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A registered name, or pkg.module:attribute.")],
     published: options.Published = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Draw a workflow: its nodes with their variants and parameters, and where each leads.
 
@@ -107,7 +101,7 @@ def workflow_show(
     """
     if published:
         snapshot = open_backend(db).call(workflows.show_published, workflow)
-        present(snapshot, graphs.draw_published, format, output)
+        present(snapshot, graphs.draw_published, form)
         return
     with prints_to_stderr():
         # A copy, because the object belongs to the user's module and its name is replaced here.
@@ -116,20 +110,10 @@ def workflow_show(
         workflow_copy.validate()
     facts = workflow_copy.facts()
     parameters = graph.variant_parameters(facts)
-    present(
-        graph.graph_snapshot(facts),
-        lambda drawn, width, color: graphs.draw(drawn, parameters, width, color),
-        format,
-        output,
-    )
+    present(graph.graph_snapshot(facts), lambda drawn, width, color: graphs.draw(drawn, parameters, width, color), form)
 
 
-def doctor(
-    db: options.Db = None,
-    broker: options.Broker = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
-) -> None:
+def doctor(db: options.Db = None, broker: options.Broker = None, form: options.Form = options.TABLE) -> None:
     """Check that WTB can run here, and show how to fix problems.
 
     Exits with 1 if something is. If a broker is configured, or a stack is up in this folder, workers and what they
@@ -140,7 +124,7 @@ def doctor(
     from wtb.hosting.diagnostics import examine
 
     checks = examine(urls.database_url(db), broker_url(broker))
-    present(checks, administration.checks, format, output)
+    present(checks, administration.checks, form)
     if not checks["ok"]:
         raise typer.Exit(1)
 

@@ -37,8 +37,7 @@ def change(
         bool, typer.Option("--clear", help="Remove the project's own settings, so the system's policy applies.")
     ] = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Set how long finished sweeps of a project are kept.
 
@@ -48,10 +47,10 @@ def change(
     Examples: wtb admin project change search --sweeps 90d --keep 3  |  wtb admin project change search --clear
     """
     changed = open_backend(db).call(operations.change_project, name, sweeps=sweeps, keep=keep, clear=clear)
-    present(changed, text.project_table, format, output)
+    present(changed, text.project_table, form)
 
 
-def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:
+def list_(db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """List projects with how many sessions and sweeps they have.
 
     JSON: {"projects": [{name, created_at, created_by, retention, sessions, sweeps}]}.
@@ -59,21 +58,17 @@ def list_(db: options.Db = None, format: options.Show = options.Format.table, ou
     Examples: wtb admin project list  |  wtb admin project list --format json
     """
     nothing = "there are no projects; `wtb admin project create NAME` makes one"
-    present_all(
-        "projects", open_backend(db).call(operations.list_projects), text.projects_table, format, output, nothing
-    )
+    present_all("projects", open_backend(db).call(operations.list_projects), text.projects_table, form, nothing)
 
 
-def show(
-    name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
+def show(name: Name, db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """Show a project: how many sessions and sweeps it has.
 
     JSON: {name, created_at, created_by, retention, sessions, sweeps}.
 
     Example: wtb admin project show search
     """
-    present(open_backend(db).call(operations.describe_project, name), text.project_table, format, output)
+    present(open_backend(db).call(operations.describe_project, name), text.project_table, form)
 
 
 PROJECT = {"create": create, "change": change, "list": list_, "show": show}

@@ -28,8 +28,7 @@ def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8765,
     address: Annotated[str, typer.Option("--address", help="Address to listen on.")] = "127.0.0.1",
     allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="NAME", help="A host name that requests may use; repeatable."),
+        list[str] | None, typer.Option("--allow", metavar="NAME", help="A host name that requests may use; repeatable.")
     ] = None,
     proxies: Annotated[
         list[str] | None,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, existing_backend, open_backend, put, say
+from wtb.cli.console import confirm_first, existing_backend, open_backend, put, say
 from wtb.cli.output import present, present_all
 from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 from wtb.core.texts import bytes_of, plural
 from wtb.core.units import parse_size
 from wtb.display.text import administration
@@ -24,31 +25,54 @@ if TYPE_CHECKING:
     from wtb.operations.garbage_collection import Collected
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
-Disk = Annotated[
-    str | None, typer.Option("--disk", metavar="SIZE", help="Limit on its files, such as 10GB; none: no limit.")
-]
-Concurrency = Annotated[
-    str | None, typer.Option("--concurrency", metavar="N", help="Limit on node runs at a time; none: no limit.")
-]
-Usd = Annotated[str | None, typer.Option("--usd", metavar="AMOUNT", help="Limit on US dollars in all; none: no limit.")]
-Tokens = Annotated[str | None, typer.Option("--tokens", metavar="N", help="Limit on tokens in all; none: no limit.")]
-Memory = Annotated[
-    str | None,
-    typer.Option("--memory", metavar="SIZE", help="Limit on memory of node processes, such as 4GB; none: no limit."),
-]
-Owner = Annotated[str | None, typer.Option("--owner", metavar="TEXT", help="Its owner: a user, a team, an address.")]
-Meta = Annotated[list[str] | None, typer.Option("--meta", metavar="KEY=TEXT", help="Metadata to store with it.")]
+
+
+@frozen
+class _Settings:
+    """What a session has; nothing changes what is not given."""
+
+    disk: Annotated[
+        str | None, typer.Option("--disk", metavar="SIZE", help="Limit on its files, such as 10GB; none: no limit.")
+    ] = None
+    node_runs: Annotated[
+        str | None, typer.Option("--concurrency", metavar="N", help="Limit on node runs at a time; none: no limit.")
+    ] = None
+    usd: Annotated[
+        str | None, typer.Option("--usd", metavar="AMOUNT", help="Limit on US dollars in all; none: no limit.")
+    ] = None
+    tokens: Annotated[
+        str | None, typer.Option("--tokens", metavar="N", help="Limit on tokens in all; none: no limit.")
+    ] = None
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory", metavar="SIZE", help="Limit on memory of node processes, such as 4GB; none: no limit."
+        ),
+    ] = None
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="TEXT", help="Its owner: a user, a team, an address.")
+    ] = None
+    metadata: Annotated[
+        list[str] | None, typer.Option("--meta", metavar="KEY=TEXT", help="Metadata to store with it.")
+    ] = None
+
+    def limits(self) -> dict[str, float | None]:
+        """Return limits by their name in a quota, those that were given; None for `none`. Raises InputError."""
+        sizes = read_amounts({"disk": self.disk, "memory": self.memory}, parse_size)
+        counts = read_amounts({"concurrency": self.node_runs, "tokens": self.tokens}, count_of)
+        limits_by_option = {**sizes, **counts, **read_amounts({"usd": self.usd}, amount_of)}
+        limits = {"node_runs" if name == "concurrency" else name: limit for name, limit in limits_by_option.items()}
+        # Checked here as well, so that invalid limits fail even if there is no database yet.
+        store.Quota.of(limits)
+        return limits
+
+
+_NONE = _Settings()
 
 
 def create(
     name: Name,
-    disk: Disk = None,
-    node_runs: Concurrency = None,
-    usd: Usd = None,
-    tokens: Tokens = None,
-    memory: Memory = None,
-    owner: Owner = None,
-    metadata: Meta = None,
+    settings: _Settings = _NONE,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="That it belongs to.")] = None,
     db: options.Db = None,
 ) -> None:
@@ -61,26 +85,16 @@ def create(
     """
     # Checked here as well, because the next call makes the database if there is none.
     store.check_name(name)
-    quota = store.Quota.of(_limits(disk, node_runs, usd, tokens, memory))
-    texts = {key: text for key, text in read_metadata(metadata).items() if text is not None}
+    quota = store.Quota.of(settings.limits())
+    texts = {key: text for key, text in read_metadata(settings.metadata).items() if text is not None}
     session = open_backend(db, create=True).call(
-        operations.create_session, name, quota, owner=owner, metadata=texts, project=project
+        operations.create_session, name, quota, owner=settings.owner, metadata=texts, project=project
     )
     put(f"session {name}: made, {administration.quota(session['session']['quota'])}")
     say(f"next: wtb run sweep.yaml --session {shlex.quote(name)}")
 
 
-def change(
-    name: Name,
-    disk: Disk = None,
-    node_runs: Concurrency = None,
-    usd: Usd = None,
-    tokens: Tokens = None,
-    memory: Memory = None,
-    owner: Owner = None,
-    metadata: Meta = None,
-    db: options.Db = None,
-) -> None:
+def change(name: Name, settings: _Settings = _NONE, db: options.Db = None) -> None:
     """Change a session's quota, owner or metadata; other settings stay.
 
     Runs that have begun keep the slots that they took. An empty owner or text (--owner '', --meta key=) removes it.
@@ -88,21 +102,19 @@ def change(
     Examples: wtb admin session change nightly --concurrency 4 --usd none  |  wtb admin session change nightly
     --owner ops
     """
-    limits = _limits(disk, node_runs, usd, tokens, memory)
-    texts = read_metadata(metadata)
-    if not limits and owner is None and not texts:
+    limits = settings.limits()
+    texts = read_metadata(settings.metadata)
+    if not limits and settings.owner is None and not texts:
         raise InputError(
             "no change is given; give --disk, --memory, --concurrency, --usd or --tokens (none: no limit), --owner or "
             "--meta"
         )
-    quota = open_backend(db).call(operations.change_session, name, limits, owner=owner, metadata=texts or None)
+    quota = open_backend(db).call(operations.change_session, name, limits, owner=settings.owner, metadata=texts or None)
     put(f"session {name}: {administration.quota(views.amounts(quota))}")
 
 
 def rename(
-    name: Name,
-    to: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
-    db: options.Db = None,
+    name: Name, to: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")], db: options.Db = None
 ) -> None:
     """Rename a session, even while its sweeps run.
 
@@ -118,8 +130,7 @@ def rename(
 def list_(
     archived: Annotated[bool, typer.Option("--all", help="Include archived sessions.")] = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """List sessions with their usage and quotas.
 
@@ -133,12 +144,10 @@ def list_(
     backend = existing_backend(db)
     listed_sessions = [] if backend is None else backend.call(operations.list_sessions, archived=archived)
     nothing = "there are no sessions yet; `wtb admin session create NAME` makes one"
-    present_all("sessions", listed_sessions, administration.listed, format, output, nothing)
+    present_all("sessions", listed_sessions, administration.listed, form, nothing)
 
 
-def show(
-    name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
+def show(name: Name, db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """Show a session: its sweeps by status, its usage, and the holders of its slots.
 
     JSON: {"session": as in `wtb admin session list`, "sweeps_by_status": {status: count}, "runners": [{host, pid,
@@ -146,7 +155,7 @@ def show(
 
     Example: wtb admin session show nightly
     """
-    present(open_backend(db).call(operations.describe_session, name), administration.session_details, format, output)
+    present(open_backend(db).call(operations.describe_session, name), administration.session_details, form)
 
 
 def archive(
@@ -183,9 +192,7 @@ def delete(
     what = f"session {name} with {plural(preview.sweeps, 'sweep')}, {plural(preview.cells, 'cell')}"
     what += f" and {bytes_of(preview.disk_bytes)} of files"
     # An empty session has nothing to lose, so nothing is asked.
-    if preview.sweeps and not yes and not confirm(f"Delete {what} permanently?"):
-        say("nothing was deleted")
-        raise typer.Exit(1)
+    confirm_first(yes or not preview.sweeps, f"Delete {what} permanently?", "nothing was deleted")
     deleted = backend.call(operations.delete_session, name)
     put(f"deleted session {name} with {plural(deleted.sweeps, 'sweep')} and {plural(deleted.cells, 'cell')}")
     if deleted.freed is not None:
@@ -200,19 +207,6 @@ def _report_freed(collection: Collected) -> None:
     say(f"freed {bytes_of(size)}: {counts}; files stored within the last hour are freed by: wtb admin gc")
     for note in collection.notes:
         say(note)
-
-
-def _limits(
-    disk: str | None, concurrency: str | None, usd: str | None, tokens: str | None, memory: str | None
-) -> dict[str, float | None]:
-    """Limits by their name in a quota, those that were given; None for `none`. Raises InputError."""
-    sizes = read_amounts({"disk": disk, "memory": memory}, parse_size)
-    counts = read_amounts({"concurrency": concurrency, "tokens": tokens}, count_of)
-    limits_by_option = {**sizes, **counts, **read_amounts({"usd": usd}, amount_of)}
-    limits = {"node_runs" if name == "concurrency" else name: limit for name, limit in limits_by_option.items()}
-    # Checked here as well, so that invalid limits fail even if there is no database yet.
-    store.Quota.of(limits)
-    return limits
 
 
 def read_metadata(texts: Iterable[str] | None) -> dict[str, str | None]:

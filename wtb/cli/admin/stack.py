@@ -32,8 +32,7 @@ def up(
     ] = False,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Do not start Flower.")] = False,
     flower_port: Annotated[
-        int | None,
-        typer.Option("--flower-port", min=1, max=65535, help="Port of Flower \\[default: a free one]."),
+        int | None, typer.Option("--flower-port", min=1, max=65535, help="Port of Flower \\[default: a free one].")
     ] = None,
     spare: Annotated[
         bool, typer.Option("--spare", help="Also start a standby worker, which replaces the first if it dies.")

@@ -11,7 +11,7 @@ from wtb.cli import options
 from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
 from wtb.cli.progress import progress_display
-from wtb.cli.run.sweeps import say_how_it_ended
+from wtb.cli.run.outcome import say_how_it_ended
 from wtb.display.text import comparisons
 from wtb.operations.results import comparing as operations
 
@@ -25,12 +25,7 @@ Session = Annotated[
 ]
 
 
-def set_(
-    name: Name,
-    ref: options.Sweep,
-    anyway: Anyway = False,
-    db: options.Db = None,
-) -> None:
+def set_(name: Name, ref: options.Sweep, anyway: Anyway = False, db: options.Db = None) -> None:
     """Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.
 
     The name is of the sweep's session. `wtb admin gc` and `wtb delete` keep the sweep while it has one.
@@ -77,12 +72,7 @@ def _say_which(name: str, done: BaselineSet) -> None:
     put(f"baseline {name}: sweep {done.name} ({done.sweep}){before}")
 
 
-def list_(
-    session: Session = None,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
-) -> None:
+def list_(session: Session = None, db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """List the baselines of a session, or of all sessions.
 
     JSON: {"baselines": [{name, session, set_at, noise_floor, sweep: {id, name, status, finished_at}}]}.
@@ -93,28 +83,17 @@ def list_(
         operations.list_baselines, session=os.environ.get("WTB_SESSION") or None if session is None else session
     )
     nothing = "there are no baselines yet; `wtb baseline set NAME SWEEP` makes one"
-    present_all("baselines", listed_baselines, comparisons.listed, format, output, nothing)
+    present_all("baselines", listed_baselines, comparisons.listed, form, nothing)
 
 
-def show(
-    name: Name,
-    session: Session = None,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
-) -> None:
+def show(name: Name, session: Session = None, db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """Show the sweep of a baseline, and its results.
 
     JSON: as of `wtb baseline list`, with the matrix of the sweep.
 
     Example: wtb baseline show main
     """
-    present(
-        open_backend(db).call(operations.show_baseline, name, session=session),
-        comparisons.baseline_details,
-        format,
-        output,
-    )
+    present(open_backend(db).call(operations.show_baseline, name, session=session), comparisons.baseline_details, form)
 
 
 def remove(name: Name, session: Session = None, db: options.Db = None) -> None:

@@ -20,8 +20,7 @@ def add(
     row: Annotated[int, typer.Option("--row", metavar="ROW", help="The row of the matrix, from 0.")] = 0,
     repeat: Annotated[int, typer.Option("--repeat", help="Which repeat of the case, from 0.")] = 0,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Comment on a cell.
 
@@ -33,37 +32,35 @@ def add(
     Example: wtb comment add nightly refund-2 "Right, but rude" --row 1
     """
     added = open_backend(db).call(commenting.add_comment, ref, case, text, row=row, repeat=repeat)
-    put_as(added, f"comment {added['number']} on case {added['case']}, row {added['row']}\n", format, output)
+    put_as(added, f"comment {added['number']} on case {added['case']}, row {added['row']}\n", form)
 
 
 def list_(
     ref: options.Sweep,
     case: Annotated[str | None, typer.Argument(metavar="CASE", help="Only those on this case, by its id.")] = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """List the comments on the cells of a sweep.
 
     Example: wtb comment list nightly
     """
     comments = open_backend(db).call(commenting.list_comments, ref, case=case)
-    put_as(comments, outputs.comments(comments, width()), format, output)
+    put_as(comments, outputs.comments(comments, width()), form)
 
 
 def delete(
     ref: options.Sweep,
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="The number of the comment, as it is listed.")],
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Delete a comment of yours.
 
     Example: wtb comment delete nightly 3
     """
     deleted = open_backend(db).call(commenting.delete_comment, ref, number)
-    put_as(deleted, f"comment {number} deleted\n", format, output)
+    put_as(deleted, f"comment {number} deleted\n", form)
 
 
 COMMENT = {"add": add, "list": list_, "delete": delete}

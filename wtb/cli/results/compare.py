@@ -15,8 +15,8 @@ from wtb.cli.options import Margin, read_margin
 from wtb.cli.output import in_color
 from wtb.cli.pages import open_page
 from wtb.cli.progress import progress_display
-from wtb.cli.run.parts import only, prepare
-from wtb.cli.run.sweeps import say_how_it_ended
+from wtb.cli.run.outcome import say_how_it_ended
+from wtb.cli.run.sweeps import prepare
 from wtb.core.documents.comparison import TELLING, ComparisonDocument
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
@@ -51,11 +51,7 @@ def compare(
     ] = None,
     row: Annotated[
         str | None,
-        typer.Option(
-            "--row",
-            metavar="N|NODE=VARIANT",
-            help="Within one sweep: a row, by its number or its variants.",
-        ),
+        typer.Option("--row", metavar="N|NODE=VARIANT", help="Within one sweep: a row, by its number or its variants."),
     ] = None,
     other: Annotated[
         str, typer.Option("--other", metavar="N|NODE=VARIANT", help="With --row: the row it is compared with.")
@@ -123,11 +119,7 @@ def regress(
         bool, typer.Option("--update", help="Make it the baseline if everything was compared and nothing is worse.")
     ] = False,
     looked_into: Cells = 20,
-    limit: options.Limit = None,
-    sample: options.Sample = None,
-    case: options.Case = None,
-    choices: options.Choices = None,
-    max_cells: options.MaxCells = None,
+    part: options.Part = options.WHOLE,
     session: options.Session = None,
     db: options.Db = None,
     format: FormatOption = ComparisonFormat.table,
@@ -144,7 +136,7 @@ def regress(
     Examples: wtb regress sweep.yaml --baseline main  |  wtb regress sweep.yaml --baseline main --update
     """
     parsed = read_margin(margin)
-    prepared = prepare(file, only(limit, case, choices, sample=sample), max_cells, session)
+    prepared = prepare(file, part, session)
     context = open_context(db, create=True)
     with prints_to_stderr(), progress_display(quiet) as show:
         done = comparing.regress(

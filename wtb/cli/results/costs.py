@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -14,14 +13,6 @@ from wtb.cli.output import in_color
 from wtb.core.errors import InputError
 from wtb.display.text import costs as text
 from wtb.operations.results import costs as operations
-
-
-class CostFormat(StrEnum):
-    """Formats of costs."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
 
 
 def costs(
@@ -47,7 +38,9 @@ def costs(
     ] = None,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Only of this project.")] = None,
     db: options.Db = None,
-    format: Annotated[CostFormat, typer.Option("--format", "-f", help="Output format.")] = CostFormat.table,
+    format: Annotated[
+        options.ShownFormat, typer.Option("--format", "-f", help="Output format.")
+    ] = options.ShownFormat.table,
     output: options.Output = None,
 ) -> None:
     """Show the cost of sweeps, by node, model or tool.
@@ -65,9 +58,9 @@ def costs(
         raise InputError("--by is empty; expected names such as node,model")
     after = None if since is None else time_of(since)
     costs_document = open_backend(db).call(operations.costs, ref, by=names, since=after, project=project)
-    if format is CostFormat.json:
+    if format is options.ShownFormat.json:
         put_json(costs_document, output)
-    elif format is CostFormat.csv:
+    elif format is options.ShownFormat.csv:
         put(text.as_csv(costs_document), output)
     elif costs_document["rows"]:
         put(text.costs(costs_document, width(), in_color(output)) + text.unknown(costs_document, width()), output)

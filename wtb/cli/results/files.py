@@ -27,12 +27,10 @@ def files(
     ref: Ref,
     path: Annotated[str | None, typer.Argument(help="Write the content of this file, as it is.")] = None,
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="CHECKPOINT|NODE", help="Files after a node's last visit."),
+        str | None, typer.Option("--at", metavar="CHECKPOINT|NODE", help="Files after a node's last visit.")
     ] = None,
     diff: Annotated[
-        str | None,
-        typer.Option("--diff", metavar="OTHER", help="Show changes up to another execution or checkpoint."),
+        str | None, typer.Option("--diff", metavar="OTHER", help="Show changes up to another execution or checkpoint.")
     ] = None,
     export: Annotated[
         Path | None,
@@ -45,8 +43,7 @@ def files(
     ] = None,
     repeat: Annotated[int | None, typer.Option("--repeat", help="Of a sweep: this repeat, from 0.")] = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """List, read, export or compare the files that nodes left.
 
@@ -57,31 +54,29 @@ def files(
     Examples: wtb files EXECUTION  |  wtb files EXECUTION out/report.md  |  wtb files nightly --case q1 --combination
     retrieve=bm25 --export q1
     """
-    _check_options(path, diff, export, format, output)
+    _check_options(path, diff, export, form)
     backend = open_backend(db)
     cell_choices = read_choices(choices)
     is_cell = case is not None or bool(cell_choices) or repeat is not None
     cell = operations.Cell(case, cell_choices, repeat) if is_cell else None
     if diff is not None:
         changes = backend.call(operations.compare_files, ref, diff, at=at, cell=cell)
-        present(changes, files_text.changes, format, output)
+        present(changes, files_text.changes, form)
     elif export is not None:
         written = backend.call(operations.export_files, ref, export, path=path, at=at, cell=cell)
         say(f"{plural(written.files, 'file')} ({bytes_of(written.bytes)}) written to {export}")
     elif path is not None:
-        _put_blocks(backend.call(operations.read_file, ref, path, at=at, cell=cell), output)
+        _put_blocks(backend.call(operations.read_file, ref, path, at=at, cell=cell), form.output)
     else:
-        present(backend.call(operations.list_files, ref, at=at, cell=cell), files_text.listed, format, output)
+        present(backend.call(operations.list_files, ref, at=at, cell=cell), files_text.listed, form)
 
 
-def _check_options(
-    path: str | None, diff: str | None, export: Path | None, format: options.Format, output: Path | None
-) -> None:
+def _check_options(path: str | None, diff: str | None, export: Path | None, form: options.Form) -> None:
     if diff is not None and (path is not None or export is not None):
         raise InputError("--diff compares all files; give it without PATH and --export")
-    if export is not None and output is not None:
+    if export is not None and form.output is not None:
         raise InputError("--export and --output are both given; expected one of them")
-    if format is options.Format.json and (path is not None or export is not None):
+    if form.is_json and (path is not None or export is not None):
         raise InputError("--format json is for lists; PATH and --export write files as they are")
 
 

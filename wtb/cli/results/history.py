@@ -25,8 +25,7 @@ def history(
         bool, typer.Option("--state", help="Include states of checkpoints, and input and output of visits.")
     ] = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Show the checkpoints of an execution up to its head.
 
@@ -36,7 +35,7 @@ def history(
 
     Example: wtb history EXECUTION --state
     """
-    present(open_backend(db).call(operations.history, ref, state=state), history_text.history, format, output)
+    present(open_backend(db).call(operations.history, ref, state=state), history_text.history, form)
 
 
 def tree(
@@ -44,8 +43,7 @@ def tree(
     case: Annotated[str | None, typer.Option("--case", help="Only executions of the case with this id.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of lines of a sweep.")] = 60,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Draw how executions share, fork and were rolled back.
 
@@ -55,16 +53,11 @@ def tree(
 
     Examples: wtb tree nightly --case c17  |  wtb tree EXECUTION
     """
-    present(open_backend(db).call(operations.tree, ref, case=case, limit=limit), lineage_text.tree, format, output)
+    present(open_backend(db).call(operations.tree, ref, case=case, limit=limit), lineage_text.tree, form)
 
 
 def diff(
-    a: Side,
-    b: Side,
-    open_it: options.Open = False,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    a: Side, b: Side, open_it: options.Open = False, db: options.Db = None, form: options.Form = options.TABLE
 ) -> None:
     """Compare two executions or checkpoints, step by step.
 
@@ -74,6 +67,6 @@ def diff(
 
     Example: wtb diff EXECUTION OTHER   (ids are in: wtb show SWEEP --cells)
     """
-    present(open_backend(db).call(operations.diff, a, b), text.diff, format, output)
+    present(open_backend(db).call(operations.diff, a, b), text.diff, form)
     if open_it:
         open_page(f"/executions/{quote(a, safe='')}/diff/{quote(b, safe='')}", db)

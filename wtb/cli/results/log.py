@@ -34,8 +34,7 @@ def log(
     ] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Print only the number of events of each kind.")] = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Read the events of a sweep, oldest first.
 
@@ -51,9 +50,8 @@ def log(
     backend = open_backend(db)
     if summary:
         counted = backend.call(operations.count_events, ref, severity=severity, kinds=kinds or (), execution=execution)
-        present_all("events", counted, executions.counts, format, output, "no event matches")
+        present_all("events", counted, executions.counts, form, "no event matches")
         return
-    as_table = format is options.Format.table
     log_events = backend.call(
         operations.log,
         ref,
@@ -62,13 +60,13 @@ def log(
         execution=execution,
         follow=follow,
         interval_s=interval_s,
-        cases=as_table,
+        cases=not form.is_json,
         values=values,
     )
-    if as_table:
-        _write(executions.lines(log_events, width(), in_color(output)), output)
+    if form.is_json:
+        _write((orjson.dumps(event, default=str).decode() for event in log_events), form.output)
     else:
-        _write((orjson.dumps(event, default=str).decode() for event in log_events), output)
+        _write(executions.lines(log_events, width(), in_color(form.output)), form.output)
 
 
 def _write(lines: Iterator[str], output: Path | None) -> None:

@@ -16,11 +16,10 @@ from wtb.cli.console import (
     open_backend,
     open_context,
     prints_to_stderr,
-    put,
+    put_matrix,
     read_limits,
     read_names,
     read_row,
-    render_matrix,
     say,
 )
 from wtb.cli.pages import open_page
@@ -43,18 +42,12 @@ def matrix(
     ref: options.Sweep,
     edited: Annotated[bool, typer.Option("--edited", help="Include cells whose state a person edited.")] = False,
     on_failure: Annotated[
-        str | None,
-        typer.Option(
-            help="Score of a failed cell, or left_out \\[default: the sweep's].",
-            metavar="SCORE",
-        ),
+        str | None, typer.Option(help="Score of a failed cell, or left_out \\[default: the sweep's].", metavar="SCORE")
     ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline",
-            metavar="ROW",
-            help="The row to compare with, by number (#) or as NODE.PARAMETER=LEVEL.",
+            "--baseline", metavar="ROW", help="The row to compare with, by number (#) or as NODE.PARAMETER=LEVEL."
         ),
     ] = None,
     where: options.Where = None,
@@ -78,8 +71,7 @@ def matrix(
     ] = False,
     open_it: options.Open = False,
     db: options.Db = None,
-    format: options.ShowMatrix = options.MatrixFormat.table,
-    output: options.Output = None,
+    form: options.MatrixForm = options.MATRIX_TABLE,
 ) -> None:
     """Show the figures of every combination, with intervals.
 
@@ -108,7 +100,7 @@ def matrix(
     document = open_backend(db).call(
         operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure), **view_options
     )
-    put(render_matrix(document, format, output, warnings=warnings), output)
+    put_matrix(document, form, warnings=warnings)
     if open_it:
         open_page(f"/sweeps/{document['sweep']['id']}{page_query(document, baseline)}", db)
 
@@ -151,8 +143,7 @@ def score(
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Use the evaluators of this sweep file.")] = None,
     at_once: Annotated[
-        int,
-        typer.Option("--at-once", metavar="N", help="Cells judged at a time; not on workers."),
+        int, typer.Option("--at-once", metavar="N", help="Cells judged at a time; not on workers.")
     ] = CALLS_AT_ONCE,
     limits: Annotated[
         list[str] | None,
@@ -160,8 +151,7 @@ def score(
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="On workers: even if none is running.")] = False,
     db: options.Db = None,
-    format: options.ShowMatrix = options.MatrixFormat.table,
-    output: options.Output = None,
+    form: options.MatrixForm = options.MATRIX_TABLE,
     published: options.Published = False,
 ) -> None:
     """Score finished cells again, without running a node.
@@ -193,7 +183,7 @@ def score(
         backend = context = open_context(db)
         with prints_to_stderr():
             scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=judging_limits)
-    _show(backend, scored, format, output)
+    _show(backend, scored, form)
     if scored.reason is not None:
         say(f"{scored.reason}: {plural(scored.left, 'execution')} not judged; --limits judging.usd=MORE goes on")
         raise typer.Exit(1)
@@ -203,11 +193,7 @@ _ScoringId = Annotated[str, typer.Argument(metavar="SCORING", help="The id that 
 
 
 def show(
-    ref: options.Sweep,
-    scoring: _ScoringId,
-    db: options.Db = None,
-    format: options.ShowMatrix = options.MatrixFormat.table,
-    output: options.Output = None,
+    ref: options.Sweep, scoring: _ScoringId, db: options.Db = None, form: options.MatrixForm = options.MATRIX_TABLE
 ) -> None:
     """Show the progress of a scoring on workers.
 
@@ -220,15 +206,10 @@ def show(
     from wtb.operations.running.published import show_scoring
 
     backend = open_backend(db)
-    _show(backend, _end_of(backend, backend.call(show_scoring, ref, scoring)), format, output)
+    _show(backend, _end_of(backend, backend.call(show_scoring, ref, scoring)), form)
 
 
-def cancel(
-    ref: options.Sweep,
-    scoring: _ScoringId,
-    reason: options.Reason = None,
-    db: options.Db = None,
-) -> None:
+def cancel(ref: options.Sweep, scoring: _ScoringId, reason: options.Reason = None, db: options.Db = None) -> None:
     """Cancel a scoring on workers; scores that were written stay.
 
     Example: wtb admin scoring cancel nightly 1ng62xyrfv95 --reason 'the rubric is wrong'
@@ -242,10 +223,10 @@ def cancel(
 SCORING = {"show": show, "cancel": cancel}
 
 
-def _show(backend: Backend, scored: Scored | Scoring, format: options.MatrixFormat, output: Path | None) -> None:
+def _show(backend: Backend, scored: Scored | Scoring, form: options.MatrixForm) -> None:
     """Print how many scores were written, and show the matrix."""
     say(f"{scored.scores:,} scores written")
-    put(render_matrix(backend.call(operations.matrix, scored.sweep), format, output), output)
+    put_matrix(backend.call(operations.matrix, scored.sweep), form)
 
 
 def _submitted(backend: Backend, ref: str, evaluators: Sequence[Any], file: Path | None, **more: Any) -> Scoring:

@@ -37,8 +37,7 @@ def list_(
     singles: Annotated[bool, typer.Option("--all", help="Include single executions, as of `wtb start`.")] = False,
     runs: Annotated[bool, typer.Option("--runs", help="Only single executions, with causes of failures.")] = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """List sweeps, newest first.
 
@@ -60,11 +59,11 @@ def list_(
     if runs:
         listed = [] if backend is None else backend.call(operations.list_runs, **query)
         nothing = "no run matches" if is_chosen else "there are no runs yet; `wtb start` makes one"
-        present_all("runs", listed, sweeps.listed_runs, format, output, nothing)
+        present_all("runs", listed, sweeps.listed_runs, form, nothing)
         return
     listed_sweeps = [] if backend is None else backend.call(operations.list_sweeps, **query, singles=singles)
     nothing = "no sweep matches" if is_chosen else "there are no sweeps yet; `wtb init demo` makes a small one to run"
-    present_all("sweeps", listed_sweeps, sweeps.listed, format, output, nothing)
+    present_all("sweeps", listed_sweeps, sweeps.listed, form, nothing)
 
 
 def status(
@@ -73,12 +72,10 @@ def status(
     ] = None,
     stack: Annotated[bool, typer.Option("--stack", help="Show what `wtb up` runs in this folder.")] = False,
     cases: Annotated[
-        int,
-        typer.Option("--cases", metavar="N", help="Cases to list for each cause of failures, at most 100."),
+        int, typer.Option("--cases", metavar="N", help="Cases to list for each cause of failures, at most 100.")
     ] = 0,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Show how far a sweep or execution is, and what blocks it.
 
@@ -95,7 +92,7 @@ def status(
         from wtb.display.text import administration
         from wtb.hosting.servers.background import stack_document
 
-        present(stack_document(find_stack()), administration.stack, format, output)
+        present(stack_document(find_stack()), administration.stack, form)
         return
 
     document = open_backend(db).call(operations.status, ref, cases=cases)
@@ -104,4 +101,4 @@ def status(
         from wtb.display.text import executions
 
         render = executions.standing
-    present(document, render, format, output)
+    present(document, render, form)

@@ -10,10 +10,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import (
-    open_backend,
-    put,
-)
+from wtb.cli.console import open_backend, put
 from wtb.core.errors import InputError
 from wtb.display.report import report_files
 from wtb.operations.results import matrix as operations

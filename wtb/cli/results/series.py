@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -15,14 +14,6 @@ from wtb.display.text import costs
 from wtb.operations.results import costs as operations
 
 
-class SeriesFormat(StrEnum):
-    """Formats of figures over time."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-
-
 def series(
     ref: Annotated[str, typer.Argument(metavar="SWEEP|EXECUTION", help="An execution is shown with what led to it.")],
     name: Annotated[
@@ -30,7 +21,9 @@ def series(
         typer.Option("--name", metavar="NAME", help="Only these: a metric's name, rss, cpu, files, processes."),
     ] = None,
     db: options.Db = None,
-    format: Annotated[SeriesFormat, typer.Option("--format", "-f", help="Output format.")] = SeriesFormat.table,
+    format: Annotated[
+        options.ShownFormat, typer.Option("--format", "-f", help="Output format.")
+    ] = options.ShownFormat.table,
     output: options.Output = None,
 ) -> None:
     """Show series over time: ctx.metric, and memory and CPU of nodes.
@@ -42,7 +35,7 @@ def series(
     Examples: wtb series nightly  |  wtb series EXECUTION --name loss --format csv
     """
     document = open_backend(db).call(operations.series, ref, name=name)
-    if format is SeriesFormat.table:
+    if format is options.ShownFormat.table:
         put(costs.metrics(document, width(), in_color(output)), output)
     else:
-        put(costs.metrics_as_csv(document) if format is SeriesFormat.csv else as_json(document), output)
+        put(costs.metrics_as_csv(document) if format is options.ShownFormat.csv else as_json(document), output)

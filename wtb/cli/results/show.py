@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -30,22 +29,19 @@ class _Request(NamedTuple):
     Attributes:
         backend: The database or server to read from.
         ref: A sweep, an execution or a checkpoint.
-        format: The format of the output.
-        output: The file that it is written to; None for the terminal.
+        form: The format of the output, and the file that it is written to.
     """
 
     backend: Backend
     ref: str
-    format: options.Format
-    output: Path | None
+    form: options.Form
 
 
 def show(
     ref: options.SweepOrExecution,
     cells: Annotated[bool, typer.Option("--cells", help="The cells of a sweep.")] = False,
     statuses: Annotated[
-        list[str] | None,
-        typer.Option("--status", metavar="STATUS", help="Only cells of this status; repeatable."),
+        list[str] | None, typer.Option("--status", metavar="STATUS", help="Only cells of this status; repeatable.")
     ] = None,
     case: Annotated[str | None, typer.Option("--case", help="Only cells of the case with this id.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only cells that failed, or were set aside.")] = False,
@@ -76,9 +72,7 @@ def show(
     wrong: Annotated[
         str | None,
         typer.Option(
-            "--wrong",
-            metavar="all|none",
-            help="Outputs: only cases that all combinations get wrong, or none.",
+            "--wrong", metavar="all|none", help="Outputs: only cases that all combinations get wrong, or none."
         ),
     ] = None,
     metric: Annotated[
@@ -102,8 +96,9 @@ def show(
     wtb show CHECKPOINT
     """
     is_csv = format is options.ShownFormat.csv
-    request = _Request(open_backend(db), ref, options.Format.table if is_csv else options.Format(format.value), output)
-    backend = request.backend
+    form = options.Form(options.Format.table if is_csv else options.Format(format.value), output)
+    backend = open_backend(db)
+    request = _Request(backend, ref, form)
     cell_statuses = [*(statuses or ()), *(FAILED_CELLS if failed else ())]
     of_outputs: dict[str, Any] = {
         "rows": rows and [read_row(row) for row in rows],
@@ -133,7 +128,7 @@ def show(
         if is_csv:
             put(csv.outputs_csv(document), output)
         else:
-            present(document, output_tables.outputs, request.format, output)
+            present(document, output_tables.outputs, form)
     elif is_csv:
         _write_cells(request, statuses=cell_statuses, case=case, limit=limit, keys=keys or ())
     elif keys:
@@ -153,19 +148,19 @@ def show(
 
 def _show_target(request: _Request, *, calls: bool, open_it: bool, open_in: str | None) -> None:
     """Show a sweep, an execution or a checkpoint."""
-    backend, ref, format, output = request.backend, request.ref, request.format, request.output
+    backend, ref, form = request
     try:
         document = backend.call(operations.show, ref, calls=calls)
     # The error for an unknown id names sweeps and executions, so it is kept until no checkpoint has the id, either.
     except NotFound as nothing:
-        _show_checkpoint(backend, ref, nothing, is_alone=not (calls or open_it), format=format, output=output)
+        _show_checkpoint(request, nothing, is_alone=not (calls or open_it))
         return
     render: Callable[[Any, int, bool], str] = sweeps.summary
     if "execution" in document:
         from wtb.display.text import executions
 
         render = executions.execution
-    present(document, render, format, output)
+    present(document, render, form)
     if open_it:
         kind = "execution" if "execution" in document else "sweep"
         heading: Any = document.get(kind)
@@ -174,9 +169,9 @@ def _show_target(request: _Request, *, calls: bool, open_it: bool, open_in: str 
 
 def _show_cells(request: _Request, *, statuses: Sequence[str], case: str | None, limit: int | None) -> None:
     """Show cells of a sweep."""
-    backend, ref, format, output = request.backend, request.ref, request.format, request.output
-    if format is options.Format.json:
-        put_cells(backend.call(operations.cells, ref, statuses=statuses, case=case, limit=limit).cells, output)
+    backend, ref, form = request
+    if form.is_json:
+        put_cells(backend.call(operations.cells, ref, statuses=statuses, case=case, limit=limit).cells, form.output)
         return
     max_rows = limit or TABLE_CELLS
     # One cell more than is printed shows whether there are more.
@@ -185,7 +180,7 @@ def _show_cells(request: _Request, *, statuses: Sequence[str], case: str | None,
     if not cells:
         say("no cell matches")
         return
-    put(sweeps.cells(cells[:max_rows], listed.nodes, listed.metrics, width(), in_color(output)), output)
+    put(sweeps.cells(cells[:max_rows], listed.nodes, listed.metrics, width(), in_color(form.output)), form.output)
     if len(cells) > max_rows:
         say(f"only the first {max_rows:,}; more with --limit, all with --format json")
 
@@ -201,26 +196,18 @@ def _write_cells(
         raise InputError(f"{request.ref!r} is an execution; cells are listed of a sweep")
     listed = request.backend.call(operations.cells, request.ref, statuses=statuses, case=case, limit=limit)
     lines = cells_as_csv(listed.cells, summary["definition"]["vary"], listed.metrics, keys)
-    put_lines(lines, request.output)
+    put_lines(lines, request.form.output)
 
 
-def _show_checkpoint(
-    backend: Backend,
-    ref: str,
-    nothing: NotFound,
-    *,
-    is_alone: bool,
-    format: options.Format,
-    output: options.Output,
-) -> None:
+def _show_checkpoint(request: _Request, nothing: NotFound, *, is_alone: bool) -> None:
     """Show a checkpoint, of which no sweep and no execution has the id. Raises `nothing` if there is none."""
     from wtb.display.text import history as history_text
     from wtb.operations.inspection import executions as execution_operations
 
     try:
-        document = backend.call(execution_operations.show_checkpoint, ref)
+        document = request.backend.call(execution_operations.show_checkpoint, request.ref)
     except NotFound:
         raise nothing from None
     if not is_alone:
-        raise InputError(f"{ref!r} is a checkpoint; --calls and --open are for sweeps and executions")
-    present(document, history_text.checkpoint, format, output)
+        raise InputError(f"{request.ref!r} is a checkpoint; --calls and --open are for sweeps and executions")
+    present(document, history_text.checkpoint, request.form)

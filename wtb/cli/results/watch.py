@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import orjson
@@ -18,10 +17,10 @@ from rich.text import Text
 
 from wtb.analysis import gates as analysis
 from wtb.cli import options
-from wtb.cli.console import open_backend, put, render_matrix, say, width, write_result
+from wtb.cli.console import open_backend, put, put_matrix, say, width, write_result
 from wtb.cli.output import in_color
 from wtb.cli.progress import progress_display
-from wtb.cli.run.sweeps import exit_code
+from wtb.cli.run.outcome import exit_code
 from wtb.core.status import ENDED_SWEEPS
 from wtb.display import figures
 from wtb.display.text import sweeps
@@ -123,9 +122,7 @@ def _screen() -> Iterator[Callable[[WatchDocument], None]]:
         yield show
 
 
-def wait_and_present(
-    backend: Backend, sweep_id: str, format: options.MatrixFormat, output: Path | None, quiet: bool
-) -> None:
+def wait_and_present(backend: Backend, sweep_id: str, form: options.MatrixForm, quiet: bool) -> None:
     """Wait until a sweep ends or pauses, show its matrix, and exit as `wtb run` does."""
     ended: Ended | None = None
     try:
@@ -140,7 +137,7 @@ def wait_and_present(
         how = f"; continue with: wtb resume {sweep_id}" if ended.status == "paused" else ""
         say(f"{ended.status} ({ended.reason}){how}")
     document = backend.call(results.matrix, sweep_id)
-    put(render_matrix(document, format, output), output)
+    put_matrix(document, form)
     # 130 is the exit code of a program that Ctrl-C ended.
     raise typer.Exit(130 if ended is None else exit_code(document, ended))
 

@@ -1,32 +1,105 @@
-"""Input and output of `wtb fork --all-cases`: variants to read, and the row that was added."""
+"""Commands on combinations: add one that a fork describes, and stop some."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import put, read_pair, render_matrix, say
-from wtb.cli.run.sweeps import exit_code, say_how_it_ended
+from wtb.cli.console import open_backend, prints_to_stderr, read_pair, say
+from wtb.cli.output import put_as
+from wtb.cli.progress import progress_display
+from wtb.cli.run.outcome import document_of, present_added
 from wtb.config import yaml_reader
 from wtb.core import factors
 from wtb.core.texts import plural
 from wtb.core.tree import combinations
-from wtb.display.json_text import as_json
 from wtb.operations import context as contexts
-from wtb.operations.results import matrix as results
-from wtb.operations.running import local
+from wtb.operations.control import pause_cancel
+from wtb.operations.running import added_rows
 from wtb.planning import parameter_files
-from wtb.store.read import queries
 
 if TYPE_CHECKING:
     from wtb.operations.context import Backend
+    from wtb.operations.control.pause_cancel import StoppedCombinations
     from wtb.operations.running.added_rows import AddedRow
     from wtb.planning.sweep_spec import Variant
+
+
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="CHECKPOINT|NODE", help="The checkpoint to continue from; by default the head."),
+]
+VariantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant", metavar="NODE=VARIANT", help="Later node's variant; {name: N, of: VARIANT, KEY: 5} or NODE.KEY=5."
+    ),
+]
+
+
+def add(
+    ref: options.Execution,
+    at: At = None,
+    variants: VariantOption = None,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Add it without running it; `wtb resume` runs it.")] = False,
+    reason: options.Reason = None,
+    db: options.Db = None,
+    form: options.Form = options.TABLE,
+) -> None:
+    """Run the changes of a fork for every case, as another row of its sweep.
+
+    Each case starts from where the change makes a difference. The row is exploratory: the case that suggested it does
+    not count for it. The execution is a fork whose variants every case gets, or one to change with --variant.
+
+    See also: `wtb fork` tries it for one case; `wtb extend --vary` adds variants that are not exploratory.
+
+    Examples: wtb combination add EXECUTION --at retrieve --variant answer=short  |  wtb combination add FORK
+    """
+    backend, (forms, texts) = open_backend(db), read_variants(variants or ())
+    # Through a server nothing runs in this process, so there is no progress to show.
+    shows = progress_display(False) if isinstance(backend, contexts.Context) else nullcontext()
+    with prints_to_stderr(), shows as show:
+        added = backend.call(
+            added_rows.add_row,
+            ref,
+            at=at,
+            variants=forms,
+            texts=texts,
+            reason=reason,
+            run=not no_run,
+            progress=show,
+        )
+    _present(backend, added, form)
+
+
+def stop(
+    ref: options.Sweep,
+    combination: Annotated[
+        list[str],
+        typer.Argument(metavar="NODE=VARIANT...", help="Combinations by variants; of several, all must match."),
+    ],
+    reason: options.Reason = None,
+    db: options.Db = None,
+) -> None:
+    """Skip the open cells of some combinations; the others continue.
+
+    See also: `wtb extend --combination` lets a stopped combination run again; `wtb cancel` ends the whole sweep.
+
+    Example: wtb combination stop nightly answer=terse
+    """
+    required = dict(read_pair("combination", text) for text in combination)
+    say(
+        _stopped_in_words(
+            open_backend(db).call(pause_cancel.stop_combination, ref, combination=required, reason=reason), required
+        )
+    )
+
+
+COMBINATION = {"add": add, "stop": stop}
 
 
 def read_variants(texts: Iterable[str]) -> tuple[dict[str, Variant], dict[str, str]]:
@@ -43,25 +116,17 @@ def read_variants(texts: Iterable[str]) -> tuple[dict[str, Variant], dict[str, s
     return parameter_files.read_level_files(variants, "--variant")
 
 
-def present_row(backend: Backend, added: AddedRow, format: options.Format, output: Path | None) -> None:
+def _present(backend: Backend, added: AddedRow, form: options.Form) -> None:
     """Show a row that was added: as JSON, else by the matrix, or by its number where it has not run here.
 
     Raises:
         typer.Exit: It ran here; the code is that of the matrix.
     """
     say(_added_text(added))
-    is_json = format is options.Format.json
-    # `ended` describes the run in this process, and is no part of the document.
-    row = {key: field for key, field in asdict(added).items() if key != "ended"}
-    if added.ended is None:
-        say(_who_runs(added))
-        put(as_json(row) if is_json else str(added.combination), output)
-        return
-    assert isinstance(backend, contexts.Context), "through a server nothing runs here"
-    say_how_it_ended(local.Ran(queries.find_sweep(backend.database, added.sweep), added.ended))
-    matrix = backend.call(results.matrix, added.sweep)
-    put(as_json(row) if is_json else render_matrix(matrix, options.MatrixFormat.table, output), output)
-    raise typer.Exit(exit_code(matrix, added.ended))
+    if added.ended is not None:
+        present_added(backend, added, added.ended, form)
+    say(_who_runs(added))
+    put_as(document_of(added), str(added.combination), form)
 
 
 def _added_text(added: AddedRow) -> str:
@@ -85,3 +150,15 @@ def _who_runs(added: AddedRow) -> str:
         return f"it waits, since the sweep is paused: wtb resume {added.sweep}"
     because = f"; {added.problem}" if added.problem else ""
     return f"it is for the workers{because}; follow it with: wtb watch {added.sweep}"
+
+
+def _stopped_in_words(stopped: StoppedCombinations, required: dict[str, str]) -> str:
+    name = f"sweep {stopped.name} ({stopped.sweep})"
+    if not stopped.combinations:
+        return f"{name}: {plural(stopped.already, 'combination')} stopped already"
+    names = ", ".join(combinations.in_words(choices) for choices in stopped.combinations[:10])
+    more = f" and {len(stopped.combinations) - 10:,} more" if len(stopped.combinations) > 10 else ""
+    return (
+        f"{name}: stopped {names}{more}, {plural(stopped.cells, 'cell')} skipped; it runs again with: "
+        f"wtb extend {stopped.sweep} {combinations.chosen_in_shell(required)}"
+    )

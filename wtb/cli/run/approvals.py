@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -23,8 +23,6 @@ from wtb.operations.control import answers, continuation, questions, state_edits
 from wtb.operations.running import local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from wtb.core.documents.questions import AnswerDocument, AnswersDocument, QuestionsDocument
     from wtb.operations.context import Backend, Context
     from wtb.operations.control.answers import Answered, Preview
@@ -42,8 +40,7 @@ def approvals(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number.")] = 1_000,
     each: Annotated[bool, typer.Option("--each", help="List each question, including identical ones.")] = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """List the questions that wait for an answer, or show one.
 
@@ -56,36 +53,63 @@ def approvals(
     """
     matches = open_backend(db).call(questions.find_questions, ref, closed=closed, limit=limit)
     if matches.question is not None:
-        present(matches.question, approvals_text.question_details, format, output)
+        present(matches.question, approvals_text.question_details, form)
         return
     grouped = not (closed or each)
-    as_document = format is options.Format.json
+    as_document = form.is_json
     document: QuestionsDocument = {}
     if as_document or not grouped:
         document |= {"approvals": list(matches.each), "more": matches.more}
     if grouped:
         document |= {"groups": list(matches.groups), "more_groups": matches.more_groups}
     if matches.each or as_document:
-        present(document, approvals_text.grouped if grouped else approvals_text.listed, format, output)
+        present(document, approvals_text.grouped if grouped else approvals_text.listed, form)
     else:
         say("nobody is asked anything" if closed else "nothing waits for a person")
     if matches.more_groups if grouped and not as_document else matches.more:
         say(f"there are more than {limit:,}; name a sweep, or give --limit")
 
 
-_Choice = Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="The chosen option.")]
-_Feedback = Annotated[
-    str | None, typer.Option("--feedback", metavar="TEXT", help="Text for the node; the response to a prompt.")
-]
-_FeedbackFile = Annotated[
-    Path | None, typer.Option("--feedback-file", metavar="FILE", help="Read it from a file; - is stdin.")
-]
-_Value = Annotated[
-    str | None, typer.Option("--value", metavar="JSON", help="The answer that the node gets, as any JSON value.")
-]
-_ValueFile = Annotated[
-    Path | None, typer.Option("--value-file", metavar="FILE", help="Read it from a file; - is stdin.")
-]
+@frozen
+class _Reply:
+    """The answer of a person: an option, text and a value."""
+
+    choice: Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="The chosen option.")] = None
+    feedback: Annotated[
+        str | None, typer.Option("--feedback", metavar="TEXT", help="Text for the node; the response to a prompt.")
+    ] = None
+    feedback_file: Annotated[
+        Path | None, typer.Option("--feedback-file", metavar="FILE", help="Read it from a file; - is stdin.")
+    ] = None
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="JSON", help="The answer that the node gets, as any JSON value.")
+    ] = None
+    value_file: Annotated[
+        Path | None, typer.Option("--value-file", metavar="FILE", help="Read it from a file; - is stdin.")
+    ] = None
+
+    def read(self) -> dict[str, Any]:
+        """Return the choice, the feedback and the value, which is `...` if none is given. Raises InputError."""
+        # Both may be `-`, and stdin can be read only once.
+        if self.feedback_file is not None and self.feedback_file == self.value_file:
+            raise InputError(f"--feedback-file and --value-file are both {self.value_file}; expected two files")
+        return {"choice": self.choice, "feedback": self._read_feedback(), "value": self._read_value()}
+
+    def _read_feedback(self) -> str | None:
+        if self.feedback is not None and self.feedback_file is not None:
+            raise InputError("--feedback and --feedback-file: expected one of them")
+        file = self.feedback_file
+        return self.feedback if file is None else read_text("--feedback-file", file, MAX_FILE_BYTES).strip()
+
+    def _read_value(self) -> Any:
+        if self.value is not None and self.value_file is not None:
+            raise InputError("--value and --value-file: expected one of them")
+        if self.value is not None:
+            return parse_json("--value", self.value)
+        return ... if self.value_file is None else read_json("--value-file", self.value_file, MAX_FILE_BYTES)
+
+
+_NO_REPLY = _Reply()
 
 
 def answer(
@@ -103,11 +127,7 @@ def answer(
             show_default=False,
         ),
     ] = None,
-    choice: _Choice = None,
-    feedback: _Feedback = None,
-    feedback_file: _FeedbackFile = None,
-    value: _Value = None,
-    value_file: _ValueFile = None,
+    reply: _Reply = _NO_REPLY,
     set: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="With modify: a key of the state; @FILE reads a file."),
@@ -115,8 +135,7 @@ def answer(
     no_run: Annotated[bool, typer.Option("--no-run", help="Do not run the execution now.")] = False,
     db: options.Db = None,
     broker: options.Broker = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Answer a question that waits for a person.
 
@@ -128,28 +147,21 @@ def answer(
     Examples: wtb answer 1ng62xyrfv95 approve  |  wtb answer 1ng62xyrfv95 reject --feedback 'too long'  |  wtb answer
     1ng62xyrfv95 modify --set draft=@draft.md  |  wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'
     """
-    reply = _read_reply(choice, feedback, feedback_file, value, value_file)
+    fields = reply.read()
     backend, changes = open_backend(db, broker), state_edits.parse_changes(set or ())
     # User code checks the values, and may print.
     with prints_to_stderr():
         answered = backend.call(
-            answers.answer,
-            ref,
-            action,
-            choice=choice,
-            feedback=reply.feedback,
-            value=reply.value,
-            set=changes,
-            written=state_edits.as_written(set or ()),
+            answers.answer, ref, action, **fields, set=changes, written=state_edits.as_written(set or ())
         )
     message = f"answered {answered.approval}: {answered.choice or answered.action}"
     next_run = answered.continuation
     if next_run is not None and next_run.run_by is continuation.RunBy.here and not no_run:
         say(message)
         assert isinstance(backend, contexts.Context), "through a server nothing runs here"
-        _run(backend, next_run, format, output)
+        _run(backend, next_run, form)
         return
-    put_as(_document(answered), message, format, output)
+    put_as(_document(answered), message, form)
     if next_run is not None:
         _say_who_continues(next_run)
 
@@ -166,19 +178,13 @@ def answer_all(
     sweep: Annotated[str | None, typer.Option("--sweep", metavar="SWEEP", help="Those of a sweep.")] = None,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Those of a node.")] = None,
     question: Annotated[
-        str | None,
-        typer.Option("--question", metavar="ID|TEXT", help="Those that ask the same, or have this text."),
+        str | None, typer.Option("--question", metavar="ID|TEXT", help="Those that ask the same, or have this text.")
     ] = None,
-    choice: _Choice = None,
-    feedback: _Feedback = None,
-    feedback_file: _FeedbackFile = None,
-    value: _Value = None,
-    value_file: _ValueFile = None,
+    reply: _Reply = _NO_REPLY,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     db: options.Db = None,
     broker: options.Broker = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Give several open questions the same answer.
 
@@ -189,46 +195,11 @@ def answer_all(
 
     Example: wtb answer-all send --sweep nightly --node review
     """
-    reply = _read_reply(choice, feedback, feedback_file, value, value_file)
-    action = action or (None if reply.value is ... else "approve")
+    fields = reply.read()
+    action = action or (None if fields["value"] is ... else "approve")
     backend = open_backend(db, broker)
     preview = backend.call(answers.preview_answers, action, sweep=sweep, node=node, question=question)
-    _answer_all(backend, preview, reply, yes, partial(put_as, format=format, output=output))
-
-
-@frozen
-class _Reply:
-    """The answer of a person: an option, text and a value, which is `...` if none is given."""
-
-    choice: str | None
-    feedback: str | None
-    value: Any
-
-
-def _read_reply(
-    choice: str | None, feedback: str | None, feedback_file: Path | None, value: str | None, value_file: Path | None
-) -> _Reply:
-    """Read an answer from its options. Raises InputError."""
-    # Both may be `-`, and stdin can be read only once.
-    if feedback_file is not None and feedback_file == value_file:
-        raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
-    return _Reply(choice, _feedback(feedback, feedback_file), _value(value, value_file))
-
-
-def _feedback(text: str | None, file: Path | None) -> str | None:
-    """The text of an answer. Raises InputError."""
-    if text is not None and file is not None:
-        raise InputError("--feedback and --feedback-file: expected one of them")
-    return text if file is None else read_text("--feedback-file", file, MAX_FILE_BYTES).strip()
-
-
-def _value(text: str | None, file: Path | None) -> Any:
-    """The value of an answer; `...` where none is given. Raises InputError."""
-    if text is not None and file is not None:
-        raise InputError("--value and --value-file: expected one of them")
-    if text is not None:
-        return parse_json("--value", text)
-    return ... if file is None else read_json("--value-file", file, MAX_FILE_BYTES)
+    _answer_all(backend, preview, fields, yes, form)
 
 
 def _confirmed(preview: Preview, choice: str | None) -> bool:
@@ -242,26 +213,20 @@ def _confirmed(preview: Preview, choice: str | None) -> bool:
 
 
 def _answer_all(
-    backend: Backend, preview: Preview, reply: _Reply, confirmed: bool, put: Callable[[AnswersDocument, str], None]
+    backend: Backend, preview: Preview, fields: dict[str, Any], confirmed: bool, form: options.Form
 ) -> None:
     """Answer all questions of a preview; exit with 1 if nobody confirms it, or somebody else was quicker with some."""
-    if not confirmed and not _confirmed(preview, reply.choice):
+    choice = fields["choice"]
+    if not confirmed and not _confirmed(preview, choice):
         say("nothing was answered")
         raise typer.Exit(1)
     # The ids of the preview, so that questions which were asked since are not answered unseen.
-    done = backend.call(
-        answers.answer_all,
-        preview.action,
-        preview.ids,
-        choice=reply.choice,
-        feedback=reply.feedback,
-        value=reply.value,
-    )
+    done = backend.call(answers.answer_all, preview.action, preview.ids, **fields)
     document: AnswersDocument = {
         "answers": [_document(answered) for answered in done.answers],
         "conflicts": [{"approval": conflict.approval, "because": conflict.because} for conflict in done.conflicts],
     }
-    put(document, f"answered {plural(len(done.answers), 'question')}: {reply.choice or preview.action}")
+    put_as(document, f"answered {plural(len(done.answers), 'question')}: {choice or preview.action}", form)
     for conflict in done.conflicts:
         say(conflict.because)
     for next_run in done.continuations:
@@ -271,19 +236,9 @@ def _answer_all(
 
 
 def _document(answered: Answered) -> AnswerDocument:
-    return {
-        "approval": answered.approval,
-        "sweep": answered.sweep,
-        "action": answered.action,
-        "choice": answered.choice,
-        "feedback": answered.feedback,
-        "value": answered.value,
-        "set": list(answered.set),
-        "by": answered.by,
-        "executions": list(answered.executions),
-        "queued": answered.queued,
-        "single": answered.single,
-    }
+    """Return an answer without who continues, which is said in words."""
+    fields = {name: field for name, field in vars(answered).items() if name != "continuation"}
+    return cast("AnswerDocument", fields)
 
 
 def _say_who_continues(next_run: Continuation) -> None:
@@ -296,10 +251,10 @@ def _say_who_continues(next_run: Continuation) -> None:
         say(f"{count} can continue with: wtb resume {next_run.sweep}")
 
 
-def _run(context: Context, next_run: Continuation, format: options.Format, output: Path | None) -> None:
+def _run(context: Context, next_run: Continuation, form: options.Form) -> None:
     """Continue a single execution in this process."""
     database = context.database
     # Progress and output of nodes go to stderr, because stdout has the result.
     with prints_to_stderr(), show_events(database, next_run.sweep, quiet=False) as show:
         ended = continuation.run_here(context, next_run, run=partial(local.follow, progress=show))
-    present_execution(database, next_run.executions[0], format is options.Format.json, output, ended)
+    present_execution(database, next_run.executions[0], form, ended)

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from wtb.cli import input_files, options
-from wtb.cli.console import backend_elsewhere, open_context, prints_to_stderr, put, put_json, width
+from wtb.cli.console import backend_elsewhere, open_context, prints_to_stderr, width
+from wtb.cli.output import put_as
 from wtb.core.errors import InputError
 from wtb.operations.running import previews
 
@@ -27,8 +28,7 @@ def cases(
     sweep: Annotated[str | None, typer.Option("--sweep", metavar="SWEEP", help="The sweep to add them to.")] = None,
     columns: Columns = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Show how a sweep would read a file of cases.
 
@@ -45,16 +45,9 @@ def cases(
         # The database may be missing: only --sweep needs one.
         backend = backend_elsewhere(False, db) or open_context(db, prepare=False)
         document = backend.call(
-            previews.read_case_file,
-            cases,
-            workflow=workflow,
-            sweep=sweep,
-            columns=read_columns(columns),
+            previews.read_case_file, cases, workflow=workflow, sweep=sweep, columns=read_columns(columns)
         )
-    if format is options.Format.json:
-        put_json(document, output)
-    else:
-        put(added_cases.render(document, width()), output)
+    put_as(document, added_cases.render(document, width()), form)
     if document["problems"]:
         raise typer.Exit(1)
 
@@ -81,8 +74,7 @@ def try_(
     ] = None,
     input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The input of the case.")] = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Score an output with a built-in evaluator.
 
@@ -101,10 +93,7 @@ def try_(
         expected=None if expected is None else _value("--expected", expected),
         input=None if input is None else input_files.parse_json("--input", input),
     )
-    if format is options.Format.json:
-        put_json(document, output)
-    else:
-        put(added_cases.preview_in_words(document), output)
+    put_as(document, added_cases.preview_in_words(document), form)
 
 
 def _value(where: str, text: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,14 +18,13 @@ from wtb.store.control import executions as store
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
+    from wtb.cli import options
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.store.database import Database
     from wtb.store.tables.executions import ExecutionRow
 
 
-def present_execution(
-    database: Database, execution_id: str, as_document: bool, output: Path | None, ended: Ended | None = None
-) -> None:
+def present_execution(database: Database, execution_id: str, form: options.Form, ended: Ended | None = None) -> None:
     """Print the status of an execution, write its state or document, and exit with the code of its outcome."""
     row = queries.find_execution(database, execution_id)
     document = executions.execution_document(database, row)
@@ -38,7 +36,7 @@ def present_execution(
         say(f"{ended.stuck} node(s) did not stop in time and were left behind; their results are ignored")
     for line in status_lines(database, row, ended):
         say(line)
-    put_json(document if as_document else document["state"], output)
+    put_json(document if form.is_json else document["state"], form.output)
     if ended is not None and ended.reason == INTERRUPTED:
         raise typer.Exit(130)
     # A forked execution has gone well if all that it was forked into have.

@@ -5,27 +5,23 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, prints_to_stderr, put, read_pair, render_matrix, say
+from wtb.cli.console import open_backend, prints_to_stderr, put_json, read_pair, say
+from wtb.cli.output import put_as
 from wtb.cli.progress import progress_display
 from wtb.cli.run import case_file
-from wtb.cli.run.sweeps import exit_code, say_how_it_ended
+from wtb.cli.run.outcome import document_of, present_added
 from wtb.config import yaml_reader
-from wtb.display import json_text
 from wtb.display.text import added_cases
 from wtb.operations import context as contexts
-from wtb.operations.results import matrix as results
-from wtb.operations.running import additions, extending, local
+from wtb.operations.running import additions, extending
 from wtb.planning import parameter_files
-from wtb.store.read import queries
 
 if TYPE_CHECKING:
-    from wtb.operations.context import Backend
-    from wtb.operations.running.extending import Extended
     from wtb.planning.sweep_spec import Variant
 
 Vary = Annotated[
@@ -62,8 +58,7 @@ def extend(
     no_run: Annotated[bool, typer.Option("--no-run", help="Add it without running it; `wtb resume` runs it.")] = False,
     db: options.Db = None,
     broker: options.Broker = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
     quiet: options.Quiet = False,
 ) -> None:
     """Add cases, repeats or variants to a sweep.
@@ -75,7 +70,7 @@ def extend(
     on the workers, and the command returns at once. With --new-name the sweep is copied with its history
     and scores, and the copy is extended: a sweep that is a baseline needs that.
 
-    See also: `wtb fork --all-cases` adds one exploratory row; `wtb plan` shows what a new sweep would run.
+    See also: `wtb combination add` adds one exploratory row; `wtb plan` shows what a new sweep would run.
 
     Examples: wtb extend nightly --cases more.csv --dry-run  |  wtb extend main --repeats 3 --new-name main-3
     """
@@ -83,20 +78,11 @@ def extend(
     rows = None if cases is None else additions.cases_to_send(cases)
     (levels, typed, texts), keys = read_levels(vary), case_file.read_columns(columns)
     choices = None if combination is None else dict(read_pair("--combination", text) for text in combination)
+    added_parts: dict[str, Any] = {"cases": rows, "columns": keys, "repeats": repeats, "new_name": new_name}
+    added_parts |= {"vary": levels, "typed": typed, "texts": texts}
     if dry_run:
-        planned = backend.call(
-            extending.plan_extension,
-            ref,
-            cases=rows,
-            columns=keys,
-            repeats=repeats,
-            vary=levels,
-            typed=typed,
-            texts=texts,
-            new_name=new_name,
-        )
-        is_json = format is options.Format.json
-        put(json_text.as_json(asdict(planned)) if is_json else added_cases.planned_in_words(planned), output)
+        planned = backend.call(extending.plan_extension, ref, **added_parts)
+        put_as(asdict(planned), added_cases.planned_in_words(planned), form)
         return
     # Through a server nothing runs in this process, so there is no progress to show.
     shows = progress_display(quiet) if isinstance(backend, contexts.Context) else nullcontext()
@@ -104,20 +90,19 @@ def extend(
         added = backend.call(
             extending.extend,
             ref,
-            cases=rows,
-            columns=keys,
-            repeats=repeats,
-            vary=levels,
-            typed=typed,
-            texts=texts,
+            **added_parts,
             combination=choices,
-            new_name=new_name,
             allow_code_change=allow_code_change,
             reason=reason,
             run=not no_run,
             progress=show,
         )
-    _present(backend, added, format, output)
+    for line in added_cases.added_in_words(added, has_run=added.ended is not None):
+        say(line)
+    if added.ended is not None:
+        present_added(backend, added, added.ended, form)
+    if form.is_json:
+        put_json(document_of(added), form.output)
 
 
 def read_levels(
@@ -140,21 +125,3 @@ def read_levels(
     levels, read = parameter_files.read_level_files(levels, "--vary")
     typed, read = parameter_files.read_level_files(typed, "--vary", read)
     return levels or None, typed or None, read
-
-
-def _present(backend: Backend, added: Extended, format: options.Format, output: Path | None) -> None:
-    """Show what was added: as JSON, else by the matrix, or in words where nothing has run here."""
-    for line in added_cases.added_in_words(added):
-        say(line)
-    # `ended` describes the run in this process, and is no part of the document.
-    document = {key: field for key, field in asdict(added).items() if key != "ended"}
-    is_json = format is options.Format.json
-    if added.ended is None:
-        if is_json:
-            put(json_text.as_json(document), output)
-        return
-    assert isinstance(backend, contexts.Context), "through a server nothing runs here"
-    say_how_it_ended(local.Ran(queries.find_sweep(backend.database, added.sweep), added.ended))
-    matrix = backend.call(results.matrix, added.sweep)
-    put(json_text.as_json(document) if is_json else render_matrix(matrix, options.MatrixFormat.table, output), output)
-    raise typer.Exit(exit_code(matrix, added.ended))

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, open_backend, put, put_json, read_pair, say
+from wtb.cli.console import confirm_first, open_backend, put, put_json, say
 from wtb.cli.output import put_as
 from wtb.core.errors import InputError
-from wtb.core.texts import plural, printable, took
-from wtb.core.tree import combinations
+from wtb.core.texts import printable, took
 from wtb.operations.control import naming, pause_cancel
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from wtb.core.documents.lineage import CheckpointNameDocument
     from wtb.operations.control.naming import CheckpointName
-    from wtb.operations.control.pause_cancel import Breakpoints, Cancelled, StoppedCombinations
+    from wtb.operations.control.pause_cancel import Breakpoints, Cancelled
 
 
 def pause(
@@ -78,9 +73,7 @@ def cancel(
     if preview.already is not None:
         say(f"{name} is cancelled already ({preview.already})")
         return
-    if not yes and not confirm(_question(preview)):
-        say("nothing was cancelled")
-        raise typer.Exit(1)
+    confirm_first(yes, _question(preview), "nothing was cancelled")
     cancelled = backend.call(pause_cancel.cancel, ref, reason=reason)
     if cancelled.kind == "sweep":
         say(f"{name} is cancelled, with {cancelled.cells:,} cells; what it has found is in: wtb matrix {id}")
@@ -97,47 +90,7 @@ def _question(preview: Cancelled) -> str:
     return f"Cancel {preview.name}, {stands}?"
 
 
-def stop(
-    ref: options.Sweep,
-    combination: Annotated[
-        list[str],
-        typer.Argument(metavar="NODE=VARIANT...", help="Combinations by variants; of several, all must match."),
-    ],
-    reason: options.Reason = None,
-    db: options.Db = None,
-) -> None:
-    """Skip the open cells of some combinations; the others continue.
-
-    See also: `wtb extend --combination` lets a stopped combination run again; `wtb cancel` ends the whole sweep.
-
-    Example: wtb combination stop nightly answer=terse
-    """
-    required = dict(read_pair("combination", text) for text in combination)
-    say(
-        _stopped_in_words(
-            open_backend(db).call(pause_cancel.stop_combination, ref, combination=required, reason=reason), required
-        )
-    )
-
-
-def _stopped_in_words(stopped: StoppedCombinations, required: dict[str, str]) -> str:
-    name = f"sweep {stopped.name} ({stopped.sweep})"
-    if not stopped.combinations:
-        return f"{name}: {plural(stopped.already, 'combination')} stopped already"
-    names = ", ".join(combinations.in_words(choices) for choices in stopped.combinations[:10])
-    more = f" and {len(stopped.combinations) - 10:,} more" if len(stopped.combinations) > 10 else ""
-    return (
-        f"{name}: stopped {names}{more}, {plural(stopped.cells, 'cell')} skipped; it runs again with: "
-        f"wtb extend {stopped.sweep} {combinations.chosen_in_shell(required)}"
-    )
-
-
-def list_(
-    ref: options.SweepOrExecution,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
-) -> None:
+def list_(ref: options.SweepOrExecution, db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """List breakpoints, where executions pause.
 
     They are those of a sweep, or of a single execution.
@@ -146,7 +99,7 @@ def list_(
 
     Example: wtb breakpoint list nightly
     """
-    _show_breakpoints(open_backend(db).call(pause_cancel.list_breakpoints, ref), format, output)
+    _show_breakpoints(open_backend(db).call(pause_cancel.list_breakpoints, ref), form)
 
 
 def set_(
@@ -156,13 +109,11 @@ def set_(
         typer.Option("--add", metavar="TEXT", help="\\[before|after] NODE \\[if CONDITION]; repeatable."),
     ] = None,
     remove: Annotated[
-        list[str] | None,
-        typer.Option("--remove", metavar="TEXT", help="A breakpoint as listed; repeatable."),
+        list[str] | None, typer.Option("--remove", metavar="TEXT", help="A breakpoint as listed; repeatable.")
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove all.")] = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Add or remove breakpoints, where executions pause.
 
@@ -176,19 +127,18 @@ def set_(
     if not (add or remove or clear):
         raise InputError("no change is given; expected --add, --remove or --clear")
     changed = open_backend(db).call(pause_cancel.set_breakpoints, ref, add=add or (), remove=remove or (), clear=clear)
-    _show_breakpoints(changed, format, output)
+    _show_breakpoints(changed, form)
 
 
-def _show_breakpoints(breakpoints: Breakpoints, format: options.Format, output: Path | None) -> None:
-    if format is options.Format.json:
-        put_json({"sweep": breakpoints.sweep, "breakpoints": list(breakpoints.breakpoints)}, output)
+def _show_breakpoints(breakpoints: Breakpoints, form: options.Form) -> None:
+    if form.is_json:
+        put_json({"sweep": breakpoints.sweep, "breakpoints": list(breakpoints.breakpoints)}, form.output)
     elif breakpoints.breakpoints:
-        put("\n".join(map(printable, breakpoints.breakpoints)), output)
+        put("\n".join(map(printable, breakpoints.breakpoints)), form.output)
     else:
         say("no breakpoints")
 
 
-COMBINATION = {"stop": stop}
 BREAKPOINT = {"list": list_, "set": set_}
 
 
@@ -200,8 +150,7 @@ def checkpoint(
         str | None, typer.Option("--at", metavar="CHECKPOINT|NODE", help="The visit; by default the one at the head.")
     ] = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Name a checkpoint, so that rollbacks and people find it.
 
@@ -212,17 +161,7 @@ def checkpoint(
     Example: wtb checkpoint EXECUTION --name before-the-change --note 'the last one with the old index'
     """
     done = open_backend(db).call(naming.name_checkpoint, ref, name, note=note, at=at)
-    put_as(_naming_document(done), _naming_text(done), format, output)
-
-
-def _naming_document(done: CheckpointName) -> CheckpointNameDocument:
-    return {
-        "execution": done.execution,
-        "checkpoint": done.checkpoint,
-        "name": done.name,
-        "note": done.note,
-        "previous": done.previous,
-    }
+    put_as(vars(done), _naming_text(done), form)
 
 
 def _naming_text(done: CheckpointName) -> str:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, prints_to_stderr, put, read_limits, render_matrix, say
+from wtb.cli.console import open_backend, prints_to_stderr, put_matrix, read_limits, say
 from wtb.cli.progress import progress_display
 from wtb.cli.results.watch import wait_and_present
 from wtb.cli.run.event_printer import show_events
 from wtb.cli.run.executions import present_execution
-from wtb.cli.run.submit import check_format, put_id
-from wtb.cli.run.sweeps import exit_code, present, say_how_it_ended
+from wtb.cli.run.outcome import exit_code, present, say_how_it_ended
+from wtb.cli.run.submit import check_format, put_submitted
 from wtb.core.errors import InputError
 from wtb.operations import context as contexts
 from wtb.operations.control import continuation, state_edits
@@ -25,7 +24,6 @@ from wtb.store.read import details, queries
 
 if TYPE_CHECKING:
     from wtb.cli.progress import Show
-    from wtb.core.documents.plan import SubmittedDocument
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.operations.context import Backend, Context
     from wtb.operations.running.continuing import Continued
@@ -44,8 +42,7 @@ def resume(
     allow_code_change: options.AllowCodeChange = False,
     wait: options.Wait = False,
     broker: options.Broker = None,
-    format: options.ShowMatrix = options.MatrixFormat.table,
-    output: options.Output = None,
+    form: options.MatrixForm = options.MATRIX_TABLE,
     quiet: options.Quiet = False,
 ) -> None:
     """Continue a sweep or execution that was stopped or paused.
@@ -59,7 +56,7 @@ def resume(
     Examples: wtb resume nightly --limits usd=10  |  wtb resume EXECUTION --set k=5
     """
     backend = open_backend(db, broker)
-    shows = _shows_progress(backend, ref, format, wait, quiet)
+    shows = _shows_progress(backend, ref, form.format, wait, quiet)
     changed, changes = read_limits(limits), state_edits.parse_changes(set or ())
     with prints_to_stderr(), shows as show:
         done = backend.call(
@@ -71,7 +68,7 @@ def resume(
             allow_code_change=allow_code_change,
             progress=show,
         )
-    _present(backend, done, wait, format, output, quiet)
+    _present(backend, done, wait, form, quiet)
 
 
 def retry(
@@ -86,8 +83,7 @@ def retry(
     limits: options.Limits = None,
     wait: options.Wait = False,
     broker: options.Broker = None,
-    format: options.ShowMatrix = options.MatrixFormat.table,
-    output: options.Output = None,
+    form: options.MatrixForm = options.MATRIX_TABLE,
     quiet: options.Quiet = False,
 ) -> None:
     """Run failed cells again, from their last good checkpoints.
@@ -100,13 +96,13 @@ def retry(
     Examples: wtb retry nightly --failed  |  wtb retry nightly --provider  |  wtb retry EXECUTION
     """
     backend = open_backend(db, broker)
-    shows = _shows_progress(backend, ref, format, wait, quiet)
+    shows = _shows_progress(backend, ref, form.format, wait, quiet)
     changed = read_limits(limits)
     with prints_to_stderr(), shows as show:
         done = backend.call(
             continuing.retry, ref, failed_only=failed_only, provider=provider, limits=changed, progress=show
         )
-    _present(backend, done, wait, format, output, quiet)
+    _present(backend, done, wait, form, quiet)
 
 
 def _shows_progress(
@@ -130,43 +126,32 @@ def _shows_progress(
     return show_events(backend.database, target.row.sweep_id, quiet)
 
 
-def _present(
-    backend: Backend, done: Continued, wait: bool, format: options.MatrixFormat, output: Path | None, quiet: bool
-) -> None:
+def _present(backend: Backend, done: Continued, wait: bool, form: options.MatrixForm, quiet: bool) -> None:
     if done.ended is not None:
         assert isinstance(backend, contexts.Context), "through a server nothing runs here"
-        _present_ended(backend, done, done.ended, format, output)
+        _present_ended(backend, done, done.ended, form)
     elif done.kind == "execution":
         _say_who_runs(done)
     elif done.run_by is continuation.RunBy.workers:
         if done.problem is not None:
             say(f"{done.problem}; it starts when the broker is back")
         if wait:
-            wait_and_present(backend, done.id, format, output, quiet)
+            wait_and_present(backend, done.id, form, quiet)
         else:
-            document: SubmittedDocument = {
-                "sweep": done.id,
-                "name": done.name,
-                "cells": done.cells,
-                "started": done.started,
-                "workers": done.workers,
-            }
-            put_id(document, format, output)
+            put_submitted(done.id, done, form)
     elif done.run_by is continuation.RunBy.nobody:
         matrix = backend.call(results.matrix, done.id)
-        put(render_matrix(matrix, format, output), output)
+        put_matrix(matrix, form)
         raise typer.Exit(exit_code(matrix, None))
 
 
-def _present_ended(
-    context: Context, done: Continued, ended: Ended, format: options.MatrixFormat, output: Path | None
-) -> None:
+def _present_ended(context: Context, done: Continued, ended: Ended, form: options.MatrixForm) -> None:
     if done.kind == "execution":
-        present_execution(context.database, done.id, format is options.MatrixFormat.json, output, ended)
+        present_execution(context.database, done.id, options.Form(options.Format(form.format), form.output), ended)
     else:
         ran = local.Ran(queries.find_sweep(context.database, done.id), ended)
         say_how_it_ended(ran)
-        present(context, ran, format, output)
+        present(context, ran, form)
 
 
 def _say_who_runs(done: Continued) -> None:

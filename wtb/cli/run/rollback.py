@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +10,7 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import open_backend, prints_to_stderr, say
 from wtb.cli.output import put_as
-from wtb.cli.progress import progress_display
-from wtb.cli.run.all_cases import present_row, read_variants
+from wtb.cli.run.all_cases import At, VariantOption, read_variants
 from wtb.cli.run.executions import status_lines
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
@@ -20,7 +18,6 @@ from wtb.operations import context as contexts
 from wtb.operations.control import continuation, forks, state_edits
 from wtb.operations.control import rollback as operations
 from wtb.operations.inspection import sweeps
-from wtb.operations.running import added_rows
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
@@ -34,21 +31,8 @@ To = Annotated[
     typer.Option("--to", metavar="CHECKPOINT|NODE", help="The target: a checkpoint, or a node's last visit."),
 ]
 Undo = Annotated[bool, typer.Option("--undo", help="Undo the last rollback.")]
-At = Annotated[
-    str | None,
-    typer.Option("--at", metavar="CHECKPOINT|NODE", help="The checkpoint to continue from; by default the head."),
-]
 Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another value of a key, as YAML, or KEY=@FILE."),
-]
-VariantOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--variant",
-        metavar="NODE=VARIANT",
-        help="Later node's variant; {name: N, of: VARIANT, KEY: 5} or NODE.KEY=5.",
-    ),
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another value of a key, as YAML, or KEY=@FILE.")
 ]
 
 
@@ -58,8 +42,7 @@ def rollback(
     undo: Undo = False,
     reason: options.Reason = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Roll an execution back to a checkpoint, and undo its tools.
 
@@ -80,7 +63,7 @@ def rollback(
             done = backend.call(operations.undo_rollback, ref, reason=reason)
         else:
             done = backend.call(operations.rollback, ref, to, reason=reason)
-    put_as(_document(done), _text(done, "is again at" if undo else "rolled back to"), format, output)
+    put_as(_document(done), _text(done, "is again at" if undo else "rolled back to"), form)
 
 
 def fork(
@@ -88,49 +71,21 @@ def fork(
     at: At = None,
     set: Set = None,
     variants: VariantOption = None,
-    all_cases: Annotated[
-        bool, typer.Option("--all-cases", help="Run it for every case, as an exploratory row of the sweep.")
-    ] = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Keep it paused; `wtb resume` runs it.")] = False,
     reason: options.Reason = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Fork an execution at a checkpoint, with changes.
 
     Values, variants or code may be others. The new execution owns no cell, so no matrix changes; `wtb show` has its
     result. It runs here until it ends, or by the workers of a sweep that was submitted.
 
-    See also: `wtb rollback` takes the execution itself back.
-
-    With --all-cases, what the fork changes runs for every case, from where it makes a difference, as another row of
-    the matrix. That row is exploratory: the case that suggested it does not count for it.
+    See also: `wtb combination add` runs such changes for every case; `wtb rollback` takes the execution itself back.
 
     Examples: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short  |  wtb fork EXECUTION --at retrieve
-    --variant 'answer={name: long, of: short, words: 90}'  |  wtb fork FORK --all-cases
+    --variant 'answer={name: long, of: short, words: 90}'
     """
-    if all_cases:
-        if set:
-            raise InputError(
-                "--set is given with --all-cases; expected one of them, because a typed value is for one case only"
-            )
-        backend, (forms, texts) = open_backend(db), read_variants(variants or ())
-        # Through a server nothing runs in this process, so there is no progress to show.
-        shows = progress_display(False) if isinstance(backend, contexts.Context) else nullcontext()
-        with prints_to_stderr(), shows as show:
-            added = backend.call(
-                added_rows.add_row,
-                ref,
-                at=at,
-                variants=forms,
-                texts=texts,
-                reason=reason,
-                run=not no_run,
-                progress=show,
-            )
-        present_row(backend, added, format, output)
-        return
     backend, changes = open_backend(db), state_edits.parse_changes(set or ())
     written, (forms, texts) = state_edits.as_written(set or ()), read_variants(variants or ())
     with prints_to_stderr():
@@ -146,7 +101,7 @@ def fork(
             run=not no_run,
         )
     say(_outcome(forked, no_run))
-    put_as(backend.call(sweeps.show, forked.execution), forked.execution, format, output)
+    put_as(backend.call(sweeps.show, forked.execution), forked.execution, form)
     if no_run or forked.status in ("completed", "forked", "pending", "running"):
         return
     assert isinstance(backend, contexts.Context), "through a server nothing runs here"

@@ -28,8 +28,6 @@ from wtb.planning import parameter_files
 from wtb.store.read import details
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from wtb.core.documents.plan import StartedDocument
     from wtb.operations.context import Backend
     from wtb.planning.prepare import Prepared
@@ -37,55 +35,113 @@ if TYPE_CHECKING:
 MAX_INPUT_BYTES = 64 * 1024 * 1024  # bytes of an input
 
 
-_Workflow = Annotated[str, typer.Argument(metavar="WORKFLOW", help="A registered name, or pkg.module:attribute.")]
-_Input = Annotated[
-    str | None, typer.Option("--input", "-i", metavar="FILE", help="Its input, a JSON mapping; - is stdin.")
-]
-_Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A key of the input, as YAML, or KEY=@FILE."),
-]
-_Variants = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--variant", metavar="NODE=VARIANT", help="Variant of a node other than its default; or NODE.PARAMETER=LEVEL."
-    ),
-]
-_FromNode = Annotated[
-    str | None, typer.Option("--from", metavar="NODE", help="Start at this node, with the input as the state.")
-]
-_Mode = Annotated[
-    str | None, typer.Option("--mode", help="interactive (people answer for models; default) or autonomous.")
-]
-_Approval = Annotated[
-    list[str] | None,
-    typer.Option("--approval", metavar="MODE", help="When to ask people: none, before, 'after NODE', ..."),
-]
-_Limits = Annotated[
-    list[str] | None, typer.Option("--limits", metavar="KEY=VALUE", help="A limit: usd=1, node_runs=50, wall=1h.")
-]
-_Project = Annotated[str | None, typer.Option("--project", metavar="NAME", help="Its project.")]
-_Queued = Annotated[bool, typer.Option("--submit", help="Submit it to the workers, and return at once.")]
+@frozen
+class _Single:
+    """One input for a workflow, as options give it."""
+
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A registered name, or pkg.module:attribute.")]
+    input: Annotated[
+        str | None, typer.Option("--input", "-i", metavar="FILE", help="Its input, a JSON mapping; - is stdin.")
+    ] = None
+    set: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the input, as YAML, or KEY=@FILE.")
+    ] = None
+    variants: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--variant",
+            metavar="NODE=VARIANT",
+            help="Variant of a node other than its default; or NODE.PARAMETER=LEVEL.",
+        ),
+    ] = None
+    from_node: Annotated[
+        str | None, typer.Option("--from", metavar="NODE", help="Start at this node, with the input as the state.")
+    ] = None
+    until: options.Until = None
+    breakpoints: options.Breakpoints = None
+    mode: Annotated[
+        str | None, typer.Option("--mode", help="interactive (people answer for models; default) or autonomous.")
+    ] = None
+    approval: Annotated[
+        list[str] | None,
+        typer.Option("--approval", metavar="MODE", help="When to ask people: none, before, 'after NODE', ..."),
+    ] = None
+    limits: Annotated[
+        list[str] | None, typer.Option("--limits", metavar="KEY=VALUE", help="A limit: usd=1, node_runs=50, wall=1h.")
+    ] = None
+    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Its project.")] = None
+
+    def submit_published(
+        self, backend: Backend, session: str | None, *, create_only: bool = False
+    ) -> submitting.Submitted:
+        """Give it to workers by what they publish of its workflow."""
+        from wtb.operations.running import published as elsewhere
+
+        return backend.call(
+            elsewhere.start_published,
+            self.workflow,
+            **self.places,
+            mode=self.mode,
+            approval=self._approval_modes,
+            **self._describe(session),
+            create_only=create_only,
+        )
+
+    def prepared(self, session: str | None) -> Prepared:
+        """Bind it to the code here, and check its options: before there is a database. Raises InputError."""
+        described = self._describe(session)
+        run = {"mode": self.mode, "approval": self._approval_modes}
+        with prints_to_stderr():
+            prepared = preparing.prepare_single(
+                self.workflow,
+                source=self.input or "input",
+                run={key: mode for key, mode in run.items() if mode is not None},
+                **described,
+            )
+        local.check_options(prepared, **self.places)
+        return prepared
+
+    @property
+    def places(self) -> dict[str, Any]:
+        """The places at which it pauses."""
+        return {"breakpoints": self.breakpoints or [], "until": self.until}
+
+    @property
+    def _approval_modes(self) -> str | list[str] | None:
+        """The approval modes, as in a sweep file."""
+        return (self.approval[0] if self.approval and len(self.approval) == 1 else self.approval) or None
+
+    def _describe(self, session: str | None) -> dict[str, Any]:
+        """Return what the code here and workers are given alike. Raises InputError."""
+        variants, texts = parameter_files.read_level_files(read_pairs("--variant", self.variants), "--variant")
+        return {
+            "input": self._read_state(),
+            "variants": variants,
+            "texts": texts,
+            "from_node": self.from_node,
+            "project": self.project,
+            "session": session,
+            "limits": read_limits(self.limits),
+            "written": state_edits.as_written(self.set or []),
+        }
+
+    def _read_state(self) -> Any:
+        """Return the input of the file, with what --set changes of it. Raises InputError."""
+        state = {} if self.input is None else read_json("--input", self.input, MAX_INPUT_BYTES)
+        changes = state_edits.parse_changes(self.set or [])
+        if changes and not isinstance(state, dict):
+            name = "stdin" if self.input == "-" else self.input
+            raise InputError(f"--input {name}: {describe(state)}; expected a mapping, of which --set can change keys")
+        return {**state, **changes} if changes else state
 
 
 def start(
-    workflow: _Workflow,
-    input: _Input = None,
-    set: _Set = None,
-    variants: _Variants = None,
-    from_node: _FromNode = None,
-    until: options.Until = None,
-    breakpoints: options.Breakpoints = None,
-    mode: _Mode = None,
-    approval: _Approval = None,
-    limits: _Limits = None,
-    project: _Project = None,
-    queued: _Queued = False,
+    single: _Single,
+    queued: Annotated[bool, typer.Option("--submit", help="Submit it to the workers, and return at once.")] = False,
     session: options.Session = None,
     db: options.Db = None,
     broker: options.Broker = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show what nodes do on stderr.")] = False,
     published: options.Published = False,
 ) -> None:
@@ -100,57 +156,32 @@ def start(
 
     Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?'
     """
-    single = _Single(
-        workflow,
-        input,
-        set or [],
-        variants,
-        from_node,
-        until,
-        breakpoints or [],
-        mode,
-        approval,
-        limits,
-        project,
-        session,
-    )
     if (backend := backend_elsewhere(published, db, broker)) is not None:
-        _put_submitted(single.submit_published(backend), format, output)
+        _put_submitted(single.submit_published(backend, session), form)
         return
     # Before the database is opened, so that a mistake in the options does not leave one behind.
-    prepared = single.prepared()
+    prepared, places = single.prepared(session), single.places
     if queued:
         context = shared_context(db, broker)
         with prints_to_stderr():
             # A single input may wait for a worker: the message below reports it if there is none.
-            submitted = submitting.submit(context, prepared, anyway=True, breakpoints=single.breakpoints, until=until)
-        _put_submitted(submitted, format, output)
+            submitted = submitting.submit(context, prepared, anyway=True, **places)
+        _put_submitted(submitted, form)
         return
     context = open_context(db, create=True)
     with prints_to_stderr(), show_events(context.database, None, quiet) as show:
-        ran = local.run(context, prepared, breakpoints=single.breakpoints, until=until, progress=show)
+        ran = local.run(context, prepared, **places, progress=show)
     name = details.find_one(context.database, ran.sweep.id).id
-    present_execution(context.database, name, format is options.Format.json, output, ran.ended)
+    present_execution(context.database, name, form, ran.ended)
 
 
 def create(
-    workflow: _Workflow,
-    input: _Input = None,
-    set: _Set = None,
-    variants: _Variants = None,
-    from_node: _FromNode = None,
-    until: options.Until = None,
-    breakpoints: options.Breakpoints = None,
-    mode: _Mode = None,
-    approval: _Approval = None,
-    limits: _Limits = None,
-    project: _Project = None,
+    single: _Single,
     queued: Annotated[bool, typer.Option("--submit", help="Let workers run it once it is resumed.")] = False,
     session: options.Session = None,
     db: options.Db = None,
     broker: options.Broker = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
     published: options.Published = False,
 ) -> None:
     """Store one input for a workflow; `resume` runs it later.
@@ -162,139 +193,32 @@ def create(
 
     Example: wtb execution create rag --set question='Why?'
     """
-    single = _Single(
-        workflow,
-        input,
-        set or [],
-        variants,
-        from_node,
-        until,
-        breakpoints or [],
-        mode,
-        approval,
-        limits,
-        project,
-        session,
-    )
     if (backend := backend_elsewhere(published, db, broker)) is not None:
-        id = single.submit_published(backend, create_only=True).sweep
+        id = single.submit_published(backend, session, create_only=True).sweep
     else:
-        prepared = single.prepared()
+        prepared, places = single.prepared(session), single.places
         context = shared_context(db, broker) if queued else open_context(db, create=True)
-        places = single.breakpoints
         with prints_to_stderr():
             if queued:
-                id = submitting.submit(
-                    context, prepared, anyway=True, breakpoints=places, until=until, create_only=True
-                ).sweep
+                id = submitting.submit(context, prepared, anyway=True, **places, create_only=True).sweep
             else:
-                id = local.create(context, prepared, breakpoints=places, until=until)
+                id = local.create(context, prepared, **places)
     say(f"begin it with: wtb resume {id}")
-    _put_started(id, False, format, output)
+    _put_started(id, False, form)
 
 
 EXECUTION = {"create": create}
 
 
-@frozen
-class _Single:
-    """One input for a workflow, as options give it."""
-
-    workflow: str
-    input: str | None
-    texts: list[str]
-    variants: list[str] | None
-    from_node: str | None
-    until: str | None
-    breakpoints: list[str]
-    mode: str | None
-    approval: list[str] | None
-    limits: list[str] | None
-    project: str | None
-    session: str | None
-
-    @property
-    def modes(self) -> str | list[str] | None:
-        """The approval modes, as in a sweep file."""
-        approval = self.approval
-        return (approval[0] if approval and len(approval) == 1 else approval) or None
-
-    def submit_published(self, backend: Backend, *, create_only: bool = False) -> submitting.Submitted:
-        """Give it to workers by what they publish of its workflow."""
-        from wtb.operations.running import published as elsewhere
-
-        variants, files = parameter_files.read_level_files(read_pairs("--variant", self.variants), "--variant")
-        return backend.call(
-            elsewhere.start_published,
-            self.workflow,
-            _input(self.input, self.texts),
-            variants=variants,
-            texts=files,
-            from_node=self.from_node,
-            breakpoints=self.breakpoints,
-            until=self.until,
-            mode=self.mode,
-            approval=self.modes,
-            project=self.project,
-            session=self.session,
-            limits=read_limits(self.limits),
-            written=state_edits.as_written(self.texts),
-            create_only=create_only,
-        )
-
-    def prepared(self) -> Prepared:
-        """Bind it to the code here, and check its options: before there is a database. Raises InputError."""
-        variants, files = parameter_files.read_level_files(read_pairs("--variant", self.variants), "--variant")
-        run = {"mode": self.mode, "approval": self.modes}
-        with_state = _input(self.input, self.texts)
-        with prints_to_stderr():
-            prepared = preparing.prepare_single(
-                self.workflow,
-                with_state,
-                variants=variants,
-                from_node=self.from_node,
-                source=self.input or "input",
-                written=state_edits.as_written(self.texts),
-                run={key: option for key, option in run.items() if option is not None},
-                project=self.project,
-                session=self.session,
-                limits=read_limits(self.limits),
-                texts=files,
-            )
-        local.check_options(prepared, breakpoints=self.breakpoints, until=self.until)
-        return prepared
-
-
-def _put_submitted(submitted: submitting.Submitted, format: options.Format, output: Path | None) -> None:
+def _put_submitted(submitted: submitting.Submitted, form: options.Form) -> None:
     if submitted.problem is not None:
         say(f"{submitted.problem}; it starts when the broker is back")
     elif not submitted.workers:
         say("it starts when there is a worker: wtb worker")
     say(f"look at it with: wtb status {submitted.sweep}")
-    _put_started(submitted.sweep, True, format, output)
+    _put_started(submitted.sweep, True, form)
 
 
-def _put_started(id: str, submitted: bool, format: options.Format, output: Path | None) -> None:
+def _put_started(id: str, submitted: bool, form: options.Form) -> None:
     started: StartedDocument = {"id": id, "submitted": submitted}
-    put_as(started, id, format, output)
-
-
-def _input(input: str | None, texts: list[str]) -> Any:
-    """The input of a file, with what options change of it. Raises InputError."""
-    state = _read(input)
-    if changes := state_edits.parse_changes(texts):
-        state = {**_by_key(state, input), **changes}
-    return state
-
-
-def _read(file: str | None) -> Any:
-    """The input in a file, or on stdin. Raises InputError."""
-    return {} if file is None else read_json("--input", file, MAX_INPUT_BYTES)
-
-
-def _by_key(state: Any, file: str | None) -> dict[str, Any]:
-    """An input of which some keys are changed. Raises InputError."""
-    if not isinstance(state, dict):
-        name = "stdin" if file == "-" else file
-        raise InputError(f"--input {name}: {describe(state)}; expected a mapping, of which --set can change keys")
-    return state
+    put_as(started, id, form)

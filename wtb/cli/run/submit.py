@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,13 +11,15 @@ import typer
 from wtb.cli import options, pages
 from wtb.cli.console import backend_elsewhere, prints_to_stderr, put, say, shared_context
 from wtb.cli.results import watch
-from wtb.cli.run.parts import only, prepare
+from wtb.cli.run.sweeps import only, prepare
 from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 from wtb.display.json_text import as_json
 from wtb.operations.running import local, submitting
 
 if TYPE_CHECKING:
     from wtb.core.documents.plan import SubmittedDocument
+    from wtb.operations.running.continuing import Continued
 
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for its end, then show its matrix.")]
@@ -27,30 +28,31 @@ ResultFormat = Annotated[
 ]
 
 
+@frozen
+class _Form(options.MatrixForm):
+    """How the result is presented: the id at once, or the matrix at the end."""
+
+    format: ResultFormat = options.MatrixFormat.table
+
+
+_RESULT = _Form()
+
+
 def submit(
     file: options.SweepFile,
     wait: WaitOption = False,
     priority: Annotated[
-        int | None,
-        typer.Option(
-            "--priority",
-            help="Higher priorities run first \\[default: the file's, else 0].",
-        ),
+        int | None, typer.Option("--priority", help="Higher priorities run first \\[default: the file's, else 0].")
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Submit even if no worker is running.")] = False,
-    limit: options.Limit = None,
-    sample: options.Sample = None,
-    case: options.Case = None,
-    choices: options.Choices = None,
-    max_cells: options.MaxCells = None,
+    part: options.Part = options.WHOLE,
     breakpoints: options.Breakpoints = None,
     until: options.Until = None,
-    final: options.Final = False,
+    final: options.HeldOut = False,
     session: options.Session = None,
     db: options.Db = None,
     broker: options.Broker = None,
-    format: ResultFormat = options.MatrixFormat.table,
-    output: options.Output = None,
+    form: _Form = _RESULT,
     quiet: options.Quiet = False,
     open_it: options.Open = False,
     published: options.Published = False,
@@ -65,26 +67,26 @@ def submit(
 
     Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json
     """
-    check_format(format, wait)
-    part = only(limit, case, choices, final=final, sample=sample)
+    check_format(form.format, wait)
+    cells = only(part, final)
     if (backend := backend_elsewhere(published, db, broker, wait=wait)) is not None:
         from wtb.operations.running import published as elsewhere
 
         submitted = backend.call(
             elsewhere.submit_published,
             elsewhere.sweep_to_send(file),
-            part=part,
-            max_cells=max_cells,
+            part=cells,
+            max_cells=part.max_cells,
             session=session,
             priority=priority,
             anyway=anyway,
             breakpoints=breakpoints or (),
             until=until,
         )
-        _put(submitted, format, output)
+        _put(submitted, form)
         _lead(submitted, db, open_it, quiet)
         return
-    prepared = prepare(file, part, max_cells, session)
+    prepared = prepare(file, part, session, final=final)
     # Before the database is opened, so that a mistake in the options does not leave one behind.
     local.check_options(prepared, breakpoints=breakpoints or (), until=until)
     context = shared_context(db, broker)
@@ -96,9 +98,9 @@ def submit(
     if wait:
         _say_when_it_starts(submitted)
         _lead(submitted, db, open_it, quiet)
-        watch.wait_and_present(context, submitted.sweep, format, output, quiet)
+        watch.wait_and_present(context, submitted.sweep, form, quiet)
     else:
-        _put(submitted, format, output)
+        _put(submitted, form)
         _lead(submitted, db, open_it, quiet)
 
 
@@ -118,16 +120,9 @@ def _say_when_it_starts(submitted: submitting.Submitted) -> None:
         say("it starts when there is a worker")
 
 
-def _put(submitted: submitting.Submitted, format: options.MatrixFormat, output: Path | None) -> None:
+def _put(submitted: submitting.Submitted, form: options.MatrixForm) -> None:
     _say_when_it_starts(submitted)
-    document: SubmittedDocument = {
-        "sweep": submitted.sweep,
-        "name": submitted.name,
-        "cells": submitted.cells,
-        "started": submitted.started,
-        "workers": submitted.workers,
-    }
-    put_id(document, format, output)
+    put_submitted(submitted.sweep, submitted, form)
 
 
 def check_format(format: options.MatrixFormat, wait: bool) -> None:
@@ -135,6 +130,13 @@ def check_format(format: options.MatrixFormat, wait: bool) -> None:
         raise InputError(f"--format {format.value} is for a matrix, which exists only at the end; also give --wait")
 
 
-def put_id(document: SubmittedDocument, format: options.MatrixFormat, output: Path | None) -> None:
-    """The result of what returns at once: the sweep's id, or a document about it."""
-    put(as_json(document) if format is options.MatrixFormat.json else document["sweep"], output)
+def put_submitted(sweep: str, done: submitting.Submitted | Continued, form: options.MatrixForm) -> None:
+    """Write the result of what returns at once: the sweep's id, or a document about it."""
+    document: SubmittedDocument = {
+        "sweep": sweep,
+        "name": done.name,
+        "cells": done.cells,
+        "started": done.started,
+        "workers": done.workers,
+    }
+    put(as_json(document) if form.format is options.MatrixFormat.json else sweep, form.output)

@@ -85,7 +85,7 @@ DOCUMENTS: dict[str, Document] = {
     ),
     "extension": Document(plan.ExtensionDocument, ("extend",)),
     "planned-extension": Document(plan.PlannedExtensionDocument, ("extend --dry-run",)),
-    "added-row": Document(executions.AddedRowDocument, ("fork --all-cases",)),
+    "added-row": Document(executions.AddedRowDocument, ("combination add",)),
     "event-counts": Document(all_events.EventCountsDocument, ("log --summary",)),
     "history": Document(lineage.HistoryDocument, ("history",)),
     "checkpoint": Document(lineage.CheckpointDetails, ("show CHECKPOINT",)),

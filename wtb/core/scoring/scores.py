@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
 
 from wtb.core.errors import InputError
 from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import storable
 
+T = TypeVar("T")
 MOST_REASON: Final = 4_096
 """Characters of a reason that are stored."""
 MOST_COMMENT: Final = 4_096
@@ -92,11 +94,14 @@ _ROUNDING = 1e-9  # the share of a scale by which rounding may put an average ou
 
 def scale_of(name: str, declared: Any) -> Scale | Mapping[str, Scale] | None:
     """Return the scale that the evaluator of a name declares, or its scales by key. Raises InputError."""
-    if declared is None:
-        return None
+    return _by_key("scale", declared, partial(_ends, name))
+
+
+def _by_key(what: str, declared: Any, read: Callable[[str, Any], T]) -> T | Mapping[str, T] | None:
+    """Return what an evaluator declares for all its metrics, or for each by its key. Raises InputError."""
     if isinstance(declared, Mapping):
-        return {str(key): _ends(name, f"the scale of {key!r:.50}", scale) for key, scale in declared.items()}
-    return _ends(name, "scale", declared)
+        return {str(key): read(f"the {what} of {key!r:.50}", of_key) for key, of_key in declared.items()}
+    return None if declared is None else read(what, declared)
 
 
 def _ends(name: str, what: str, declared: Any) -> Scale:
@@ -110,13 +115,7 @@ def _ends(name: str, what: str, declared: Any) -> Scale:
 
 def failure_scores(name: str, declared: Any) -> OnFailure | Mapping[str, OnFailure] | None:
     """Return the score of a failed cell that the evaluator of a name declares, if it does. Raises InputError."""
-    if declared is None:
-        return None
-    if isinstance(declared, Mapping):
-        return {
-            str(key): _failure_score(name, f"the on_failure of {key!r:.50}", score) for key, score in declared.items()
-        }
-    return _failure_score(name, "on_failure", declared)
+    return _by_key("on_failure", declared, partial(_failure_score, name))
 
 
 def _failure_score(name: str, what: str, declared: Any) -> OnFailure:

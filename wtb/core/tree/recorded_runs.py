@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import asdict, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import iso
@@ -104,14 +104,7 @@ def run_document(run: RecordedRun, tasks: int) -> NodeRunDocument:
 
 def totals_document(checkpoint: Checkpoint) -> TotalsDocument:
     """Return the amounts of a checkpoint's line as plain JSON."""
-    totals = checkpoint.totals
-    return {
-        "elapsed_s": totals.elapsed_s,
-        "usd": totals.usd,
-        "tokens_in": totals.tokens_in,
-        "tokens_out": totals.tokens_out,
-        "node_runs": totals.node_runs,
-    }
+    return cast("TotalsDocument", asdict(checkpoint.totals))
 
 
 def inside_document(checkpoint: Checkpoint) -> InsideDocument:

@@ -6,7 +6,8 @@ A key may be missing if the sweep was submitted or exported by an earlier versio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NotRequired
+from dataclasses import asdict
+from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
@@ -51,19 +52,7 @@ class Addition:
 
     def document(self) -> StoredAddition:
         """Return the addition as plain JSON."""
-        return {
-            "combination": self.combination,
-            "base": self.base,
-            "changed": dict(self.changed),
-            "case": self.case,
-            "left_out": list(self.left_out),
-            "execution": self.execution,
-            "at": self.at,
-            "by": self.by,
-            "reason": self.reason,
-            "added_at": self.added_at,
-            "final": self.final,
-        }
+        return cast("StoredAddition", asdict(self) | {"left_out": list(self.left_out)})
 
 
 def additions(spec: StoredSpec) -> list[Addition]:

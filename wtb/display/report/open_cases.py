@@ -25,27 +25,14 @@ from wtb.store.tables.sweeps import SweepRow
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from wtb.core.documents import report as documents
     from wtb.core.documents.executions import CallDocument, ExecutionDocument, InvocationDocument, ShownStep
     from wtb.core.documents.matrix import MatrixDocument
-    from wtb.core.documents.report import (
-        CutText,
-        FailuresDocument,
-        OpenedCall,
-        OpenedCase,
-        OpenedCases,
-        OpenedFile,
-        OpenedFiles,
-        OpenedSide,
-        OpenedStep,
-        TellingCase,
-        TellingCases,
-        TellingEnds,
-    )
 
 EACH = 5  # cases of either kind
 
 
-def worst(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> TellingCases:
+def worst(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> documents.TellingCases:
     """Return the cases that are hard for all by the primary metric, and those in which combinations differ most.
 
     Hard is a case whose best score is worse than the mean of all scores; the hardest is that with the worst such score.
@@ -58,7 +45,7 @@ def worst(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Tellin
         return {"metric": None, "better": None, "cases": [], "because": why}
     better = matrix["metrics"][metric]["better"]
     score_rows = Scores(database, sweep).case_rows(metric)
-    document: TellingCases = {"metric": metric, "better": better, "cases": [], "because": None}
+    document: documents.TellingCases = {"metric": metric, "better": better, "cases": [], "because": None}
     if not len(score_rows):
         return {**document, "because": f"no cell has a score by {metric}"}
     # lexsort sorts by the last key first: by case, then by score.
@@ -99,7 +86,7 @@ def worst(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Tellin
     return document
 
 
-def _ends(database: Database, sweep_id: str, case: int, ends: list[tuple[int, float]]) -> TellingEnds:
+def _ends(database: Database, sweep_id: str, case: int, ends: list[tuple[int, float]]) -> documents.TellingEnds:
     """The best and the worst combination of a case, with an execution of each."""
     (best, best_score), (worst, worst_score) = ends
     if best_score == worst_score:
@@ -113,7 +100,7 @@ def _ends(database: Database, sweep_id: str, case: int, ends: list[tuple[int, fl
     }
 
 
-def _part(database: Database, cases: list[TellingCase]) -> None:
+def _part(database: Database, cases: list[documents.TellingCase]) -> None:
     """Add to each case the node at which its two executions part."""
     pairs = [(case, case["best"], case["worst"]) for case in cases]
     compared = [(case, (a["execution"], b["execution"])) for case, a, b in pairs if a and b and a["execution"]]
@@ -139,7 +126,7 @@ class _Room:
     cut: int = 0
     shown_length: int = field(default=0)
 
-    def text(self, content: Any) -> CutText:
+    def text(self, content: Any) -> documents.CutText:
         """A value as text, and how many characters of it were cut off."""
         whole = content if isinstance(content, str) else _json(content)
         length = len(whole)
@@ -168,11 +155,11 @@ def opened(
     database: Database,
     sweep: SweepRow,
     matrix: MatrixDocument,
-    worst: TellingCases,
-    failures: FailuresDocument,
+    worst: documents.TellingCases,
+    failures: documents.FailuresDocument,
     *,
     full: bool = False,
-) -> OpenedCases:
+) -> documents.OpenedCases:
     """The cases of `worst`, and one for each cause of `failures`, each with two executions; `full`: all cases.
 
     Of each case its input and what was expected, and of both executions their combination, status, scores, steps,
@@ -183,7 +170,7 @@ def opened(
     pairs = list(_every(database, sweep, worst) if full else _most_telling(database, sweep.id, worst, failures))
     room = _Room(None, None) if full else _Room(VALUE, TOTAL)
     source = _Source(database, sweep.id, matrix, _files_of(database, sweep.project), room)
-    opened_cases: list[OpenedCase] = []
+    opened_cases: list[documents.OpenedCase] = []
     for number, (case, why, *sides) in enumerate(pairs):
         if room.remaining is not None and room.remaining <= 0:
             return {"cases": opened_cases, "left_out": len(pairs) - number, "cut": room.cut}
@@ -191,7 +178,9 @@ def opened(
     return {"cases": opened_cases, "left_out": 0, "cut": room.cut}
 
 
-def _most_telling(database: Database, sweep_id: str, worst: TellingCases, failures: FailuresDocument) -> Iterator[Pair]:
+def _most_telling(
+    database: Database, sweep_id: str, worst: documents.TellingCases, failures: documents.FailuresDocument
+) -> Iterator[Pair]:
     """The most informative cases: those of `worst`, then one of each cause of failure beside one that did well."""
     names = [case["case"] for case in worst["cases"]] + [
         cause["example"]["case"] for cause in failures["cells"][:FAILURES]
@@ -220,7 +209,7 @@ def _most_telling(database: Database, sweep_id: str, worst: TellingCases, failur
         yield number, "failed", well or failed, failed if well else None
 
 
-def _every(database: Database, sweep: SweepRow, worst: TellingCases) -> Iterator[Pair]:
+def _every(database: Database, sweep: SweepRow, worst: documents.TellingCases) -> Iterator[Pair]:
     """All cases in their order: of each the best and the worst combination by the primary metric."""
     sweep_id, sign = sweep.id, -1.0 if worst["better"] == "lower" else 1.0
     scores: dict[int, list[tuple[int, float]]] = {}
@@ -264,7 +253,7 @@ class _Source:
     room: _Room
 
 
-def _case(source: _Source, number: int, why: str, sides: Sequence[tuple[int, str]]) -> OpenedCase:
+def _case(source: _Source, number: int, why: str, sides: Sequence[tuple[int, str]]) -> documents.OpenedCase:
     room = source.room
     row = queries.case_rows(source.database, source.sweep_id, [number])[number]
     stored = queries.load_values(source.database, row.input.values())
@@ -282,7 +271,7 @@ def _case(source: _Source, number: int, why: str, sides: Sequence[tuple[int, str
 
 def _side(
     source: _Source, combination: int, execution_id: str, inputs: Mapping[str, JsonValue], workspace: str | None
-) -> OpenedSide:
+) -> documents.OpenedSide:
     database, room = source.database, source.room
     row = queries.find_execution(database, execution_id)
     document = execution_document(database, row, calls=True)
@@ -307,21 +296,18 @@ def _side(
         "calls": [_call(node, call, room) for node, call in calls[:CALLS]]
         + [_tool(node, invocation, room) for node, invocation in tools[:CALLS]],
         "files": _files(database, row, workspace, source.workspaces),
-        "more": {
-            "steps": max(0, len(steps) - STEPS),
-            "calls": max(0, len(calls) - CALLS) + max(0, len(tools) - CALLS),
-        },
+        "more": {"steps": max(0, len(steps) - STEPS), "calls": max(0, len(calls) - CALLS) + max(0, len(tools) - CALLS)},
     }
 
 
-def _error(document: ExecutionDocument, room: _Room) -> CutText | None:
+def _error(document: ExecutionDocument, room: _Room) -> documents.CutText | None:
     about = document["execution"]
     if not about["error"]:
         return None
     return room.text("\n".join(filter(None, [about["error"], about["trace"].rstrip()])))
 
 
-def _step(step: ShownStep) -> OpenedStep:
+def _step(step: ShownStep) -> documents.OpenedStep:
     failed = [attempt["error"] for attempt in step["tried"] if attempt["error"]]
     return {
         "step": step["step"],
@@ -335,7 +321,7 @@ def _step(step: ShownStep) -> OpenedStep:
     }
 
 
-def _call(node: str, call: CallDocument, room: _Room) -> OpenedCall:
+def _call(node: str, call: CallDocument, room: _Room) -> documents.OpenedCall:
     return {
         "node": node,
         "model": call["model"],
@@ -349,7 +335,7 @@ def _call(node: str, call: CallDocument, room: _Room) -> OpenedCall:
     }
 
 
-def _tool(node: str, invocation: InvocationDocument, room: _Room) -> OpenedCall:
+def _tool(node: str, invocation: InvocationDocument, room: _Room) -> documents.OpenedCall:
     """A call of a tool, in the shape of a call of a model."""
     came = invocation["error"] if invocation["error"] is not None else invocation["result"]
     return {
@@ -367,7 +353,7 @@ def _tool(node: str, invocation: InvocationDocument, room: _Room) -> OpenedCall:
 
 def _files(
     database: Database, row: ExecutionRow, before: str | None, workspaces: Workspaces | None
-) -> OpenedFiles | None:
+) -> documents.OpenedFiles | None:
     """Return the changes of an execution to the files of its case; None if they cannot be read."""
     if workspaces is None or row.head_id is None:
         return None
@@ -378,7 +364,7 @@ def _files(
     except WTBError:
         # Retention has removed the files, or they are on another machine.
         return None
-    listed: list[OpenedFile] = [
+    listed: list[documents.OpenedFile] = [
         {
             "path": change.path,
             "kind": change.kind,

@@ -35,34 +35,14 @@ from wtb.store.read import evidence, queries, tallies
 from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
+    from wtb.core.documents import report as documents
     from wtb.core.documents.matrix import MatrixDocument
-    from wtb.core.documents.report import (
-        CellGrid,
-        EvidenceDocument,
-        FailuresDocument,
-        FoldedLevel,
-        HistoricMetric,
-        HistoricPoint,
-        HistoricSweep,
-        HowToRepeat,
-        Level,
-        Prefix,
-        ProvenanceDocument,
-        ScoreFailure,
-        SharedNode,
-        SharedRuns,
-        SharedVariant,
-        SharingTree,
-        SweepHistory,
-        Tested,
-        Unscored,
-    )
     from wtb.core.documents.shared_types import Combination
 
 MAX_NUMBERS = 100_000  # numbers of a grid
 
 
-def cell_grid(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> CellGrid | None:
+def cell_grid(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> documents.CellGrid | None:
     """Return the status of every cell and its scores, the deciding metric first; None of too many cells.
 
     Metrics for which there is no room are left out.
@@ -82,7 +62,7 @@ def cell_grid(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Ce
     for combination, case, repeat, name in evidence.cell_statuses(database, sweep.id):
         if case in columns:
             status[place(combination, case, repeat)] = places[name]
-    grid: CellGrid = {
+    grid: documents.CellGrid = {
         "cases": list(cases),
         "repeats": repeats,
         "statuses": [*CELL_STATUSES],
@@ -103,7 +83,7 @@ def cell_grid(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Ce
 MAX_CAUSES = 20  # causes that are listed, the most frequent first
 
 
-def failures(database: Database, sweep: SweepRow) -> FailuresDocument:
+def failures(database: Database, sweep: SweepRow) -> documents.FailuresDocument:
     """Causes of failed cells, as `causes` gives them, and of failed scores."""
     cells, more = causes(database, sweep, MAX_CAUSES)
     failed = evidence.failed_scores(database, sweep.id)
@@ -116,8 +96,8 @@ def failures(database: Database, sweep: SweepRow) -> FailuresDocument:
     }
 
 
-def _scores(failed: evidence.Rows) -> list[ScoreFailure]:
-    groups: dict[tuple[str, str], ScoreFailure] = {}
+def _scores(failed: evidence.Rows) -> list[documents.ScoreFailure]:
+    groups: dict[tuple[str, str], documents.ScoreFailure] = {}
     for metric, message, combination, count in failed:
         group = groups.setdefault(
             (metric, alike(message)), {"scores": 0, "metric": metric, "message": message, "combinations": []}
@@ -127,16 +107,16 @@ def _scores(failed: evidence.Rows) -> list[ScoreFailure]:
     return sorted(groups.values(), key=lambda group: -group["scores"])
 
 
-def _unscored(failed: evidence.Rows) -> list[Unscored]:
+def _unscored(failed: evidence.Rows) -> list[documents.Unscored]:
     """Count the scores that failed, by combination and metric, with one of the reasons."""
-    groups: dict[tuple[int, str], Unscored] = {}
+    groups: dict[tuple[int, str], documents.Unscored] = {}
     for metric, message, combination, count in failed:
-        group: Unscored = {"combination": combination, "metric": metric, "scores": 0, "message": message}
+        group: documents.Unscored = {"combination": combination, "metric": metric, "scores": 0, "message": message}
         groups.setdefault((combination, metric), group)["scores"] += count
     return [groups[key] for key in sorted(groups)]
 
 
-def provenance(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> ProvenanceDocument:
+def provenance(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> documents.ProvenanceDocument:
     """Only what the sweep itself recorded: nothing is taken from the machine that reads it."""
     spec = sweep.spec
     repeats = spec.get("repeats", 1)
@@ -176,7 +156,7 @@ def _settings(sweep: SweepRow) -> str:
     return yaml.safe_dump({"sweep": sweep.name, **settings}, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _how_to_repeat(spec: StoredSpec) -> HowToRepeat:
+def _how_to_repeat(spec: StoredSpec) -> documents.HowToRepeat:
     """The command that runs it again; None, and why, where a part of it is in no file to import."""
     evaluators = [name for evaluator in spec.get("evaluate", ()) for name in evaluator]
     for path in (str(spec.get("workflow")), *evaluators):
@@ -191,7 +171,7 @@ MAX_SWEEPS = 30  # sweeps, the newest
 SMALL = 5_000  # cells of a sweep whose matrix is made for this where none is kept
 
 
-def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> SweepHistory:
+def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> documents.SweepHistory:
     """Return, by metric, figures of the recommended combination and the baseline, in this sweep and earlier ones.
 
     Those before it are what the same schedule fired, or the sweeps of the same name where none fired it. Left out are
@@ -205,7 +185,7 @@ def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Swee
     matrices = {row.id: matrix if row.id == sweep.id else _matrix(database, row) for row in rows}
     series = series_of(database, sweep)
     reference = None if series is None else series.reference
-    sweeps: list[HistoricSweep] = []
+    sweeps: list[documents.HistoricSweep] = []
     before: SweepRow | None = None
     for row in rows:
         sweeps.append(
@@ -219,7 +199,7 @@ def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Swee
         before = row
     if reference is not None and reference.id not in matrices:
         matrices[reference.id] = _matrix(database, reference)
-    metrics: dict[str, HistoricMetric] = {}
+    metrics: dict[str, documents.HistoricMetric] = {}
     for metric, about in matrix["metrics"].items():
         followed = _followed(matrix, metric)
         metrics[metric] = {
@@ -257,7 +237,7 @@ def _followed(matrix: MatrixDocument, metric: str) -> list[Combination]:
     ]
 
 
-def _point(matrix: MatrixDocument | None, metric: str, combination: Combination) -> HistoricPoint | None:
+def _point(matrix: MatrixDocument | None, metric: str, combination: Combination) -> documents.HistoricPoint | None:
     """The figures of a combination in one sweep; None where that sweep has none."""
     for row in () if matrix is None else matrix["rows"]:
         estimate = row["metrics"].get(metric)
@@ -269,10 +249,10 @@ def _point(matrix: MatrixDocument | None, metric: str, combination: Combination)
 MAX_PREFIXES = 10_000  # prefixes that are listed: whole levels, from the root on
 
 # (node, variant, the combinations of the group that ran it, what it came to)
-Run = tuple[str, str, tuple[int, ...], "SharedRuns"]
+Run = tuple[str, str, tuple[int, ...], "documents.SharedRuns"]
 
 
-def tree(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> SharingTree:
+def tree(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> documents.SharingTree:
     """Node runs by node and variant, and by prefix: the choices up to a node, which are what runs are shared by.
 
     Runs are counted where they happened, so that what was not shared shows as not shared. Where nodes ran beside each
@@ -282,8 +262,8 @@ def tree(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Sharing
         (node, variant, tuple(json.loads(group)), _counted(*counts))
         for node, variant, group, *counts in evidence.shared_runs(database, sweep.id)
     ]
-    nodes: dict[str, SharedNode] = {}
-    variants: dict[tuple[str, str], SharedVariant] = {}
+    nodes: dict[str, documents.SharedNode] = {}
+    variants: dict[tuple[str, str], documents.SharedVariant] = {}
     for node, variant, _, counts in runs:
         shared_node = nodes.setdefault(node, {"node": node, "variants": [], **_counted()})
         if (node, variant) not in variants:
@@ -299,7 +279,7 @@ def tree(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Sharing
 
 def _counted(
     executed: int = 0, unshared: int = 0, failed: int = 0, seconds: float = 0.0, usd: float = 0.0
-) -> SharedRuns:
+) -> documents.SharedRuns:
     return {
         "executed": int(executed),
         "unshared": int(unshared),
@@ -309,7 +289,7 @@ def _counted(
     }
 
 
-def _add(total: SharedRuns, runs: SharedRuns) -> None:
+def _add(total: documents.SharedRuns, runs: documents.SharedRuns) -> None:
     total["executed"] += runs["executed"]
     total["unshared"] += runs["unshared"]
     total["failed"] += runs["failed"]
@@ -318,21 +298,19 @@ def _add(total: SharedRuns, runs: SharedRuns) -> None:
 
 
 def _levels(
-    nodes: Sequence[str],
-    runs: Sequence[Run],
-    choices: Sequence[Mapping[str, str]],
-) -> tuple[list[Level] | None, list[FoldedLevel], str | None]:
+    nodes: Sequence[str], runs: Sequence[Run], choices: Sequence[Mapping[str, str]]
+) -> tuple[list[documents.Level] | None, list[documents.FoldedLevel], str | None]:
     """(levels with their prefixes in the order of the tree, the levels that would be too many, why there is none)."""
     if not runs:
         return None, [], "no node has run yet"
     path: list[str] = []  # the varied nodes up to a level
-    levels: list[Level] = []
-    folded: list[FoldedLevel] = []
+    levels: list[documents.Level] = []
+    folded: list[documents.FoldedLevel] = []
     listed = 0
     for node in nodes:
         # A node that does not vary has the same prefixes as the level above it.
         path += [node] if any(node in choice for choice in choices) else []
-        prefixes: dict[tuple[str, ...], Prefix] = {}
+        prefixes: dict[tuple[str, ...], documents.Prefix] = {}
         for number, choice in enumerate(choices):
             key = tuple(choice.get(name, "") for name in path)
             prefix = prefixes.setdefault(key, {"combinations": [], "variant": None, **_counted()})
@@ -361,7 +339,7 @@ def _levels(
     return _nested(levels), folded, None
 
 
-def _nested(levels: list[Level]) -> list[Level]:
+def _nested(levels: list[documents.Level]) -> list[documents.Level]:
     """The levels with the prefixes in an order in which those of the same parent lie side by side."""
     place: dict[int, tuple[int, ...]] = {}
     for level in levels:
@@ -376,7 +354,7 @@ def _nested(levels: list[Level]) -> list[Level]:
 VERSION: Final = 1
 
 
-def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> EvidenceDocument:
+def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> documents.EvidenceDocument:
     """Everything that a report shows of a sweep, whatever its status.
 
     Args:
@@ -392,7 +370,7 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
     matrix = kept_matrix(database, sweep) or build(database, sweep, scored)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
     tested = _tested(database, sweep, scored, matrix)
-    document: EvidenceDocument = {
+    document: documents.EvidenceDocument = {
         "version": VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "matrix": matrix,
@@ -413,12 +391,12 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
     return document
 
 
-def _tested(database: Database, sweep: SweepRow, scored: Scores, matrix: MatrixDocument) -> Tested:
+def _tested(database: Database, sweep: SweepRow, scored: Scores, matrix: MatrixDocument) -> documents.Tested:
     """Return results of tests of the whole sweep, which are run only at its end, and what people would say by then."""
     metrics = list(matrix["metrics"])
     # Tests that are repeated at each look before the end would find differences by chance too often.
     if matrix["figures"] == "final":
-        tested: Tested = {
+        tested: documents.Tested = {
             "attribution": {metric: attribute(scored, metric) for metric in metrics},
             "pairs": {metric: pairwise(scored, metric) for metric in metrics},
         }

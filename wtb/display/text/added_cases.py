@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 from wtb.core.documents.workflows import CaseFileDocument, EvaluatorPreviewDocument
+from wtb.core.frozen import frozen
 from wtb.core.texts import cut_one, listed_names, money, plural, printable
 from wtb.core.tree.combinations import in_words
 from wtb.display.tables import grid, wrapped
@@ -70,53 +70,62 @@ def preview_in_words(document: EvaluatorPreviewDocument) -> str:
 
 
 _MAX_LISTED = 10  # combinations that are listed
+Amount = tuple[float, float | None]  # at least, and at most; None if there is no bound
 
 
-class Planned(Protocol):
-    """The plan of an extension, as `plan_extension` returns it."""
+@frozen
+class PlannedExtension:
+    """A planned extension, as `extend` would add it.
 
-    @property
-    def sweep(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def cases(self) -> int: ...
-    @property
-    def present(self) -> int: ...
-    @property
-    def held_out(self) -> int: ...
-    @property
-    def combinations(self) -> Sequence[Mapping[str, str]]: ...
-    @property
-    def repeats(self) -> int: ...
-    @property
-    def cells(self) -> int: ...
-    @property
-    def node_runs(self) -> tuple[float, float | None]: ...
-    @property
-    def usd(self) -> tuple[float, float | None] | None: ...
-    @property
-    def notes(self) -> Sequence[str]: ...
+    Attributes:
+        sweep: The id of the sweep.
+        name: Its name.
+        cases: How many cases are new.
+        present: How many of the given cases are there already, with the same content.
+        held_out: How many of them `holdout` leaves out.
+        combinations: The new combinations.
+        repeats: How many repeats there would be.
+        cells: How many cells would be added.
+        node_runs: How many node runs they take, at least and at most; None if there is no bound.
+        usd: The same in US dollars, by what node runs of this sweep have cost; None if that is not known.
+        notes: Sentences about the cases and variants.
+    """
 
-
-class Added(Planned, Protocol):
-    """The additions of an extension, as `extend` returns them."""
-
-    @property
-    def failed(self) -> int: ...
-    @property
-    def restarted(self) -> int: ...
-    @property
-    def queued(self) -> bool: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def problem(self) -> str | None: ...
-    @property
-    def ended(self) -> object: ...
+    sweep: str
+    name: str
+    cases: int
+    present: int
+    held_out: int
+    combinations: tuple[Mapping[str, str], ...]
+    repeats: int
+    cells: int
+    node_runs: Amount
+    usd: Amount | None
+    notes: tuple[str, ...]
 
 
-def planned_in_words(planned: Planned) -> str:
+@frozen
+class AddedExtension(PlannedExtension):
+    """An extension that was added.
+
+    Attributes:
+        executions: How many executions are to run.
+        failed: How many cells failed before they came to what differs, as those of other combinations did.
+        restarted: How many cells of stopped combinations run again.
+        queued: Whether workers run them.
+        status: Of the sweep now.
+        problem: Why workers could not be reached; None if they were, or none are needed.
+    """
+
+    executions: int
+    failed: int
+    restarted: int
+    queued: bool
+    status: str
+    problem: str | None = None
+
+
+def planned_in_words(planned: PlannedExtension) -> str:
     """Return what an extension would add, as lines."""
     lines = [
         f"{planned.name} ({planned.sweep}): {plural(planned.cells, 'new cell')}{_of_what(planned)}",
@@ -129,26 +138,26 @@ def planned_in_words(planned: Planned) -> str:
     return "\n".join([*map(printable, lines), *_notes(planned)])
 
 
-def added_in_words(added: Added) -> list[str]:
+def added_in_words(added: AddedExtension, *, has_run: bool) -> list[str]:
     """Return what an extension has added, and who runs it, as lines."""
     name = f"sweep {added.name} ({added.sweep})"
     restarts = (
         [f"{name}: {plural(added.restarted, 'cell')} of stopped combinations run again"] if added.restarted else []
     )
     if not added.cells:
-        tail = [_who_runs(added)] if restarts and added.ended is None else []
+        tail = [_who_runs(added)] if restarts and not has_run else []
         return [*(restarts or [f"{name}: nothing new to add"]), *tail, *_notes(added)]
     lines = [
         f"{name}: {plural(added.cells, 'cell')} added{_of_what(added)} (about {_range(added.node_runs)} node runs)"
     ]
     if added.failed:
         lines.append(f"{plural(added.failed, 'cell')} failed before they differ, as those of other combinations did")
-    if added.ended is None:
+    if not has_run:
         lines.append(_who_runs(added))
     return [*map(printable, [*restarts, *lines]), *_notes(added)]
 
 
-def _of_what(planned: Planned) -> str:
+def _of_what(planned: PlannedExtension) -> str:
     parts = []
     if planned.cases:
         parts.append(plural(planned.cases, "case"))
@@ -157,7 +166,7 @@ def _of_what(planned: Planned) -> str:
     return f" of {listed_names(parts)}" if parts else ""
 
 
-def _notes(planned: Planned) -> list[str]:
+def _notes(planned: PlannedExtension) -> list[str]:
     notes = list(planned.notes)
     if planned.held_out:
         notes.insert(0, f"{plural(planned.held_out, 'case')} left out: the holdout decides which of them run")
@@ -166,21 +175,21 @@ def _notes(planned: Planned) -> list[str]:
     return [printable(f"note: {note}") for note in notes]
 
 
-def _range(amount: tuple[float, float | None]) -> str:
+def _range(amount: Amount) -> str:
     low, high = amount
     if high is None:
         return f"at least {low:,.0f}"
     return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
 
 
-def _price(amount: tuple[float, float | None]) -> str:
+def _price(amount: Amount) -> str:
     low, high = amount
     if high is None:
         return f"at least {money(low)}"
     return money(low) if low == high else f"{money(low)} to {money(high)}"
 
 
-def _who_runs(added: Added) -> str:
+def _who_runs(added: AddedExtension) -> str:
     if added.status == "paused":
         return f"it waits, since the sweep is paused: wtb resume {added.sweep}"
     if added.queued:

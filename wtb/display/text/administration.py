@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from wtb.core import texts
-from wtb.core.documents.administration import (
-    Amounts,
-    CollectionDocument,
-    DoctorDocument,
-    OneSessionDocument,
-    SessionDocument,
-    SessionsDocument,
-    StackDocument,
-    StackPart,
-)
+from wtb.core.documents import administration as documents
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.texts import money, printable
-from wtb.display.tables import facts, grid, wrapped
+from wtb.display.tables import facts, grid, paragraphs, wrapped
 
 _WHAT = {
     "sweeps": "sweeps",
@@ -36,7 +27,7 @@ _WHAT = {
 }
 
 
-def collected(document: CollectionDocument, width: int, color: bool = False) -> str:
+def collected(document: documents.CollectionDocument, width: int, color: bool = False) -> str:
     """A line for each kind of thing: how many, and how large where that is known."""
     rows = [
         [
@@ -48,11 +39,11 @@ def collected(document: CollectionDocument, width: int, color: bool = False) -> 
     ]
     title = "would be removed" if document["dry_run"] else "removed"
     parts = [grid([title, "how many", "bytes"], rows, width, right={"how many", "bytes"}, color=color)]
-    parts += ["\n".join(wrapped(note, width)) + "\n" for note in document["notes"]]
+    parts += [paragraphs([note], width) for note in document["notes"]]
     return "\n".join(parts)
 
 
-def stack(document: StackDocument, width: int, color: bool = False) -> str:
+def stack(document: documents.StackDocument, width: int, color: bool = False) -> str:
     """A line for each part. No passwords: this is for shared screens."""
     if document["pid"] is None:
         return "no stack is up in this folder; `wtb up` starts one\n"
@@ -79,7 +70,7 @@ def stack(document: StackDocument, width: int, color: bool = False) -> str:
     return "\n".join([table, *restarts, ""]) if restarts else table
 
 
-def _restart(part: StackPart, width: int) -> list[str]:
+def _restart(part: documents.StackPart, width: int) -> list[str]:
     """Return when a part was last restarted, and the reason."""
     if not part["restarts"]:
         return []
@@ -87,7 +78,7 @@ def _restart(part: StackPart, width: int) -> list[str]:
     return wrapped(text, width)
 
 
-def checks(document: DoctorDocument, width: int, color: bool = False) -> str:
+def checks(document: documents.DoctorDocument, width: int, color: bool = False) -> str:
     """One line per check; below a problem, how to fix it."""
     indent = max(len(check["name"]) for check in document["checks"]) + 2
     lines = []
@@ -105,12 +96,12 @@ def checks(document: DoctorDocument, width: int, color: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-_NO_LIMITS: Final[Amounts] = {"disk": None, "node_runs": None, "usd": None, "tokens": None}
+_NO_LIMITS: Final[documents.Amounts] = {"disk": None, "node_runs": None, "usd": None, "tokens": None}
 _HEADERS = ["name", "sweeps", "cells", "disk", "spent", "node runs"]
 _MEMORY = "memory"  # a column if a session has a quota of it
 
 
-def listed(document: SessionsDocument, width: int, color: bool = False) -> str:
+def listed(document: documents.SessionsDocument, width: int, color: bool = False) -> str:
     """The list of sessions by name: what each uses, and of how much; quotas stand below where width is short."""
     text = _table(document["sessions"], width, color, inline=True)
     # `grid` moves columns without room below their rows. If the last is gone, the quotas take too much room.
@@ -118,7 +109,7 @@ def listed(document: SessionsDocument, width: int, color: bool = False) -> str:
     return text if _HEADERS[-1] in headers else _table(document["sessions"], width, color, inline=False)
 
 
-def _table(sessions: Sequence[SessionDocument], width: int, color: bool, *, inline: bool) -> str:
+def _table(sessions: Sequence[documents.SessionDocument], width: int, color: bool, *, inline: bool) -> str:
     rows = []
     notes = []
     with_memory = any(session["quota"].get("memory") for session in sessions)
@@ -137,7 +128,7 @@ def _table(sessions: Sequence[SessionDocument], width: int, color: bool, *, inli
     return grid(headers, rows, width, right=headers[1:], notes=notes, color=color)
 
 
-def session_details(document: OneSessionDocument, width: int, color: bool = False) -> str:
+def session_details(document: documents.OneSessionDocument, width: int, color: bool = False) -> str:
     """A session: its sweeps, what it uses, and who holds its slots."""
     session = document["session"]
     title = printable(session["name"]) + (" (archived: it takes no new sweeps)" if session["archived_at"] else "")
@@ -170,7 +161,7 @@ def session_details(document: OneSessionDocument, width: int, color: bool = Fals
     return title + "\n" + facts(pairs, width) + (f"more: {look}\n" if session["sweeps"] else "")
 
 
-def quota(amounts: Amounts) -> str:
+def quota(amounts: documents.Amounts) -> str:
     """A quota in words: `disk 10.0 GB, memory 4.0 GB, 4 node runs at a time, $20.00`."""
     memory = amounts.get("memory")
     parts = [
@@ -183,31 +174,28 @@ def quota(amounts: Amounts) -> str:
     return ", ".join(filter(None, parts)) or "no limits"
 
 
-def _of(used: str, limit: str | None) -> str:
-    return used if limit is None else f"{used} of {limit}"
+def _of(used: float | None, limit: float | None, words: Callable[..., str] = "{:,}".format) -> str:
+    return words(used) if limit is None else f"{words(used)} of {words(limit)}"
 
 
-def _disk(session: SessionDocument) -> str:
-    limit = session["quota"]["disk"]
-    return _of(texts.bytes_of(session["usage"]["disk"] or 0), None if limit is None else texts.bytes_of(limit))
+def _disk(session: documents.SessionDocument) -> str:
+    return _of(session["usage"]["disk"] or 0, session["quota"]["disk"], texts.bytes_of)
 
 
-def _memory(session: SessionDocument) -> str:
+def _memory(session: documents.SessionDocument) -> str:
     """Return the used memory and its quota. Without a quota, memory is not measured."""
-    used, limit = session["usage"].get("memory"), session["quota"].get("memory")
-    return "" if used is None else _of(texts.bytes_of(used), None if limit is None else texts.bytes_of(limit))
+    used = session["usage"].get("memory")
+    return "" if used is None else _of(used, session["quota"].get("memory"), texts.bytes_of)
 
 
-def _spent(session: SessionDocument) -> str:
-    limit = session["quota"]["usd"]
-    return _of(money(session["usage"]["usd"]), None if limit is None else money(limit))
+def _spent(session: documents.SessionDocument) -> str:
+    return _of(session["usage"]["usd"], session["quota"]["usd"], money)
 
 
-def _tokens(session: SessionDocument) -> str:
+def _tokens(session: documents.SessionDocument) -> str:
     limit, used = session["quota"]["tokens"], session["usage"]["tokens"]
-    return _of(f"{used:,}", None if limit is None else f"{limit:,}") if used or limit is not None else ""
+    return _of(used, limit) if used or limit is not None else ""
 
 
-def _node_runs(session: SessionDocument) -> str:
-    limit = session["quota"]["node_runs"]
-    return _of(f"{session['usage']['node_runs']:,}", None if limit is None else f"{limit:,}")
+def _node_runs(session: documents.SessionDocument) -> str:
+    return _of(session["usage"]["node_runs"], session["quota"]["node_runs"])

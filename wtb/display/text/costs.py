@@ -18,7 +18,7 @@ from wtb.core.scoring.unknown_costs import sentences
 from wtb.core.texts import money, took
 from wtb.core.tree.stored_spec import Limits
 from wtb.display import csv
-from wtb.display.tables import grid, wrapped
+from wtb.display.tables import grid, paragraphs
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 12  # of a sparkline
@@ -28,9 +28,7 @@ def metrics(document: AllSeriesDocument, width: int, color: bool = False) -> str
     """A line for each series: its least, last and largest value, and how it went."""
     if not document["series"]:
         text = "no figures over time: nodes record them with ctx.metric, and what their processes use is measured while"
-        return "".join(
-            f"{line}\n" for line in wrapped(f"{text} they run for longer than WTB_SAMPLE_S (5 seconds)", width)
-        )
+        return paragraphs([f"{text} they run for longer than WTB_SAMPLE_S (5 seconds)"], width)
     rows = [
         [
             series["case"] or "",
@@ -100,17 +98,8 @@ def costs(document: CostsDocument, width: int, color: bool = False) -> str:
     whole = document["total"]
     table_rows = [[_name(row, name) for name in by] + _figures(row) for row in document["rows"]]
     table_rows.append(["total", *[""] * (len(by) - 1), *_figures(whole)])
-    headers = [*by, "spent", "failed", "innocent", "tokens in", "out", "attempts", "calls"]
-    visible = [
-        n for n, name in enumerate(headers) if n < len(by) or name == "spent" or any(row[n] for row in table_rows)
-    ]
-    return grid(
-        [headers[n] for n in visible],
-        [[row[n] for n in visible] for row in table_rows],
-        width,
-        right=set(headers[len(by) :]),
-        color=color,
-    )
+    figures = ["spent", "failed", "innocent", "tokens in", "out", "attempts", "calls"]
+    return _table(by, figures, table_rows, width, color)
 
 
 def _tools(document: CostsDocument, width: int, color: bool) -> str:
@@ -119,17 +108,15 @@ def _tools(document: CostsDocument, width: int, color: bool) -> str:
     table_rows = [[_name(row, name) for name in by] + _of_tools(row, row["usd"]) for row in rows]
     spent = sum(row["usd"] for row in rows)
     table_rows.append(["total", *[""] * (len(by) - 1), *_of_tools(whole, spent)])
-    headers = [*by, "calls", "failed", "undone", "time", "spent"]
-    visible = [
-        n for n, name in enumerate(headers) if n < len(by) or name == "calls" or any(row[n] for row in table_rows)
-    ]
-    return grid(
-        [headers[n] for n in visible],
-        [[row[n] for n in visible] for row in table_rows],
-        width,
-        right=set(headers[len(by) :]),
-        color=color,
-    )
+    return _table(by, ["calls", "failed", "undone", "time", "spent"], table_rows, width, color)
+
+
+def _table(by: Sequence[str], figures: Sequence[str], rows: Sequence[Sequence[str]], width: int, color: bool) -> str:
+    """Return a table without figures that no row has; the first one stays."""
+    headers = [*by, *figures]
+    visible = [n for n in range(len(headers)) if n <= len(by) or any(row[n] for row in rows)]
+    shown_rows = [[row[n] for n in visible] for row in rows]
+    return grid([headers[n] for n in visible], shown_rows, width, right=figures, color=color)
 
 
 def _of_tools(row: CostRow | CostTotal, usd: float) -> list[str]:
@@ -139,9 +126,7 @@ def _of_tools(row: CostRow | CostTotal, usd: float) -> list[str]:
 
 def unknown(document: CostsDocument, width: int) -> str:
     """Return sentences about costs that are not known, as paragraphs; empty if all are."""
-    return "".join(
-        f"{line}\n" for text in sentences(document.get("unknown", [])) for line in wrapped(f"Warning: {text}.", width)
-    )
+    return paragraphs((f"Warning: {text}." for text in sentences(document.get("unknown", []))), width)
 
 
 def _name(row: CostRow, name: str) -> str:
@@ -174,7 +159,7 @@ def budgets(document: BudgetsDocument, width: int, color: bool = False) -> str:
     rows = [
         [
             budget["scope"],
-            _of(budget),
+            f"{budget['name']}: {budget['node']}" if budget["node"] else str(budget["name"]),
             budget["kind"].replace("_", " "),
             amount(budget["kind"], budget["most"]),
             amount(budget["kind"], budget["spent"]),
@@ -185,10 +170,6 @@ def budgets(document: BudgetsDocument, width: int, color: bool = False) -> str:
     ]
     headers = ["of", "name", "kind", "most", "spent", "share", "reserved"]
     return grid(headers, rows, width, right=set(headers[3:]), color=color)
-
-
-def _of(budget: BudgetDocument) -> str:
-    return f"{budget['name']}: {budget['node']}" if budget["node"] else str(budget["name"])
 
 
 def amount(kind: str, figure: float | None) -> str:

@@ -7,20 +7,9 @@ from typing import Any, TypeGuard
 
 from wtb.core import texts
 from wtb.core import texts as words
+from wtb.core.documents import executions as documents
 from wtb.core.documents.all_events import EventCountsDocument, EventDocument
 from wtb.core.documents.event_texts import event_text, under
-from wtb.core.documents.executions import (
-    CallDocument,
-    ExecutionCell,
-    ExecutionDocument,
-    ExecutionHeading,
-    InvocationDocument,
-    OpenQuestion,
-    RunningNode,
-    ShownStep,
-    StandingDocument,
-    TotalsDocument,
-)
 from wtb.core.documents.lineage import CheckpointSide, DiffDocument, ExecutionSide, FileDifference, StateDifference
 from wtb.core.texts import MISSING, money, printable
 from wtb.core.values import Json
@@ -66,7 +55,7 @@ _DIFFERS = {
 }
 
 
-def execution(document: ExecutionDocument, width: int, color: bool = False) -> str:
+def execution(document: documents.ExecutionDocument, width: int, color: bool = False) -> str:
     """An execution: what it stands for, the way it went, what failed, and its state."""
     about, parts = document["execution"], []
     parts.append(title(about, color) + "\n" + facts(_about(document), width))
@@ -85,12 +74,12 @@ def execution(document: ExecutionDocument, width: int, color: bool = False) -> s
     return "\n".join(parts)
 
 
-def title(about: ExecutionHeading, color: bool) -> str:
+def title(about: documents.ExecutionHeading, color: bool) -> str:
     """Return the line that names an execution and its status."""
     return f"execution {about['id']}: {words.colored(about['status'], about['status'], color)}"
 
 
-def _about(document: ExecutionDocument) -> list[tuple[str, str]]:
+def _about(document: documents.ExecutionDocument) -> list[tuple[str, str]]:
     about, totals = document["execution"], document["totals"]
     single = about["sweep"]["kind"] == "single"
     spent = ""
@@ -117,7 +106,7 @@ def _about(document: ExecutionDocument) -> list[tuple[str, str]]:
     ]
 
 
-def _path(path: Sequence[ShownStep], width: int, color: bool) -> str:
+def _path(path: Sequence[documents.ShownStep], width: int, color: bool) -> str:
     costs = any(run["usd"] for run in path)
     lags = any((run.get("lag_s") or 0.0) >= words.LAG_SHOWN_S for run in path)
     more = [*(["loop lag"] if lags else []), *(["cost"] if costs else [])]
@@ -139,7 +128,7 @@ def _path(path: Sequence[ShownStep], width: int, color: bool) -> str:
     return grid(headers, rows, width, right=right, whole={"status"}, color=color)
 
 
-def _failures(document: ExecutionDocument, width: int) -> list[str]:
+def _failures(document: documents.ExecutionDocument, width: int) -> list[str]:
     """Failed attempts with the frames of the user's own code, and what failed outside of any attempt."""
     parts = []
     about, shown_errors = document["execution"], set()
@@ -164,7 +153,7 @@ def _failure(title: str, error: str, trace: str, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _outputs(document: ExecutionDocument, width: int) -> list[str]:
+def _outputs(document: documents.ExecutionDocument, width: int) -> list[str]:
     """The last lines that attempts have printed."""
     parts = []
     for run in document["path"]:
@@ -180,7 +169,7 @@ def _outputs(document: ExecutionDocument, width: int) -> list[str]:
     return parts
 
 
-def _cells(cells: Sequence[ExecutionCell], width: int, color: bool) -> str:
+def _cells(cells: Sequence[documents.ExecutionCell], width: int, color: bool) -> str:
     metrics = list(dict.fromkeys(metric for cell in cells for metric in cell["scores"]))
     headers = ["combination", "status", *metrics]
     rows = [
@@ -195,7 +184,7 @@ def _cells(cells: Sequence[ExecutionCell], width: int, color: bool) -> str:
     return grid(headers, rows, width, right=set(metrics), whole={"status"}, combinations=named, color=color)
 
 
-def _remarks(cells: Sequence[ExecutionCell], width: int) -> list[str]:
+def _remarks(cells: Sequence[documents.ExecutionCell], width: int) -> list[str]:
     """Return the reasons for the scores of cells, and what people wrote about them."""
     lines: list[str] = []
     for cell in cells:
@@ -219,7 +208,7 @@ def state_lines(state: Mapping[str, Json], width: int) -> str:
     )
 
 
-def _call(step: ShownStep, call: CallDocument, width: int) -> str:
+def _call(step: documents.ShownStep, call: documents.CallDocument, width: int) -> str:
     what = call["model"] or call["tool"] or "call"
     tokens = ""
     if call["tokens_in"] or call["tokens_out"]:
@@ -259,7 +248,7 @@ def _first_lines(text: str, width: int) -> list[str]:
     return lines if more <= 0 else [*lines[:_CALL_LINES], f"  ({words.plural(more, 'more line')}; all: --format json)"]
 
 
-def _invocation(step: ShownStep, call: InvocationDocument, width: int) -> str:
+def _invocation(step: documents.ShownStep, call: documents.InvocationDocument, width: int) -> str:
     """A call of a tool."""
     named = call["arguments"] if isinstance(call["arguments"], dict) else {"arguments": call["arguments"]}
     arguments = ", ".join(f"{key}={words.short(argument, 200)}" for key, argument in named.items())
@@ -318,8 +307,8 @@ def _parting(document: DiffDocument) -> str:
     return f"{common}at step {divergence['step']} {_DIFFERS[divergence['why']]}{where}"
 
 
-def _totals(a: TotalsDocument | None, b: TotalsDocument | None, width: int) -> str:
-    measures: dict[str, Callable[[TotalsDocument], tuple[float, str]]] = {
+def _totals(a: documents.TotalsDocument | None, b: documents.TotalsDocument | None, width: int) -> str:
+    measures: dict[str, Callable[[documents.TotalsDocument], tuple[float, str]]] = {
         "time": lambda totals: (totals["elapsed_s"], words.took(totals["elapsed_s"])),
         "cost": lambda totals: (totals["usd"], money(totals["usd"])),
         "tokens in": lambda totals: (totals["tokens_in"], f"{totals['tokens_in']:,}"),
@@ -347,7 +336,7 @@ def _states(state: StateDifference, width: int) -> str:
     return "\n".join(lines or ["neither has any state"]) + "\n"
 
 
-def standing(document: StandingDocument, width: int, color: bool = False) -> str:
+def standing(document: documents.StandingDocument, width: int, color: bool = False) -> str:
     """Return the position of an execution, its owner, what it waits for, and the commands that are possible."""
     about = document["execution"]
     sweep, status = about["sweep"], about["status"]
@@ -361,7 +350,7 @@ def standing(document: StandingDocument, width: int, color: bool = False) -> str
     return f"{title}\n{facts(_facts(document, name), width)}"
 
 
-def _facts(document: StandingDocument, name: str) -> list[tuple[str, str]]:
+def _facts(document: documents.StandingDocument, name: str) -> list[tuple[str, str]]:
     about, owner, request = document["execution"], document["owner"], document["asked"]
     single = about["sweep"]["kind"] == "single"
     variants = (
@@ -396,7 +385,7 @@ def _facts(document: StandingDocument, name: str) -> list[tuple[str, str]]:
     ]
 
 
-def _question(question: OpenQuestion) -> str:
+def _question(question: documents.OpenQuestion) -> str:
     return f"{question['id']}: {question['question']}{by_mode(question.get('mode'))}"
 
 
@@ -408,6 +397,6 @@ def _last_line(text: str) -> str:
     return text.rstrip().rpartition("\n")[2]
 
 
-def _run(run: RunningNode) -> str:
+def _run(run: documents.RunningNode) -> str:
     attempt = f", attempt {run['attempt']}" if run["attempt"] > 1 else ""
     return f"{under(run)} for {texts.took(run['for_s'])}{attempt}"

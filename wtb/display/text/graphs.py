@@ -14,15 +14,7 @@ from wtb.core.values import Params
 from wtb.display.tables import facts, grid, wrapped
 
 if TYPE_CHECKING:
-    from wtb.core.documents.workflows import (
-        NodeDocument,
-        PublicationsDocument,
-        PublishedWorkflowDocument,
-        StateKey,
-        VariantDocument,
-        WorkflowDocument,
-        WorkflowsDocument,
-    )
+    from wtb.core.documents import workflows as documents
 
 Parameters = Mapping[str, Mapping[str, Params]]
 
@@ -35,13 +27,13 @@ class _Arrow:
     when: str = ""
 
 
-def listed(document: WorkflowsDocument, width: int, color: bool = False) -> str:
+def listed(document: documents.WorkflowsDocument, width: int, color: bool = False) -> str:
     """Registered workflows and where they are imported from."""
     rows = [[workflow["name"], workflow["path"]] for workflow in document["workflows"]]
     return grid(["workflow", "import path"], rows, width, color=color)
 
 
-def list_published(document: PublicationsDocument, width: int, color: bool = False) -> str:
+def list_published(document: documents.PublicationsDocument, width: int, color: bool = False) -> str:
     """Show what workers publish: workflows and evaluators, by whom, and what cannot be imported."""
     publications = [*document["workflows"], *document["evaluators"]]
     if not publications:
@@ -62,7 +54,7 @@ def list_published(document: PublicationsDocument, width: int, color: bool = Fal
     return grid(["kind", "name", "by", "since"], rows, width, notes=notes, color=color)
 
 
-def draw_published(document: PublishedWorkflowDocument, width: int, color: bool = False) -> str:
+def draw_published(document: documents.PublishedWorkflowDocument, width: int, color: bool = False) -> str:
     """Draw as text what workers publish of a workflow."""
     description = document["description"]
     if description is None:
@@ -74,7 +66,7 @@ def draw_published(document: PublishedWorkflowDocument, width: int, color: bool 
     return draw(description["graph"], parameters, width, color)
 
 
-def draw(graph: WorkflowDocument, parameters: Parameters, width: int, color: bool = False) -> str:
+def draw(graph: documents.WorkflowDocument, parameters: Parameters, width: int, color: bool = False) -> str:
     """The graph as text. `parameters`: node -> variant -> what its callable takes, with the values in force."""
     version = f" (version {graph['version']})" if graph["version"] else ""
     lines = [_bold(printable(graph["name"]), color) + version]
@@ -91,7 +83,7 @@ def draw(graph: WorkflowDocument, parameters: Parameters, width: int, color: boo
     return text + ("\nstate\n" + facts(state, width) if state else "")
 
 
-def _order(graph: WorkflowDocument) -> list[str]:
+def _order(graph: documents.WorkflowDocument) -> list[str]:
     """Nodes in the order in which they can be reached first, those that wait for others after them."""
     seen: list[str] = []
     todo = list(graph["entries"])
@@ -104,7 +96,7 @@ def _order(graph: WorkflowDocument) -> list[str]:
     return seen + [node["name"] for node in graph["nodes"] if node["name"] not in seen]
 
 
-def _arrows(graph: WorkflowDocument, node: str) -> list[_Arrow]:
+def _arrows(graph: documents.WorkflowDocument, node: str) -> list[_Arrow]:
     arrows = []
     for edge in sorted(graph["edges"], key=lambda edge: -edge["priority"]):
         if node not in edge["from"]:
@@ -131,7 +123,7 @@ def _condition(name: str | None) -> str:
 
 
 def _node(
-    graph: WorkflowDocument,
+    graph: documents.WorkflowDocument,
     name: str,
     order: list[str],
     parameters: Mapping[str, Params],
@@ -167,7 +159,7 @@ def _target(target: str, node: str, order: list[str]) -> str:
     return "end" if target == "END" else printable(target)
 
 
-def _variant_name(variant: VariantDocument, node: NodeDocument) -> str:
+def _variant_name(variant: documents.VariantDocument, node: documents.NodeDocument) -> str:
     marks = [
         *(["default"] if variant["name"] == node["default"] != "default" else []),
         *([] if variant["active"] else ["inactive"]),
@@ -175,12 +167,12 @@ def _variant_name(variant: VariantDocument, node: NodeDocument) -> str:
     return printable(variant["name"]) + (f" ({', '.join(marks)})" if marks else "")
 
 
-def _about(variant: VariantDocument, parameters: Params) -> str:
+def _about(variant: documents.VariantDocument, parameters: Params) -> str:
     arguments = " ".join(f"{name}={argument!r}" for name, argument in parameters.items())
     return "  ".join(part for part in (variant["description"], arguments and f"[{arguments}]") if part)
 
 
-def _rules(node: NodeDocument) -> str:
+def _rules(node: documents.NodeDocument) -> str:
     return ", ".join(
         rule
         for rule, holds in (
@@ -193,7 +185,7 @@ def _rules(node: NodeDocument) -> str:
     )
 
 
-def _type(key: StateKey) -> str:
+def _type(key: documents.StateKey) -> str:
     return f"{key['type']}" + (f", joined by {key['reducer']}" if key["reducer"] else "")
 
 

@@ -10,20 +10,8 @@ from rich.cells import cell_len
 
 from wtb.core import texts
 from wtb.core import texts as words
+from wtb.core.documents import lineage as documents
 from wtb.core.documents.event_texts import shown_target, under
-from wtb.core.documents.lineage import (
-    CheckpointDetails,
-    CheckpointDocument,
-    FileChangesDocument,
-    FilesDocument,
-    FilesHeading,
-    HistoryDocument,
-    InsideDocument,
-    SegmentDocument,
-    TreeDocument,
-    TreeExecution,
-    TreeNode,
-)
 from wtb.core.documents.shared_types import RouteDocument
 from wtb.core.frozen import frozen
 from wtb.core.texts import MISSING, cut_one, money, printable
@@ -31,7 +19,7 @@ from wtb.display.tables import facts, grid, wrapped
 from wtb.display.text.executions import state_lines, title
 
 
-def history(document: HistoryDocument, width: int, color: bool = False) -> str:
+def history(document: documents.HistoryDocument, width: int, color: bool = False) -> str:
     """The line of checkpoints, and below it where each visit of a node begins and ends."""
     about = document["execution"]
     single = about["sweep"]["kind"] == "single"
@@ -77,7 +65,7 @@ def _origin_in_words(origin: Mapping[str, Any] | None) -> str:
     return f"{how.get(origin['kind'], 'edited')}{by}{f' ({keys} changed)' if keys else ''}{why}"
 
 
-def _lines_left(document: HistoryDocument, width: int) -> str:
+def _lines_left(document: documents.HistoryDocument, width: int) -> str:
     """The lines that rollbacks left."""
     lines = []
     for rollback in document["left"]:
@@ -89,7 +77,7 @@ def _lines_left(document: HistoryDocument, width: int) -> str:
     return "lines left by rollbacks\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def _checkpoint_rows(checkpoint: CheckpointDocument) -> list[list[str]]:
+def _checkpoint_rows(checkpoint: documents.CheckpointDocument) -> list[list[str]]:
     """A row for each writer; the root, which nobody wrote, has one too."""
     following = ", ".join(checkpoint["next"]) or "the end"
     trigger = checkpoint["name"] or checkpoint["trigger"]
@@ -122,7 +110,7 @@ def _decision(route: RouteDocument) -> str:
     )
 
 
-def _boundaries(document: HistoryDocument, width: int, color: bool) -> str:
+def _boundaries(document: documents.HistoryDocument, width: int, color: bool) -> str:
     if not document["boundaries"]:
         return "no node has been reached yet\n"
     step = {checkpoint["id"]: f"step {checkpoint['step']}" for checkpoint in document["checkpoints"]}
@@ -143,7 +131,7 @@ def _boundaries(document: HistoryDocument, width: int, color: bool) -> str:
     return "boundaries\n" + grid(headers, rows, width, right=right, whole={"status"}, notes=errors, color=color)
 
 
-def _inside(checkpoints: Sequence[InsideDocument], width: int, color: bool) -> str:
+def _inside(checkpoints: Sequence[documents.InsideDocument], width: int, color: bool) -> str:
     """Checkpoints inside nodes, to which an execution can be rolled back, too."""
     if not checkpoints:
         return ""
@@ -160,7 +148,7 @@ def _inside(checkpoints: Sequence[InsideDocument], width: int, color: bool) -> s
     return "checkpoints inside nodes\n" + grid(headers, rows, width, whole={"checkpoint"}, color=color)
 
 
-def _values(document: HistoryDocument, width: int) -> list[str]:
+def _values(document: documents.HistoryDocument, width: int) -> list[str]:
     """The state at each checkpoint, and what went into each visit and came out of it, if the document has them."""
     parts = []
     for checkpoint in document["checkpoints"]:
@@ -175,7 +163,7 @@ def _values(document: HistoryDocument, width: int) -> list[str]:
     return parts
 
 
-def checkpoint(document: CheckpointDetails, width: int, color: bool = False) -> str:
+def checkpoint(document: documents.CheckpointDetails, width: int, color: bool = False) -> str:
     """A checkpoint: where it is, who wrote it, what comes next, its state and files."""
     about, inside = document["checkpoint"], document["inside"]
     sweep = document["sweep"]
@@ -225,7 +213,7 @@ class _Canvas:
     signs: Sequence[str]
 
 
-def tree(document: TreeDocument, width: int, color: bool = False) -> str:
+def tree(document: documents.TreeDocument, width: int, color: bool = False) -> str:
     """The lines of executions from their inputs to their heads."""
     canvas = _Canvas(width, color, _signs())
     about = document["sweep"]
@@ -253,7 +241,7 @@ def tree(document: TreeDocument, width: int, color: bool = False) -> str:
     return "\n".join(parts)
 
 
-def _inside_segments(segments: Sequence[SegmentDocument], width: int) -> list[str]:
+def _inside_segments(segments: Sequence[documents.SegmentDocument], width: int) -> list[str]:
     """Checkpoints inside nodes with their ids, of the tree of an execution."""
     checkpoints = [mark for segment in segments for mark in segment.get("inside", ())]
     names = [
@@ -272,7 +260,9 @@ def _signs() -> Sequence[str]:
     return _BOXES
 
 
-def _lines(segments: Sequence[SegmentDocument], document: TreeDocument, canvas: _Canvas) -> list[str]:
+def _lines(
+    segments: Sequence[documents.SegmentDocument], document: documents.TreeDocument, canvas: _Canvas
+) -> list[str]:
     middle, last, through, _, _, _ = canvas.signs
     children: dict[str | None, list[str]] = {}
     for segment in segments:
@@ -295,7 +285,9 @@ def _lines(segments: Sequence[SegmentDocument], document: TreeDocument, canvas: 
     return lines
 
 
-def _line(segment: SegmentDocument, front: str, beside: str, document: TreeDocument, canvas: _Canvas) -> list[str]:
+def _line(
+    segment: documents.SegmentDocument, front: str, beside: str, document: documents.TreeDocument, canvas: _Canvas
+) -> list[str]:
     width, color = canvas.width, canvas.color
     arrow, head, cross = canvas.signs[3:]
     nodes = texts.line([_label(node) for node in segment["nodes"]])
@@ -334,7 +326,7 @@ def _elided(path: str, nodes: Sequence[str], arrow: str, room: int) -> str:
     return cut_one(printable(f"{nodes[0]}{arrow}...{arrow}{nodes[-1]} ({len(nodes)} nodes)"), room, 0)
 
 
-def _label(node: TreeNode) -> str:
+def _label(node: documents.TreeNode) -> str:
     return f"{node['node']}={node['variant']}" if node["varied"] else str(node["node"])
 
 
@@ -347,7 +339,7 @@ def _origin_of_tree(origin: Mapping[str, Any]) -> str:
     return f"({how}{f' {by}' if by else ''}{': ' + ', '.join(keys) if keys else ''})"
 
 
-def _head(id: str, execution: TreeExecution, color: bool, marked: bool) -> str:
+def _head(id: str, execution: documents.TreeExecution, color: bool, marked: bool) -> str:
     cells = texts.plural(execution["cells"], "cell") if execution["cells"] else ""
     if execution["origin"] == "manual":
         cells = "fork"
@@ -359,7 +351,7 @@ def _head(id: str, execution: TreeExecution, color: bool, marked: bool) -> str:
 _SHORT_HASH = 12
 
 
-def listed(document: FilesDocument, width: int, color: bool = False) -> str:
+def listed(document: documents.FilesDocument, width: int, color: bool = False) -> str:
     """Path, size, mode and the beginning of the hash of each file."""
     head = facts([("of", _of(document)), ("at", _place(document))], width)
     if not document["files"]:
@@ -373,7 +365,7 @@ def listed(document: FilesDocument, width: int, color: bool = False) -> str:
     return f"{head}\n{table}\n{total}\n"
 
 
-def changes(document: FileChangesDocument, width: int, color: bool = False) -> str:
+def changes(document: documents.FileChangesDocument, width: int, color: bool = False) -> str:
     """Show the files that were added, removed and changed from A to B, with their sizes."""
     sides = [f"{_of(document[side])}, {_place(document[side])}" for side in ("a", "b")]
     head = facts([("A", sides[0]), ("B", sides[1])], width)
@@ -392,14 +384,14 @@ def changes(document: FileChangesDocument, width: int, color: bool = False) -> s
 _KINDS = ("added", "removed", "changed")
 
 
-def _of(about: FilesHeading) -> str:
+def _of(about: documents.FilesHeading) -> str:
     if about["execution"] is None:
         return f"sweep {about['sweep']}"
     choices = texts.chosen_by_all(about["combinations"])
     return f"execution {about['execution']}: {about['case']}, repeat {about['repeat']}, {choices}"
 
 
-def _place(about: FilesHeading) -> str:
+def _place(about: documents.FilesHeading) -> str:
     if about["checkpoint"] is None:
         return "it has not begun yet"
     after = f"after {', '.join(about['after'])}" if about["after"] else "before the first node"

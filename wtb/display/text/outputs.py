@@ -12,7 +12,6 @@ from wtb.core.tree.combinations import in_words
 from wtb.display.tables import wrapped
 
 if TYPE_CHECKING:
-    from wtb.analysis.judge_check import LabelItem, LabelQueue
     from wtb.core.documents.outputs import (
         CaseOutputs,
         CellComment,
@@ -133,26 +132,3 @@ def _value(label: str, output: OutputValue, width: int, indent: str) -> list[str
 
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-
-
-def rubric(queue: LabelQueue) -> str:
-    """Explain labels, as far as their meaning is known."""
-    lines = [_lines(queue.criteria)] if queue.criteria else []
-    lines += [f"  {level}: {_lines(text)}" for level, text in queue.rubric.items()]
-    if not queue.rubric and queue.ends:
-        lines.append(f"  a number from {queue.ends[0]:g} to {queue.ends[1]:g}")
-    return "\n".join([f"Label for {queue.metric}:", *lines])
-
-
-def item(answer: LabelItem, number: int, count: int) -> str:
-    """An answer with the input of its case."""
-    return f"\n{number} of {count}\nInput\n{_indented(answer.input)}\nAnswer\n{_indented(answer.answer)}"
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in _lines(text).split("\n"))
-
-
-def _lines(text: str) -> str:
-    """Text without what a terminal would take for commands, with its lines."""
-    return "\n".join(printable(line) for line in text.splitlines())

@@ -7,21 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from wtb.config.run_options import ASYNC_SLOTS
-from wtb.core.documents.plan import (
-    EstimatedAmount,
-    MarginDocument,
-    PilotDocument,
-    PlanDocument,
-    PlannedCode,
-    PlannedConcurrency,
-    PlannedFactor,
-    PlannedPrice,
-)
+from wtb.core.documents import plan as documents
 from wtb.core.factors import factors_of, split_name
 from wtb.core.texts import MISSING, money, plural, printable, took
 from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_spec import Limits
-from wtb.display.tables import grid, wrapped
+from wtb.display.tables import grid, paragraphs
 from wtb.display.text.costs import limits as limits_in_words
 from wtb.planning.estimate import Count, Estimate
 from wtb.planning.prepare import Prepared
@@ -29,7 +20,7 @@ from wtb.planning.prepare import Prepared
 _MOST_PROBLEMS = 10  # that a terminal shows
 
 
-def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocument]) -> PlanDocument:
+def document(prepared: Prepared, estimate: Estimate, margins: list[documents.MarginDocument]) -> documents.PlanDocument:
     """The plan: combinations, cases, repeats, cells, and node runs as [low, high] by node.
 
     high is null where there is no bound. margins: how many cases each takes.
@@ -39,7 +30,7 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
     # Only variants that exclusions leave, in the part of the sweep that is planned.
     used = {node: {choice[node] for choice in prepared.choices} for node in prepared.bound.vary}
     vary = {node: [name for name in names if name in used[node]] for node, names in prepared.bound.vary.items()}
-    planned: PlanDocument = {
+    planned: documents.PlanDocument = {
         "version": 1,
         "sweep": spec.sweep,
         "workflow": prepared.bound.workflow.name,
@@ -64,10 +55,7 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
             },
         },
         "margins": margins,
-        "code": {
-            "varying": prepared.bound.code["varying"],
-            "not_followed": prepared.bound.code["not_followed"],
-        },
+        "code": {"varying": prepared.bound.code["varying"], "not_followed": prepared.bound.code["not_followed"]},
     }
     if factors := _factors(prepared, vary):
         planned["factors"] = factors
@@ -80,7 +68,7 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
     return planned
 
 
-def _factors(prepared: Prepared, vary: Mapping[str, Sequence[str]]) -> list[PlannedFactor]:
+def _factors(prepared: Prepared, vary: Mapping[str, Sequence[str]]) -> list[documents.PlannedFactor]:
     """Return the factors, with the levels that what is planned has."""
     stored = prepared.bound.spec.as_stored()["vary"]
     return [
@@ -95,7 +83,7 @@ def _factors(prepared: Prepared, vary: Mapping[str, Sequence[str]]) -> list[Plan
     ]
 
 
-def _varied(planned: PlanDocument) -> list[str]:
+def _varied(planned: documents.PlanDocument) -> list[str]:
     """Lines with what is varied: of a node with factors the levels, and the variants that are no grid points."""
     lines = []
     for node, names in planned["vary"].items():
@@ -118,7 +106,7 @@ def _range(count: Count, times: int) -> list[int | None]:
     return [count.low * times, None if count.high is None else count.high * times]
 
 
-def render(planned: PlanDocument, width: int = 80) -> str:
+def render(planned: documents.PlanDocument, width: int = 80) -> str:
     """The plan as text of at most `width` columns."""
     runs = planned["node_runs"]
     sentences = [
@@ -138,8 +126,7 @@ def render(planned: PlanDocument, width: int = 80) -> str:
     ]
     rows.append(["total", "", _words(runs["executed"]), _words(runs["unshared"])])
     headers = ["node", "variants", "node runs", "without sharing"]
-    parts = ["".join(f"{line}\n" for sentence in sentences for line in wrapped(sentence, width))]
-    parts.append(grid(headers, rows, width, right=headers[1:]))
+    parts = [paragraphs(sentences, width), grid(headers, rows, width, right=headers[1:])]
     low, high = runs["executed"]
     unshared_runs = runs["unshared"][1]
     sharing = "The path depends on the state, so node runs can only be bounded before they are done."
@@ -148,23 +135,21 @@ def render(planned: PlanDocument, width: int = 80) -> str:
         sharing = (
             f"Sharing saves {unshared_runs - high:,} of {unshared_runs:,} node runs ({1 - high / unshared_runs:.0%})."
         )
-    sentences = [sharing, *_time_and_price(planned)]
-    parts.append("".join(f"{line}\n" for sentence in sentences for line in wrapped(sentence, width)))
+    parts.append(paragraphs([sharing, *_time_and_price(planned)], width))
     if "notes" in planned:
-        parts.append("".join(f"{line}\n" for note in planned["notes"] for line in wrapped(f"Note: {note}.", width)))
+        parts.append(paragraphs((f"Note: {note}." for note in planned["notes"]), width))
     if sentences := [*map(margin_in_words, planned["margins"]), *_last_sweep(planned)]:
-        parts.append("".join(f"{line}\n" for sentence in sentences for line in wrapped(sentence, width)))
+        parts.append(paragraphs(sentences, width))
     if "code" in planned:
         parts += _code(planned["code"], width)
     if "pilot" in planned:
         parts += _pilot(planned["pilot"], width)
     if warnings := planned.get("warnings"):
-        lines = [line for text in warnings for line in wrapped(f"Warning: {text}.", width)]
-        parts.append("".join(f"{line}\n" for line in lines))
+        parts.append(paragraphs((f"Warning: {text}." for text in warnings), width))
     return "\n".join(parts)
 
 
-def _time_and_price(planned: PlanDocument) -> list[str]:
+def _time_and_price(planned: documents.PlanDocument) -> list[str]:
     """Write how long the plan takes and what it costs, as far as the plan has that."""
     sentences = []
     if "concurrency" in planned:
@@ -174,7 +159,7 @@ def _time_and_price(planned: PlanDocument) -> list[str]:
     return sentences
 
 
-def _concurrency(concurrency: PlannedConcurrency, node_runs: list[int | None]) -> str:
+def _concurrency(concurrency: documents.PlannedConcurrency, node_runs: list[int | None]) -> str:
     """Write how many node runs are made at a time, and how long all of them take."""
     at_once = concurrency["at_once"]
     default = " (default of async nodes)" if concurrency["is_default"] and at_once == ASYNC_SLOTS else ""
@@ -192,7 +177,7 @@ def _concurrency(concurrency: PlannedConcurrency, node_runs: list[int | None]) -
     return f"{much}, so that nodes take about {took(low)}{upper_end}, by earlier sweeps."
 
 
-def _price(price: PlannedPrice) -> str:
+def _price(price: documents.PlannedPrice) -> str:
     """Write what the plan will cost, and by what that is measured; or why it is not known."""
     if price["usd"] is None:
         return printable(f"Price: not known, because {price['because']}; `wtb pilot` measures it.")
@@ -206,7 +191,7 @@ def _price(price: PlannedPrice) -> str:
     return f"Price: about {much}, by what {measured} cost, without retries and evaluators."
 
 
-def _last_sweep(planned: PlanDocument) -> list[str]:
+def _last_sweep(planned: documents.PlanDocument) -> list[str]:
     """Return what the last sweep of the same name leaves open."""
     if "last_sweep" not in planned:
         return []
@@ -215,21 +200,21 @@ def _last_sweep(planned: PlanDocument) -> list[str]:
     return [printable(f"No clear winner by {last['metric']} so far ({names}). {last['next_step']} The plan has {has}.")]
 
 
-def _code(code: PlannedCode, width: int) -> list[str]:
+def _code(code: documents.PlannedCode, width: int) -> list[str]:
     """Return paragraphs on the parts of the code that fingerprints leave out."""
-    paragraphs = []
+    parts = []
     if code["varying"]:
         names = ", ".join(code["varying"])
-        paragraphs.append([f"Left out of fingerprints, because the value differs between processes: {names}."])
+        parts.append([f"Left out of fingerprints, because the value differs between processes: {names}."])
     if code["not_followed"]:
         more = len(code["not_followed"]) - _MOST_PROBLEMS
         rest = [f"  and {more:,} more"] if more > 0 else []
         head = "Not followed, so that a change of it is no change of the code:"
-        paragraphs.append([head, *(f"  {problem}" for problem in code["not_followed"][:_MOST_PROBLEMS]), *rest])
-    return ["".join(f"{line}\n" for text in lines for line in wrapped(text, width)) for lines in paragraphs]
+        parts.append([head, *(f"  {problem}" for problem in code["not_followed"][:_MOST_PROBLEMS]), *rest])
+    return [paragraphs(lines, width) for lines in parts]
 
 
-def margin_in_words(margin: MarginDocument) -> str:
+def margin_in_words(margin: documents.MarginDocument) -> str:
     """Return a sentence on the number of cases that a margin needs, from an entry of `margins`."""
     what = f"Margin of {margin['margin']:g} in {margin['metric']}"
     if margin["needed"] is None:
@@ -242,13 +227,13 @@ def margin_in_words(margin: MarginDocument) -> str:
     )
 
 
-def _interval(amount: EstimatedAmount, words: Callable[[float], str]) -> str:
+def _interval(amount: documents.EstimatedAmount, words: Callable[[float], str]) -> str:
     return (
         "" if amount["low"] is None or amount["high"] is None else f"{words(amount['low'])} - {words(amount['high'])}"
     )
 
 
-def _pilot(pilot: PilotDocument, width: int) -> list[str]:
+def _pilot(pilot: documents.PilotDocument, width: int) -> list[str]:
     """Return paragraphs on a pilot and its estimates for the whole sweep."""
     sentences = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
     if pilot["status"] != "completed":
@@ -256,7 +241,7 @@ def _pilot(pilot: PilotDocument, width: int) -> list[str]:
     if pilot["failed_cells"]:
         sentences.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
     estimate = pilot["estimate"]
-    amounts: list[tuple[str, EstimatedAmount, Callable[[float], str]]] = [
+    amounts: list[tuple[str, documents.EstimatedAmount, Callable[[float], str]]] = [
         ("cost", estimate["usd"], money),
         ("tokens", estimate["tokens"], _count),
         ("node runs", estimate["node_runs"], _count),
@@ -270,11 +255,8 @@ def _pilot(pilot: PilotDocument, width: int) -> list[str]:
         if amount["expected"] is not None or name == "cost"
     ]
     headers = ["the whole sweep", "expected", "95% interval"]
-    paragraphs = [sentences, [f"Method: {pilot['method']}."]]
-    first, last = (
-        "".join(f"{line}\n" for sentence in lines for line in wrapped(sentence, width)) for lines in paragraphs
-    )
-    return [first, grid(headers, rows, width, right=headers[1:]), last]
+    table = grid(headers, rows, width, right=headers[1:])
+    return [paragraphs(sentences, width), table, paragraphs([f"Method: {pilot['method']}."], width)]
 
 
 def _count(figure: float) -> str:

@@ -10,23 +10,8 @@ from typing import Final
 from rich.cells import cell_len
 
 from wtb.core import texts
+from wtb.core.documents import sweeps as documents
 from wtb.core.documents.shared_types import CellCounts, CellStatus, counts_by_status
-from wtb.core.documents.sweeps import (
-    CellDocument,
-    LeaderDocument,
-    QueueDocument,
-    RunDocument,
-    RunsDocument,
-    StatusDocument,
-    SummaryDocument,
-    SweepDocument,
-    SweepsDocument,
-    SweepStanding,
-    WatchDocument,
-    WatchedOneSweep,
-    WatchedSweep,
-    WorkerDocument,
-)
 from wtb.core.factors import label_columns, labels_of
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.texts import money, printable
@@ -38,7 +23,7 @@ from wtb.display.text.costs import budgets_on_one_line, limits
 _ENDED: Final[tuple[CellStatus, ...]] = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
 
 
-def watched(document: WatchDocument, width: int, color: bool = False) -> str:
+def watched(document: documents.WatchDocument, width: int, color: bool = False) -> str:
     """The whole of it, on at most `width` columns."""
     sweep = document.get("sweep")
     parts = [_sweep(sweep, width, color) if sweep is not None else _sweeps(document["sweeps"], width, color)]
@@ -48,7 +33,7 @@ def watched(document: WatchDocument, width: int, color: bool = False) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def line(document: WatchDocument) -> str:
+def line(document: documents.WatchDocument) -> str:
     """Return what `watched` shows as one line, for a log."""
     at = datetime.fromisoformat(document["at"]).astimezone().strftime("%H:%M:%S")
     sweep = document.get("sweep")
@@ -73,7 +58,7 @@ def line(document: WatchDocument) -> str:
     return f"{at} {printable('; '.join(parts))}"
 
 
-def _sweep(sweep: WatchedOneSweep, width: int, color: bool) -> str:
+def _sweep(sweep: documents.WatchedOneSweep, width: int, color: bool) -> str:
     title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}\n"
     cells = sweep["cells"]
     by_status = [f"{count:,} {status.replace('_', ' ')}" for status, count in counts_by_status(cells).items()]
@@ -91,7 +76,7 @@ def _sweep(sweep: WatchedOneSweep, width: int, color: bool) -> str:
     return title + facts(pairs, width)
 
 
-def _leader(sweep: WatchedOneSweep, metric: str, leader: LeaderDocument) -> tuple[str, str]:
+def _leader(sweep: documents.WatchedOneSweep, metric: str, leader: documents.LeaderDocument) -> tuple[str, str]:
     """Return the leader by a metric, the number of its cases, and whether it is clear."""
     as_of, many = sweep["as_of"], len(leader["candidates"])
     basis = f"{leader['n']:,} cases" if as_of is None else f"as of {as_of['cases']:,} of {as_of['of']:,} cases"
@@ -101,7 +86,7 @@ def _leader(sweep: WatchedOneSweep, metric: str, leader: LeaderDocument) -> tupl
     return f"{'best' if leader['clear'] else 'leads'} {metric}", text
 
 
-def _sweeps(sweeps: Sequence[WatchedSweep], width: int, color: bool) -> str:
+def _sweeps(sweeps: Sequence[documents.WatchedSweep], width: int, color: bool) -> str:
     if not sweeps:
         return "no sweep is open\n"
     rows = [
@@ -123,7 +108,7 @@ def _sweeps(sweeps: Sequence[WatchedSweep], width: int, color: bool) -> str:
     return grid(headers, rows, width, right=right, whole={"id", "status"}, notes=notes, color=color)
 
 
-def _workers(workers: Sequence[WorkerDocument], width: int, color: bool) -> str:
+def _workers(workers: Sequence[documents.WorkerDocument], width: int, color: bool) -> str:
     if not workers:
         return "no worker is there; start one with: wtb worker\n"
     rows = [
@@ -139,7 +124,7 @@ def _workers(workers: Sequence[WorkerDocument], width: int, color: bool) -> str:
     return grid(headers, rows, width, right={"busy", "seen"}, color=color)
 
 
-def _queues(document: WatchDocument, width: int) -> str:
+def _queues(document: documents.WatchDocument, width: int) -> str:
     broker = document["broker"]
     reached = broker is not None and broker["reached"]
     rows = [
@@ -167,7 +152,7 @@ def _failures(cells: CellCounts) -> int:
     return int(cells["failed"] + cells["set_aside"])
 
 
-def _runs(sweep: WatchedSweep) -> str:
+def _runs(sweep: documents.WatchedSweep) -> str:
     rate = _rate(sweep["node_runs_per_s"])
     return f"{sweep['node_runs']:,}{f' ({rate} a second)' if rate else ''} node runs"
 
@@ -179,7 +164,7 @@ def _rate(rate: float | None) -> str:
 _MOST_COLUMNS = 5  # of varied nodes and metrics in the table of cells; more of them share one column
 
 
-def listed(document: SweepsDocument, width: int, color: bool = False) -> str:
+def listed(document: documents.SweepsDocument, width: int, color: bool = False) -> str:
     """The list of sweeps, newest first."""
     sweeps = document["sweeps"]
     has_projects = any(_project(sweep) for sweep in sweeps)
@@ -200,7 +185,7 @@ def listed(document: SweepsDocument, width: int, color: bool = False) -> str:
     return grid(headers, rows, width, right={"cells", "failed"}, whole={"id", "status", "started"}, color=color)
 
 
-def listed_runs(document: RunsDocument, width: int, color: bool = False) -> str:
+def listed_runs(document: documents.RunsDocument, width: int, color: bool = False) -> str:
     """The list of single executions, newest first."""
     runs = document["runs"]
     has_projects = any(_project(run) for run in runs)
@@ -219,7 +204,7 @@ def listed_runs(document: RunsDocument, width: int, color: bool = False) -> str:
     return grid(headers, rows, width, whole={"id", "status", "started"}, color=color)
 
 
-def _project(sweep: SweepDocument | SweepStanding | RunDocument) -> str:
+def _project(sweep: documents.SweepDocument | documents.SweepStanding | documents.RunDocument) -> str:
     """Its project, unless that is the one of all that name none."""
     project = sweep["project"] or DEFAULT_PROJECT
     return "" if project == DEFAULT_PROJECT else project
@@ -238,14 +223,14 @@ def _seconds(iso: str | None) -> float | None:
     return None if iso is None else datetime.fromisoformat(iso).timestamp()
 
 
-def status(document: StatusDocument, width: int, color: bool = False) -> str:
+def status(document: documents.StatusDocument, width: int, color: bool = False) -> str:
     """Show how far a sweep is."""
     sweep = document["sweep"]
     title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}"
     return title + "\n" + facts(_progress(document), width) + _hint(document, width)
 
 
-def _progress(document: StatusDocument) -> list[tuple[str, str]]:
+def _progress(document: documents.StatusDocument) -> list[tuple[str, str]]:
     sweep, runs, cost = document["sweep"], document["node_runs"], document["cost"]
     owners = (f"process {owner['pid']} on {owner['host']}: {owner['state']}" for owner in document["owners"])
     spent = [money(cost["usd"])] if cost["usd"] else []
@@ -283,23 +268,20 @@ def _progress(document: StatusDocument) -> list[tuple[str, str]]:
     ]
 
 
-def _queued(queue: QueueDocument | None, is_open: bool) -> list[tuple[str, str]]:
+def _queued(queue: documents.QueueDocument | None, is_open: bool) -> list[tuple[str, str]]:
     """The facts of a sweep that workers run."""
     if queue is None:
         return []
     waiting = [f"{texts.plural(group['executions'], 'execution')} ({group['why']})" for group in queue["waiting"]]
     return [
-        (
-            "workers",
-            f"run it; {texts.plural(queue['slots'], 'slot')} at work on it just now" if is_open else "ran it",
-        ),
+        ("workers", f"run it; {texts.plural(queue['slots'], 'slot')} at work on it just now" if is_open else "ran it"),
         ("waiting", "; ".join(waiting)),
         ("priority", str(queue["priority"]) if queue["priority"] else ""),
         *(("look", warning) for warning in queue["warnings"]),
     ]
 
 
-def _versioned(sweep: SweepStanding) -> str:
+def _versioned(sweep: documents.SweepStanding) -> str:
     version = f" (version {sweep['workflow_version']})" if sweep["workflow_version"] else ""
     return f"{sweep['workflow']}{version}"
 
@@ -312,7 +294,7 @@ def _cells(cells: CellCounts) -> str:
     return f"{cells['total']:,}: {', '.join(by_status)}" if by_status else f"{cells['total']:,}"
 
 
-def _hint(document: StatusDocument, width: int) -> str:
+def _hint(document: documents.StatusDocument, width: int) -> str:
     hint = document["next"]
     if hint is None:
         return ""
@@ -323,7 +305,7 @@ def _hint(document: StatusDocument, width: int) -> str:
     return f"\n{line}\n"
 
 
-def summary(document: SummaryDocument, width: int, color: bool = False) -> str:
+def summary(document: documents.SummaryDocument, width: int, color: bool = False) -> str:
     """Show what a sweep was asked to do, and how far it is."""
     sweep, definition = document["sweep"], document["definition"]
     title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}"
@@ -345,7 +327,11 @@ def summary(document: SummaryDocument, width: int, color: bool = False) -> str:
 
 
 def cells(
-    cell_documents: Sequence[CellDocument], vary: Sequence[str], metrics: Sequence[str], width: int, color: bool = False
+    cell_documents: Sequence[documents.CellDocument],
+    vary: Sequence[str],
+    metrics: Sequence[str],
+    width: int,
+    color: bool = False,
 ) -> str:
     """Cells with their statuses, scores and executions; what went wrong stands below."""
     repeats = any(cell["repeat"] for cell in cell_documents)
@@ -379,14 +365,14 @@ def cells(
     return grid(headers, rows, width, right=right, whole=whole, notes=notes, combinations=named, color=color)
 
 
-def _choices(cell: CellDocument, vary: Iterable[str], split: bool) -> list[str]:
+def _choices(cell: documents.CellDocument, vary: Iterable[str], split: bool) -> list[str]:
     if not split:
         return [""]  # named by what differs
     labels = labels_of(cell["combination"])
     return [labels.get(key, "") for key in vary]
 
 
-def _score(cell: CellDocument, metric: str) -> str:
+def _score(cell: documents.CellDocument, metric: str) -> str:
     score = cell["scores"].get(metric)
     return texts.score(score) if metric in cell["scores"] else ""
 

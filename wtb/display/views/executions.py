@@ -24,21 +24,7 @@ from wtb.store.tables.sweeps import SweepRow
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from wtb.core.documents.executions import (
-        AttemptDocument,
-        CallDocument,
-        CheckpointHeading,
-        EdgeOutline,
-        ExecutionCell,
-        ExecutionDocument,
-        ExecutionHeading,
-        GraphOutline,
-        InvocationDocument,
-        LeftLine,
-        PathStep,
-        ShownStep,
-        TotalsDocument,
-    )
+    from wtb.core.documents import executions as documents
     from wtb.core.documents.lineage import HistoryDocument
     from wtb.core.documents.shared_types import RouteDocument
     from wtb.core.documents.sweeps import SweepOfExecution
@@ -64,13 +50,13 @@ class Trace:
     """
 
     project: str
-    about: ExecutionHeading | CheckpointHeading
+    about: documents.ExecutionHeading | documents.CheckpointHeading
     history: ExecutionHistory
 
     @property
-    def execution(self) -> ExecutionHeading | None:
+    def execution(self) -> documents.ExecutionHeading | None:
         """The execution; None where it is a checkpoint that is looked at."""
-        return cast("ExecutionHeading", self.about) if "case" in self.about else None
+        return cast("documents.ExecutionHeading", self.about) if "case" in self.about else None
 
     @property
     def line(self) -> Sequence[Checkpoint]:
@@ -91,11 +77,11 @@ def trace(database: Database, row: ExecutionRow) -> Trace:
     return Trace(sweep.project, _heading(database, row, sweep), details.read_execution(database, row))
 
 
-def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> ExecutionHeading:
+def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> documents.ExecutionHeading:
     """Describe an execution: its cells, its place in the tree, and how it ended."""
     choices = queries.choices_of_execution(database, row)
     failure = Failure(**row.failure) if row.failure else None
-    heading: ExecutionHeading = {
+    heading: documents.ExecutionHeading = {
         "id": row.id,
         "sweep": sweep_of_execution(sweep),
         "status": row.status,
@@ -134,7 +120,7 @@ def trace_of(database: Database, ref: str) -> Trace:
             text = f"there is no execution or checkpoint {ref!r}; `wtb show SWEEP --cells` lists a sweep's executions"
             raise NotFound(text, kind="execution") from None
     sweep = queries.find_sweep(database, sweep_id)
-    about: CheckpointHeading = {
+    about: documents.CheckpointHeading = {
         "id": checkpoint.id,
         "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status},
         "status": "checkpoint",
@@ -147,10 +133,13 @@ def sweep_of_execution(sweep: SweepRow) -> SweepOfExecution:
     return {"id": sweep.id, "name": sweep.name, "status": sweep.status, "kind": sweep.kind}
 
 
-def path(own_trace: Trace) -> list[PathStep]:
+def path(own_trace: Trace) -> list[documents.PathStep]:
     """The node runs in the order in which they ran, each with its step; those that have not ended come last."""
     done = [
-        cast("PathStep", {"step": checkpoint.step, "checkpoint": checkpoint.id, "before": checkpoint.parent, **run})
+        cast(
+            "documents.PathStep",
+            {"step": checkpoint.step, "checkpoint": checkpoint.id, "before": checkpoint.parent, **run},
+        )
         for checkpoint in own_trace.line
         for run in own_trace.history.writers_of(checkpoint)
     ]
@@ -158,7 +147,8 @@ def path(own_trace: Trace) -> list[PathStep]:
         return done
     count, step = own_trace.head.position.fan_out, own_trace.head.step + 1
     unfinished = [
-        cast("PathStep", {"step": step, **run_document(run, count.get(run.node, 1))}) for run in own_trace.unfinished
+        cast("documents.PathStep", {"step": step, **run_document(run, count.get(run.node, 1))})
+        for run in own_trace.unfinished
     ]
     return done + unfinished
 
@@ -172,12 +162,12 @@ def state(database: Database, head: Checkpoint | None) -> dict[str, JsonValue]:
     return {key: readable(stored[value].data) for key, value in seen.items()}
 
 
-def execution_document(database: Database, row: ExecutionRow, *, calls: bool = False) -> ExecutionDocument:
+def execution_document(database: Database, row: ExecutionRow, *, calls: bool = False) -> documents.ExecutionDocument:
     """An execution as `wtb show EXECUTION` tells it, with its cells, path, attempts and state."""
     own_trace = trace(database, row)
     runs = [*own_trace.history.runs.values(), *own_trace.unfinished]
     ids = [run.id for run in runs]
-    attempts: dict[str, list[AttemptDocument]] = {}
+    attempts: dict[str, list[documents.AttemptDocument]] = {}
     latest = {(run.id, run.attempts) for run in runs if run.status == "running"}
     for attempt in queries.attempt_rows(database, ids):
         failure = Failure(**attempt.failure) if attempt.failure else None
@@ -203,9 +193,9 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
     stored = queries.load_values(database, {key for writes in wrote.values() for key in writes.values()})
     reasons = details.with_reasons(database, row.sweep_id, own_trace.history)
     reasons = details.with_notes(database, row.sweep_id, reasons)
-    steps: list[ShownStep] = [
+    steps: list[documents.ShownStep] = [
         {
-            **cast("ShownStep", step),
+            **cast("documents.ShownStep", step),
             "writes": {key: readable(stored[value].data) for key, value in wrote[step["node_run"]].items()},
             **_end_of_step(reasons, step),
             "tried": attempts.get(step["node_run"], []),
@@ -216,7 +206,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
     if calls:
         _add_calls(database, steps, ids)
     return {
-        "execution": cast("ExecutionHeading", own_trace.about),
+        "execution": cast("documents.ExecutionHeading", own_trace.about),
         "left": _lines_left(database, row),
         "cells": _cells(database, row),
         "scores": lineage.scores_told(database, row.id) if row.origin == "manual" else {},
@@ -228,7 +218,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
     }
 
 
-def _end_of_step(history: ExecutionHistory, step: PathStep) -> _EndOfStep:
+def _end_of_step(history: ExecutionHistory, step: documents.PathStep) -> _EndOfStep:
     """Return why an execution went on from a step where it went, and what people called the checkpoint."""
     checkpoint = history.get(step.get("checkpoint", ""))
     if checkpoint is None:
@@ -245,9 +235,9 @@ def _end_of_step(history: ExecutionHistory, step: PathStep) -> _EndOfStep:
     return end
 
 
-def outline(graph: WorkflowDocument) -> GraphOutline:
+def outline(graph: WorkflowDocument) -> documents.GraphOutline:
     """Return the nodes and edges of a workflow by name."""
-    edges: list[EdgeOutline] = [
+    edges: list[documents.EdgeOutline] = [
         {"from": source, "to": edge["to"], "label": edge["when"]} for edge in graph["edges"] for source in edge["from"]
     ]
     for branch in graph["branches"]:
@@ -259,8 +249,8 @@ def outline(graph: WorkflowDocument) -> GraphOutline:
     return {"entries": graph["entries"], "nodes": [node["name"] for node in graph["nodes"]], "edges": edges}
 
 
-def _add_calls(database: Database, steps: Sequence[ShownStep], ids: Sequence[str]) -> None:
-    by_run: dict[str, list[CallDocument]] = {}
+def _add_calls(database: Database, steps: Sequence[documents.ShownStep], ids: Sequence[str]) -> None:
+    by_run: dict[str, list[documents.CallDocument]] = {}
     for call in queries.call_rows(database, ids):
         by_run.setdefault(call.node_run_id, []).append(
             {
@@ -276,7 +266,7 @@ def _add_calls(database: Database, steps: Sequence[ShownStep], ids: Sequence[str
                 "at": iso(call.at),
             }
         )
-    used: dict[str, list[InvocationDocument]] = {}
+    used: dict[str, list[documents.InvocationDocument]] = {}
     for row in queries.invocation_rows(database, ids):
         used.setdefault(row.node_run_id, []).append(
             {
@@ -297,7 +287,7 @@ def _add_calls(database: Database, steps: Sequence[ShownStep], ids: Sequence[str
         step["invocations"] = used.get(step["node_run"], [])
 
 
-def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
+def _cells(database: Database, row: ExecutionRow) -> list[documents.ExecutionCell]:
     choices = queries.choices(database, row.sweep_id)
     place = {metric.name: metric.number for metric in queries.metric_rows(database, row.sweep_id)}
     score_rows = details.execution_scores(database, row)
@@ -309,9 +299,9 @@ def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
         if score.reason is not None:
             reasons.setdefault(score.combination, {})[score.metric] = score.reason
     comments = comments_by_place(database, row.sweep_id, [row.case_number])
-    documents: list[ExecutionCell] = []
+    cells: list[documents.ExecutionCell] = []
     for cell in details.execution_cells(database, row):
-        document: ExecutionCell = {
+        document: documents.ExecutionCell = {
             "combination": choices[cell.combination],
             "status": cell.status,
             "scores": scores.get(cell.combination, {}),
@@ -321,11 +311,11 @@ def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
             document["reasons"] = reasons[cell.combination]
         if written := comments.get((row.case_number, row.repeat, cell.combination)):
             document["comments"] = written
-        documents.append(document)
-    return documents
+        cells.append(document)
+    return cells
 
 
-def totals_of(head: Checkpoint | None) -> TotalsDocument | None:
+def totals_of(head: Checkpoint | None) -> documents.TotalsDocument | None:
     return None if head is None else totals_document(head)
 
 
@@ -351,7 +341,7 @@ def readable_values(database: Database, digests: Iterable[str]) -> dict[str, Jso
     return {digest: readable(value.data) for digest, value in queries.load_values(database, digests).items()}
 
 
-def _lines_left(database: Database, row: ExecutionRow) -> list[LeftLine]:
+def _lines_left(database: Database, row: ExecutionRow) -> list[documents.LeftLine]:
     """The lines that rollbacks of an execution left, the last first."""
     with database.read() as connection:
         rollbacks = lineage.rollbacks_of(connection, [row.id])

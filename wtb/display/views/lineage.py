@@ -22,21 +22,8 @@ from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
+    from wtb.core.documents import lineage as documents
     from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading
-    from wtb.core.documents.lineage import (
-        CheckpointDetails,
-        CheckpointSide,
-        DiffDocument,
-        DivergenceDocument,
-        ExecutionSide,
-        FileDifference,
-        InsideDocument,
-        SegmentDocument,
-        TreeDocument,
-        TreeExecution,
-        TreeNode,
-        TreeOfCase,
-    )
 
 MAX_SEGMENTS = 60  # segments, where nobody asks for more
 
@@ -48,7 +35,7 @@ def tree_document(
     execution: ExecutionRow | None = None,
     case: str | None = None,
     limit: int = MAX_SEGMENTS,
-) -> TreeDocument:
+) -> documents.TreeDocument:
     """The lines of a sweep's executions, of those of one case, or of those around one execution.
 
     {"sweep", "execution", "trees": [{"case", "repeat", "segments": [{"id", "parent", "nodes": [{node, variant}],
@@ -60,8 +47,8 @@ def tree_document(
     """
     names = _defaults(database, sweep)
     numbers = _cases(database, sweep, execution, case)
-    trees: list[TreeOfCase] = []
-    summaries: dict[str, TreeExecution] = {}
+    trees: list[documents.TreeOfCase] = []
+    summaries: dict[str, documents.TreeExecution] = {}
     used = cases = 0
     for number in numbers:
         # Cases are read one at a time, so that a large sweep reads only those that are shown.
@@ -119,7 +106,7 @@ def _cases(database: Database, sweep: SweepRow, execution: ExecutionRow | None, 
     return numbers
 
 
-def _summary(row: ExecutionRow, statuses: Mapping[str, int]) -> TreeExecution:
+def _summary(row: ExecutionRow, statuses: Mapping[str, int]) -> documents.TreeExecution:
     cells = sum(statuses.values()) or (len(row.combinations) if row.status not in ("cancelled", "forked") else 0)
     return {
         "status": row.status,
@@ -139,7 +126,7 @@ def _segments(
     marks: lineage.Marks,
     rollbacks: Sequence[RollbackRow],
     defaults: Mapping[str, str],
-) -> tuple[list[SegmentDocument], dict[str, str]]:
+) -> tuple[list[documents.SegmentDocument], dict[str, str]]:
     """The segments of these executions' lines, each after the one that it goes on from, lines left first.
 
     Also returned: checkpoint -> the segment that it is in.
@@ -167,7 +154,7 @@ def _segments(
         parent = mark.parent_id if mark.parent_id in mine else None
         children.setdefault(parent, []).append(id)
     by_hand = lineage.made_by_people(database, sweep_id, [id for id in mine if _is_manual(mine[id])])
-    segments: list[SegmentDocument] = []
+    segments: list[documents.SegmentDocument] = []
     segment_of: dict[str, str] = {}
     todo: list[tuple[str, str | None]] = [(id, None) for id in sorted(children.get(None, []), reverse=True)]
     while todo:
@@ -210,15 +197,17 @@ def _segments(
     return segments, segment_of
 
 
-def _add_inside(database: Database, segments: Sequence[SegmentDocument], segment_of: Mapping[str, str]) -> None:
+def _add_inside(
+    database: Database, segments: Sequence[documents.SegmentDocument], segment_of: Mapping[str, str]
+) -> None:
     """Add the checkpoints that were taken inside nodes, each to the segment in which its node began."""
-    by_segment: dict[str, list[InsideDocument]] = {}
+    by_segment: dict[str, list[documents.InsideDocument]] = {}
     with database.read() as connection:
         marks = lineage.inside(connection, segment_of)
     for mark in marks:
         if mark.inside is None or mark.parent_id is None or mark.id in segment_of:
             continue
-        document: InsideDocument = {
+        document: documents.InsideDocument = {
             "id": mark.id,
             "parent": mark.parent_id,
             "node": mark.inside["node"],
@@ -237,12 +226,12 @@ def _is_manual(mark: Mark) -> bool:
     return mark.trigger == "manual" and mark.parent_id is not None and not mark.writers
 
 
-def _node(writer: Sequence[str], defaults: Mapping[str, str]) -> TreeNode:
+def _node(writer: Sequence[str], defaults: Mapping[str, str]) -> documents.TreeNode:
     node, variant, run = writer
     return {"node": node, "variant": variant, "node_run": run, "varied": defaults.get(node) != variant}
 
 
-def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | None = None) -> DiffDocument:
+def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | None = None) -> documents.DiffDocument:
     """Return the step at which two executions or checkpoints part, and the differences at their heads.
 
     Args:
@@ -285,14 +274,14 @@ def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | Non
     }
 
 
-def _side(trace: Trace) -> ExecutionSide | CheckpointSide:
+def _side(trace: Trace) -> documents.ExecutionSide | documents.CheckpointSide:
     totals, path = totals_of(trace.head), _writers(trace.line)
     if trace.about["status"] == "checkpoint":
         return {**cast("CheckpointHeading", trace.about), "totals": totals, "path": path}
     return {**cast("ExecutionHeading", trace.about), "totals": totals, "path": path}
 
 
-def _files(files: FileStore, a: Trace, b: Trace) -> list[FileDifference]:
+def _files(files: FileStore, a: Trace, b: Trace) -> list[documents.FileDifference]:
     """The files that only one of two heads has, or that differ: path, kind, and bytes in a and b."""
     before, after = (
         files.of_project(trace.project).manifest(trace.head.workspace if trace.head else None) for trace in (a, b)
@@ -335,7 +324,7 @@ def _steps(trace: Trace, start: int) -> list[_Step]:
     return steps
 
 
-def _divergence(database: Database, a: Trace, b: Trace, shared: int) -> DivergenceDocument | None:
+def _divergence(database: Database, a: Trace, b: Trace, shared: int) -> documents.DivergenceDocument | None:
     """The first step that differs, and in what: input, path, variant, code, result, or end where only one goes on."""
     for step_a, step_b in zip_longest(_steps(a, shared), _steps(b, shared)):
         # From the coarsest difference to the finest: another path explains other variants, and these another state.
@@ -367,7 +356,7 @@ def _cause(database: Database, step_a: _Step, step_b: _Step) -> str:
 
 def checkpoint_details(
     database: Database, checkpoint: Checkpoint, sweep_id: str, files: FileStore
-) -> CheckpointDetails:
+) -> documents.CheckpointDetails:
     """Return a checkpoint as `wtb show CHECKPOINT` prints it.
 
     Raises:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -190,40 +190,34 @@ class OpenAttempt:
             outcome.failure = Failure.of(error, final=not late, node=self._task.node)
 
 
+@dataclass(eq=False)
 class AwaitedAttempt:
     """An attempt in two parts, before and after the await of the user's coroutine.
 
     Both parts must run in the same `contextvars.Context`.
 
-    Args:
+    Attributes:
         attempt: The attempt.
         call_of: Returns the call of the user's code.
         write: Turns the return value of the user's code into writes.
         joins_by_user_code: Whether the step is joined with the attempt, by reducers or branches of the user.
     """
 
-    def __init__(
-        self,
-        attempt: OpenAttempt,
-        call_of: Callable[[Context], Callable[[], Coroutine[Any, Any, Any]]],
-        write: Callable[[Any, Context], Values],
-        *,
-        joins_by_user_code: bool,
-    ) -> None:
-        self._attempt = attempt
-        self._call_of = call_of
-        self._write = write
-        self._joins_by_user_code = joins_by_user_code
+    attempt: OpenAttempt
+    call_of: Callable[[Context], Callable[[], Coroutine[Any, Any, Any]]]
+    write: Callable[[Any, Context], Values]
+    joins_by_user_code: bool = field(kw_only=True)
+    _context: Context = field(init=False, repr=False)
 
     @property
     def may_end_slowly(self) -> bool:
         """True if the end reads files or runs sync user code, which must not hold up an event loop."""
-        return self._joins_by_user_code or self._attempt.has_files
+        return self.joins_by_user_code or self.attempt.has_files
 
     def begin(self) -> Callable[[], Coroutine[Any, Any, Any]]:
         """Return the call to await. If this raises, end the attempt with the error."""
-        self._context = self._attempt.begin()
-        return self._call_of(self._context)
+        self._context = self.attempt.begin()
+        return self.call_of(self._context)
 
     def end(self, returned: Callable[[], Any]) -> Result:
         """Return the result. Never raises for what user code does.
@@ -231,7 +225,7 @@ class AwaitedAttempt:
         Args:
             returned: Returns the result of the call, or raises its error.
         """
-        return self._attempt.end(lambda: self._write(returned(), self._context))
+        return self.attempt.end(lambda: self.write(returned(), self._context))
 
 
 async def clocked(context: Context, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

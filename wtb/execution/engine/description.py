@@ -87,11 +87,6 @@ class Imports:
             present = self._present()
             return [(name, present[name], *state) for name, state in self._imported.items() if name in present]
 
-    def are_stale(self) -> bool:
-        """Return whether a tracked module changed on disk."""
-        with self._lock:
-            return any(self._changed(name, file) for name, file in self._present().items())
-
     def _changed(self, name: str, file: str) -> bool:
         present = _state(file)
         # A module that a node imported meanwhile is not known yet.

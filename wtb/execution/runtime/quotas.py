@@ -398,12 +398,18 @@ class _Permit:
 
     def _write(self) -> None:
         """Write how many permits this runner holds; if that fails, retry it later."""
+        if not self._try_to_write():
+            self._write_later()
+
+    def _try_to_write(self) -> bool:
+        """Write how many permits this runner holds. Returns False if the database is out of reach."""
         try:
             hold(self._database, self._place, self._permit_count, waiting=self._wanting > 0)
         except StoreError:
-            self._write_later()
+            return False
         except ConflictError:
             pass  # the runner was removed, and its permits with it
+        return True
 
     def _write_later(self) -> None:
         """Retry the write of released permits: others would wait for ever for the permits of a live runner."""
@@ -416,13 +422,7 @@ class _Permit:
         while self._unsure:
             time.sleep(AGAIN_S)
             with self._writes:
-                try:
-                    hold(self._database, self._place, self._permit_count, waiting=self._wanting > 0)
-                except StoreError:
-                    continue
-                except ConflictError:
-                    pass
-                self._unsure = False
+                self._unsure = not self._try_to_write()
 
 
 _permits: WeakValueDictionary[Place, _Permit] = WeakValueDictionary()

@@ -40,6 +40,7 @@ from wtb.store.read.queries import cell_counts, find_execution, find_sweep
 from wtb.store.runs import leases
 from wtb.store.runs.leases import record_full, record_room
 from wtb.store.runs.slots import LEASE_S, end_runner, register_runner
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.sweeps import SweepRow
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
@@ -123,9 +124,8 @@ class SweepRun:
         self.slots = register_runner(database, runner, row.session_id, slot_count, LEASE_S, alive=is_not_dead)
         unshared = run.concurrency or SYNC_SLOTS
         if isinstance(bound, DescribedBound):
-            code = bound.described
             self.code = run_described(
-                bound, code, self.workspaces, runner.id, self.slots, is_ready=False, unshared=unshared
+                bound, bound.described, self.workspaces, runner.id, self.slots, is_ready=False, unshared=unshared
             )
         elif bound.pool == "thread" or pdb:
             self.code = on_threads(bound, self.workspaces, self.caller)
@@ -253,6 +253,10 @@ class SweepRun:
                 if not self._waits_for_room(error):
                     raise
         point("claim.committed")
+        return self._accept(claimed)
+
+    def _accept(self, claimed: Sequence[ExecutionRow]) -> Sequence[Execution]:
+        """Let the journal write for claimed executions, and load them."""
         for row in claimed:
             self.journal.accept_claim(row.id, row.token)
         return load_executions(self.database, self.sweep_id, claimed)
@@ -374,10 +378,7 @@ class ForkRun(SweepRun):
         return Ended(row.status, row.reason or self.stop.reason, stuck=stuck)
 
     def _claim(self) -> Sequence[Execution]:
-        claimed = claim_fork(self.database, self.execution_id, self.sweep.ids.runner_id, LEASE_S)
-        for row in claimed:
-            self.journal.accept_claim(row.id, row.token)
-        return load_executions(self.database, self.sweep_id, claimed)
+        return self._accept(claim_fork(self.database, self.execution_id, self.sweep.ids.runner_id, LEASE_S))
 
     def _see_decision(self) -> None:
         status, reason = leases.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))

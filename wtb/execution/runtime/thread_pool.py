@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
 from wtb.config.run_options import ASYNC_SLOTS, SYNC_SLOTS, Run
@@ -51,31 +52,39 @@ class Job(Generic[T]):
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
         self._claimed = threading.Lock()
-        self._done = threading.Event()
-        self._result: list[T] = []
-        self._error: BaseException | None = None
+        self._outcome: Future[T] = Future()
 
     def run(self) -> None:
         if not self._claimed.acquire(blocking=False):
             return
         try:
-            self._result.append(self._work())
+            self._outcome.set_result(self._work())
         except BaseException as error:  # noqa: BLE001 - handed to the slot that waits for the result
-            self._error = error
-        self._done.set()
+            self._outcome.set_exception(error)
 
     @property
     def is_taken(self) -> bool:
         """True if a slot runs it, or has run it."""
         return self._claimed.locked()
 
-    def wait(self) -> None:
-        self._done.wait()
+    @classmethod
+    def run_shared(cls, works: Sequence[Callable[[], T]], share: Callable[[Sequence[Job[T]]], None]) -> list[T]:
+        """Share all jobs but the first with other slots; run those that nobody has taken, then wait for the others.
 
-    def result(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
+        Args:
+            works: The work of each job.
+            share: Offers jobs to other slots.
+
+        Returns:
+            The results, in order. Raises the first error.
+        """
+        jobs = [cls(work) for work in works]
+        share(jobs[1:])
+        for job in jobs:
+            job.run()
+        # All of them, before the first error is raised: their node runs are recorded and count.
+        wait([job._outcome for job in jobs])
+        return [job._outcome.result() for job in jobs]
 
 
 class LocalPool:
@@ -135,17 +144,13 @@ class LocalPool:
             self._lock.notify()
 
     def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Share jobs with the free slots; run those that nobody has taken, then wait for the others."""
-        shared = [Job(job) for job in jobs]
+        """Run jobs, those that free slots take on these."""
+        return Job.run_shared(jobs, self._share)
+
+    def _share(self, jobs: Sequence[Job[T]]) -> None:
         with self._lock:
-            self._jobs.extend(shared[1:])  # type: ignore[arg-type]  # a queue of jobs of any result
-            self._lock.notify(len(shared) - 1)
-        for job in shared:
-            job.run()
-        for job in shared:
-            # For all of them before the first error is raised: their node runs are recorded and count.
-            job.wait()
-        return [job.result() for job in shared]
+            self._jobs.extend(jobs)  # type: ignore[arg-type]  # a queue of jobs of any result
+            self._lock.notify(len(jobs))
 
     def start(self, run: Callable[[Execution], None]) -> None:
         """Start the slots."""

@@ -31,7 +31,7 @@ from wtb.store.process_identity import started_at, state_of
 from wtb.store.read.queries import case_rows, line
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runner_ids, runner_rows
-from wtb.store.tables.sweeps import CaseRow, RunnerRow, SweepRow
+from wtb.store.tables.sweeps import RunnerRow, SweepRow
 
 UNKNOWN_S = 3600.0  # a directory of a runner that the database does not know is removed when it is so old
 OLD_LAYOUT_S = 86400.0  # the same for what lies in `<home>/attempts`, where attempts worked before
@@ -269,7 +269,8 @@ def repair_sweep(database: Database, sweep: SweepRow) -> int:
 
     Raises StoreError if the input of a case is damaged: it cannot be computed again.
     """
-    _check_inputs(database, sweep)
+    # Executions that have not begun have no other values than their input.
+    _check_inputs(database, sweep, stored_values.waiting_cases(database, sweep.id))
     rows = stored_values.open_heads(database, sweep.id)
     written = stored_values.writes_from(database, (row.head_id for row in rows if row.head_id is not None))
     value_keys = {key for row in rows for key in row.state.values()} | {
@@ -284,7 +285,7 @@ def repair_sweep(database: Database, sweep: SweepRow) -> int:
             back, more = _intact(database, row.head_id, lost)
             lost |= more
             if back is None:  # it starts from the input, unless that is damaged, too
-                _check_input(database, sweep, row.case_number)
+                _check_inputs(database, sweep, {row.case_number})
             # Forks by a person choose variants of their own, so they are not merged.
             alone = None if row.choices is None else row.id
             moves[row.case_number, row.repeat, back, alone].append(row)
@@ -309,23 +310,13 @@ def _intact(database: Database, head_id: str, lost: set[str]) -> tuple[str | Non
     return None, more
 
 
-def _check_input(database: Database, sweep: SweepRow, number: int) -> None:
-    case = case_rows(database, sweep.id, {number})[number]
-    if stored_values.find_damaged(database, case.input.values()):
-        raise _lost_input(sweep, case)
-
-
-def _check_inputs(database: Database, sweep: SweepRow) -> None:
-    """Check the inputs of cases whose executions have not begun: they have no other values. Raises StoreError."""
-    cases = case_rows(database, sweep.id, stored_values.waiting_cases(database, sweep.id))
+def _check_inputs(database: Database, sweep: SweepRow, numbers: set[int]) -> None:
+    """Check the inputs of cases by number. Raises StoreError."""
+    cases = case_rows(database, sweep.id, numbers)
     lost = stored_values.find_damaged(database, {key for case in cases.values() for key in case.input.values()})
     for case in cases.values():
         if not lost.isdisjoint(case.input.values()):
-            raise _lost_input(sweep, case)
-
-
-def _lost_input(sweep: SweepRow, case: CaseRow) -> StoreError:
-    return StoreError(
-        f"sweep {sweep.id}: the stored input of case {case.id!r} is damaged, and nothing can compute it again; "
-        f"submit the sweep anew with `wtb run`"
-    )
+            raise StoreError(
+                f"sweep {sweep.id}: the stored input of case {case.id!r} is damaged, and nothing can compute it again; "
+                f"submit the sweep anew with `wtb run`"
+            )

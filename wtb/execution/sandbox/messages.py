@@ -89,12 +89,8 @@ _TASK = _sent_fields(Task, "root", "execution", "token", "on_event")
 _RESULT = _sent_fields(Result, "record", "stdout", "stderr")
 
 
-def task(task: Task) -> object:
+def task(task: Task) -> dict[str, object]:
     """Make the head of a frame for an attempt."""
-    return _head(task)
-
-
-def _head(task: Task) -> dict[str, object]:
     head = {name: field for name, default in _TASK if (field := getattr(task, name)) != default}
     head["root"], head["state"] = _root(task.root), _values(task.state)
     if task.saved:
@@ -129,7 +125,7 @@ def tasks(batch: Sequence[Task], until: float) -> object:
         batch: The attempts.
         until: The time of the monotonic clock, shared by all processes of a machine, after which none of them begins.
     """
-    heads = [_head(task) for task in batch]
+    heads = list(map(task, batch))
     first, rest = heads[0], heads[1:]
     common = {
         name: field for name, field in first.items() if all(name in head and head[name] == field for head in rest)
@@ -188,13 +184,8 @@ def joined(step: Joined | Failure) -> Any:
     """Make the head of a frame for a joined step, or for its failure."""
     if isinstance(step, Failure):
         return step
-    position = step.position.document()
-    return {
-        "changed": _data(step.changed),
-        "position": position,
-        "decisions": step.decisions,
-        "dropped": step.dropped,
-    }
+    position, changed = step.position.document(), _data(step.changed)
+    return {"changed": changed, "position": position, "decisions": step.decisions, "dropped": step.dropped}
 
 
 def _data(values: Values) -> dict[str, bytes]:

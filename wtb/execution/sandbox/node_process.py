@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ def _end_reason(code: int | None, processes: int | None) -> str:
 def cover_none(files: Collection[str]) -> bool:
     """Return False: no node is known to have written the files."""
     return False
+
+
+@contextmanager
+def messages_only(refuse: Callable[[Malformed], object]) -> Iterator[None]:
+    """Call `refuse` if what a process sent, as the block reads it, is not a message. Raises ProcessDied then."""
+    try:
+        yield
+    except Malformed as error:
+        refuse(error)
+        raise ProcessDied(NO_MESSAGE.format(error)) from error
 
 
 @frozen
@@ -197,7 +208,7 @@ class NodeProcess:
             files, problem = head
             return [str(file) for file in files], str(problem)
         except (TypeError, ValueError) as error:
-            self._refuse(error)
+            self.refuse(error)
             raise ProcessDied(self._ended or "") from error
 
     def _continue_with(self, files: Sequence[str], problem: str) -> Frame:
@@ -235,7 +246,7 @@ class NodeProcess:
         try:
             spent, head = frame.head
         except (TypeError, ValueError) as error:
-            self._refuse(error)
+            self.refuse(error)
             raise ProcessDied(self._ended or "") from error
         self.spent = spent is not False
         return Frame(frame.kind, head, frame.blobs)
@@ -245,7 +256,7 @@ class NodeProcess:
         for name, output in self.output.items():
             while not output.parts:
                 if not self._read_from(name):
-                    self._refuse(ValueError("an output is truncated"))
+                    self.refuse(ValueError("an output is truncated"))
                     return
 
     def _read_from(self, name: str) -> bool:
@@ -305,23 +316,23 @@ class NodeProcess:
         try:
             clock.enter(phase)
         except ValueError as error:
-            self._refuse(error)
+            self.refuse(error)
 
     def _take(self, head: Any, on_report: Callable[[str, Any], None]) -> None:
         """Pass on a report that comes before the answer. A process that sends one of another shape is ended."""
         try:
             request_number, what, details = head
         except (TypeError, ValueError) as error:
-            self._refuse(error)
+            self.refuse(error)
             return
         if request_number == self.request_count:  # not by a thread that outlived an earlier attempt
             try:
                 on_report(what, details)
             except Malformed as error:
-                self._refuse(error)
+                self.refuse(error)
 
-    def _refuse(self, error: Exception) -> None:
-        """End the process because of a frame that it sent."""
+    def refuse(self, error: Exception) -> None:
+        """End the process because it sent something else than a message."""
         self._end_for(NO_MESSAGE.format(error))
 
     def _end_for(self, why: str) -> None:
@@ -394,7 +405,7 @@ class NodeProcess:
             try:
                 self._frames.extend(self._inbox.feed(chunk))
             except ValueError as error:
-                self._refuse(error)
+                self.refuse(error)
                 return False
         elif name == "leash":
             self._end_report += chunk

@@ -32,7 +32,15 @@ from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.attempt_output import AttemptFiles, ProvidedFiles
 from wtb.execution.sandbox.framing import JOIN_S, Clock, CodeHead, Frame, SetupHead
 from wtb.execution.sandbox.launch.launching import environment, make_folders
-from wtb.execution.sandbox.node_process import NO_MESSAGE, NodeProcess, ProcessDied, Request, Setup, cover_none, show
+from wtb.execution.sandbox.node_process import (
+    NodeProcess,
+    ProcessDied,
+    Request,
+    Setup,
+    cover_none,
+    messages_only,
+    show,
+)
 from wtb.execution.sandbox.process_pool import Pool
 from wtb.execution.sandbox.shared_process import AttemptLost, Isolation, RunKey, SharedProcess, SharedRun
 from wtb.store.files.workspaces import Workspaces
@@ -282,11 +290,8 @@ class InProcesses:
     def _answered(self, process: SharedProcess, run: SharedRun, files: AttemptFiles) -> Result | Failure:
         """Wait for the answer of an attempt in a shared process. The end of the process is a failure."""
         try:
-            try:
+            with messages_only(process.refuse):
                 outcome = self._received(run.answer(), files)
-            except Malformed as error:
-                process.refuse(error)
-                raise ProcessDied(NO_MESSAGE.format(error)) from error
         except AttemptLost as error:
             self.pool.check()
             process.spent = process.spent or not process.lives()
@@ -337,11 +342,8 @@ class InProcesses:
         """Ask a process and read its answer. The end of the process, or an answer of another shape, is a failure."""
         try:
             frame = ask()
-            try:
+            with messages_only(lambda error: process.end()):
                 return read(frame)
-            except Malformed as error:
-                process.end()
-                raise ProcessDied(NO_MESSAGE.format(error)) from error
         except (ProcessDied, NodeTimeout) as error:
             self.pool.check()
             process.spent = True
@@ -427,11 +429,8 @@ class InProcesses:
         with next(iter(self._shared.values())).lend() as process:
             run = process.begin(key, kind, head, Request(clock=Clock({}, JOIN_S)), JOIN_S)
             try:
-                try:
+                with messages_only(process.refuse):
                     return self._read_step(run.answer())
-                except Malformed as error:
-                    process.refuse(error)
-                    raise ProcessDied(NO_MESSAGE.format(error)) from error
             except NodeTimeout as error:
                 self.pool.check()
                 return _ended(error)

@@ -56,7 +56,7 @@ class PreparedSweep(Prepared):
             if frame.kind == "refused":
                 raise InputError(storable(str(frame.head)))
             try:
-                cases = read_frame(frame, "cases", _as_cases)
+                cases = read_frame(frame, "cases", lambda sent, blobs: [_as_case(case, blobs) for case in sent])
                 total += len(cases)
                 if not cases or total > self.cases:
                     raise Malformed(f"found {total:,} cases, expected {self.cases:,}")
@@ -149,10 +149,6 @@ def _as_finding(sent: DataFinding) -> DataFinding:
         "sentence": boundary.text(sent["sentence"]),
         "key": boundary.text(sent["key"]),
     }
-
-
-def _as_cases(sent: Sequence[ReadNewCase], blobs: Sequence[bytes]) -> list[NewCase]:
-    return [_as_case(case, blobs) for case in sent]
 
 
 def _as_case(sent: ReadNewCase, blobs: Sequence[bytes]) -> NewCase:

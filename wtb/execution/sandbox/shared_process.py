@@ -220,7 +220,7 @@ class SharedProcess(NodeProcess):
             what, details = head
             run.request.on_report(what, details)
         except (Malformed, TypeError, ValueError) as error:
-            self._refuse(error)
+            self.refuse(error)
 
     def answered(self, run: SharedRun, frame: Frame) -> Frame:
         """Return the answer of an attempt, without the part about the process.
@@ -241,10 +241,6 @@ class SharedProcess(NodeProcess):
                 self._isolation.suspect([run.key])
             raise AttemptLost(verdict.lost)
         return Frame(frame.kind, head, frame.blobs)
-
-    def refuse(self, error: Exception) -> None:
-        """End the process because it sent something else than a message."""
-        self._refuse(error)
 
     def close(self) -> None:
         self.end()
@@ -312,7 +308,7 @@ class SharedProcess(NodeProcess):
             try:
                 self._deliver(frame)
             except (TypeError, ValueError, LookupError, AttributeError) as error:
-                self._refuse(error)
+                self.refuse(error)
 
     def _deliver(self, frame: Frame) -> None:
         """Pass a frame on to the attempt that it is about. Raises what another shape raises."""

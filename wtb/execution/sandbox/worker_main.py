@@ -325,21 +325,16 @@ class Deadlines:
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         asynchronous = inspect.iscoroutinefunction(fn)
-        if timeout is None:
-            return self._call_function(fn, args, kwargs, None, asynchronous)
-        self._channel.send("phase", COROUTINE if asynchronous else NODE)
+        if timeout is not None:
+            self._channel.send("phase", COROUTINE if asynchronous else NODE)
         try:
-            return self._call_function(fn, args, kwargs, timeout, asynchronous)
+            if asynchronous:
+                return self.caller().call(fn, *args, timeout=timeout, **kwargs)
+            returned = fn(*args, **kwargs)
+            return self.caller().call(lambda: returned, timeout=None) if inspect.iscoroutine(returned) else returned
         finally:
-            self._channel.send("phase", FILES)
-
-    def _call_function(
-        self, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None, asynchronous: bool
-    ) -> Any:
-        if asynchronous:
-            return self.caller().call(fn, *args, timeout=timeout, **kwargs)
-        returned = fn(*args, **kwargs)
-        return self.caller().call(lambda: returned, timeout=None) if inspect.iscoroutine(returned) else returned
+            if timeout is not None:
+                self._channel.send("phase", FILES)
 
     def caller(self) -> Caller:
         """Return the caller of async functions, which is made on first use."""

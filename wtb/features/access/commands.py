@@ -36,9 +36,7 @@ def create_user(name: Name, db: options.Db = None) -> None:
     put(f"user {printable(open_backend(db, create=True).call(operations.create_user, name)['name'])}: made")
 
 
-def list_users(
-    db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
+def list_users(db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """List users with their teams.
 
     JSON: {"users": [{name, teams, created_at, created_by}]}.
@@ -46,7 +44,7 @@ def list_users(
     Example: wtb admin user list
     """
     nothing = "there are no users; `wtb admin user create NAME` makes one"
-    present_all("users", open_backend(db).call(operations.list_users), text.listed_users, format, output, nothing)
+    present_all("users", open_backend(db).call(operations.list_users), text.listed_users, form, nothing)
 
 
 def remove_user(name: Name, db: options.Db = None) -> None:
@@ -65,9 +63,7 @@ def create_team(name: Name, db: options.Db = None) -> None:
     put(f"team {printable(open_backend(db, create=True).call(operations.create_team, name)['name'])}: made")
 
 
-def list_teams(
-    db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
+def list_teams(db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """List teams with their members.
 
     JSON: {"teams": [{name, members, created_at, created_by}]}.
@@ -75,7 +71,7 @@ def list_teams(
     Example: wtb admin team list
     """
     nothing = "there are no teams; `wtb admin team create NAME` makes one"
-    present_all("teams", open_backend(db).call(operations.list_teams), text.listed_teams, format, output, nothing)
+    present_all("teams", open_backend(db).call(operations.list_teams), text.listed_teams, form, nothing)
 
 
 def change_team(name: Name, add: Add = None, remove: Remove = None, db: options.Db = None) -> None:
@@ -97,8 +93,7 @@ def remove_team(name: Name, db: options.Db = None) -> None:
 
 def grant(
     role: Annotated[
-        str,
-        typer.Argument(metavar="ROLE", help="viewer, runner, approver, maintainer or admin.", show_default=False),
+        str, typer.Argument(metavar="ROLE", help="viewer, runner, approver, maintainer or admin.", show_default=False)
     ],
     user: User = None,
     team: Team = None,
@@ -115,7 +110,7 @@ def grant(
     put(_access_in_words(backend.call(operations.grant_access, role, user=user, team=team, project=project)))
 
 
-def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:
+def list_(db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """List roles of users and teams.
 
     JSON: {"access": [{project, user, team, role, created_at, created_by}]}; a project of null is all of them.
@@ -123,7 +118,7 @@ def list_(db: options.Db = None, format: options.Show = options.Format.table, ou
     Example: wtb admin access list
     """
     nothing = "nobody has a role; `wtb admin access grant ROLE --user NAME --project NAME` gives one"
-    present_all("access", open_backend(db).call(operations.list_access), text.access_table, format, output, nothing)
+    present_all("access", open_backend(db).call(operations.list_access), text.access_table, form, nothing)
 
 
 def revoke(user: User = None, team: Team = None, project: Project = None, db: options.Db = None) -> None:
@@ -155,8 +150,7 @@ TokenName = Annotated[
 def create_token(
     name: TokenName,
     scopes: Annotated[
-        str,
-        typer.Option("--scope", metavar="A,B", help="Its permissions: read, submit, steer, answer, administer."),
+        str, typer.Option("--scope", metavar="A,B", help="Its permissions: read, submit, steer, answer, administer.")
     ] = "read",
     project: Annotated[
         str | None,
@@ -209,9 +203,7 @@ def create_token(
     say(f"token {name}: {text.scopes(token)}; copy it now, because it is not shown again")
 
 
-def list_tokens(
-    db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
+def list_tokens(db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """List access tokens with their permissions and last use.
 
     JSON: {"tokens": [{name, state, scopes, project, user, created_at, created_by, expires_at, used_at, revoked_at}]}.
@@ -220,7 +212,7 @@ def list_tokens(
     """
     nothing = "there are no tokens; `wtb admin token create NAME` makes one"
     tokens = open_backend(db).call(operations.list_tokens)
-    present_all("tokens", tokens, text.tokens_table, format, output, nothing)
+    present_all("tokens", tokens, text.tokens_table, form, nothing)
 
 
 def revoke_token(name: TokenName, db: options.Db = None) -> None:
@@ -273,8 +265,7 @@ def list_audit(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Maximum number.")] = 100,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """List changes in the audit log, newest first.
 
@@ -289,7 +280,7 @@ def list_audit(
     rows = open_backend(db).call(
         audit_log.list_audit, by=by, command=command, token=token, since=after, before=before, limit=limit
     )
-    present_all("audit", rows, text.audit_table, format, output, "nothing was changed")
+    present_all("audit", rows, text.audit_table, form, "nothing was changed")
 
 
 def verify_audit(
@@ -298,8 +289,7 @@ def verify_audit(
         typer.Option("--head", metavar="NUMBER:HASH", help="A head that `wtb admin audit head` printed; repeatable."),
     ] = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Check that no row of the audit log was changed, removed or moved.
 
@@ -311,7 +301,7 @@ def verify_audit(
     Examples: wtb admin audit verify --head "$(cat head)"  |  wtb admin audit verify --format json
     """
     verification = open_backend(db).call(audit_log.verify_audit, heads or ())
-    present(verification, text.verification, format, output)
+    present(verification, text.verification, form)
     if not verification["ok"]:
         raise typer.Exit(1)
 
@@ -326,7 +316,7 @@ def print_head(db: options.Db = None, format: options.Show = options.Format.tabl
     Example: wtb admin audit head > head
     """
     log_head = open_backend(db).call(audit_log.audit_head)
-    put_as(log_head, log_head["head"], format)
+    put_as(log_head, log_head["head"], options.Form(format))
 
 
 def prune_audit(

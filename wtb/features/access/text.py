@@ -5,42 +5,25 @@ from __future__ import annotations
 import json
 
 from wtb.core import texts
-from wtb.core.documents.access import (
-    AccessListDocument,
-    AuditDocument,
-    AuditedCall,
-    AuditVerification,
-    ProjectDocument,
-    ProjectRetention,
-    ProjectsDocument,
-    TeamsDocument,
-    TokenDocument,
-    TokensDocument,
-    UsersDocument,
-)
+from wtb.core.documents import access as documents
 from wtb.core.texts import printable
 from wtb.display.tables import grid
 
 _PROJECT_HEADERS = ["name", "sessions", "sweeps", "kept", "made", "by"]
 
 
-def projects_table(document: ProjectsDocument, width: int, color: bool = False) -> str:
+def projects_table(document: documents.ProjectsDocument, width: int, color: bool = False) -> str:
     """Return the table of projects."""
-    return grid(
-        _PROJECT_HEADERS,
-        [_row(project) for project in document["projects"]],
-        width,
-        right={"sessions", "sweeps"},
-        color=color,
-    )
+    rows = [_row(project) for project in document["projects"]]
+    return grid(_PROJECT_HEADERS, rows, width, right={"sessions", "sweeps"}, color=color)
 
 
-def project_table(document: ProjectDocument, width: int, color: bool = False) -> str:
+def project_table(document: documents.ProjectDocument, width: int, color: bool = False) -> str:
     """Return the table of one project."""
-    return grid(_PROJECT_HEADERS, [_row(document)], width, right={"sessions", "sweeps"}, color=color)
+    return projects_table({"projects": [document]}, width, color)
 
 
-def _row(project: ProjectDocument) -> list[str]:
+def _row(project: documents.ProjectDocument) -> list[str]:
     return [
         texts.printable(project["name"]),
         f"{project['sessions']:,}",
@@ -51,7 +34,7 @@ def _row(project: ProjectDocument) -> list[str]:
     ]
 
 
-def _retention_in_words(retention: ProjectRetention) -> str:
+def _retention_in_words(retention: documents.ProjectRetention) -> str:
     """Say how long its finished sweeps are kept."""
     ages = []
     if "sweeps" in retention:
@@ -61,7 +44,7 @@ def _retention_in_words(retention: ProjectRetention) -> str:
     return ", ".join(ages) or "by the system's policy"
 
 
-def listed_users(document: UsersDocument, width: int, color: bool = False) -> str:
+def listed_users(document: documents.UsersDocument, width: int, color: bool = False) -> str:
     """Return the table of users."""
     rows = [
         [printable(user["name"]), _names(user["teams"]), texts.moment(user["created_at"]), user["created_by"]]
@@ -70,7 +53,7 @@ def listed_users(document: UsersDocument, width: int, color: bool = False) -> st
     return grid(["name", "teams", "made", "by"], rows, width, color=color)
 
 
-def listed_teams(document: TeamsDocument, width: int, color: bool = False) -> str:
+def listed_teams(document: documents.TeamsDocument, width: int, color: bool = False) -> str:
     """Return the table of teams."""
     rows = [
         [printable(team["name"]), _names(team["members"]), texts.moment(team["created_at"]), team["created_by"]]
@@ -79,7 +62,7 @@ def listed_teams(document: TeamsDocument, width: int, color: bool = False) -> st
     return grid(["name", "members", "made", "by"], rows, width, color=color)
 
 
-def access_table(document: AccessListDocument, width: int, color: bool = False) -> str:
+def access_table(document: documents.AccessListDocument, width: int, color: bool = False) -> str:
     """Draw a table of who has which role."""
     rows = [
         [
@@ -101,7 +84,7 @@ def _names(names: list[str]) -> str:
 _TOKEN_HEADERS = ["name", "may", "project", "state", "made", "by", "used"]
 
 
-def tokens_table(document: TokensDocument, width: int, color: bool = False) -> str:
+def tokens_table(document: documents.TokensDocument, width: int, color: bool = False) -> str:
     """Return the table of tokens: their owners, their permissions, and whether they are still valid."""
     rows = [
         [
@@ -124,7 +107,7 @@ def tokens_table(document: TokensDocument, width: int, color: bool = False) -> s
     return grid(_TOKEN_HEADERS, rows, width, notes=notes, color=color)
 
 
-def scopes(token: TokenDocument) -> str:
+def scopes(token: documents.TokenDocument) -> str:
     """Say what the holder of a token may do, and until when."""
     end = f", until {texts.moment(token['expires_at'])}" if token["expires_at"] else ""
     project = token.get("project")
@@ -135,7 +118,7 @@ def scopes(token: TokenDocument) -> str:
 _AUDIT_HEADERS = ["number", "when", "who", "did", "how it ended"]
 
 
-def audit_table(document: AuditDocument, width: int, color: bool = False) -> str:
+def audit_table(document: documents.AuditDocument, width: int, color: bool = False) -> str:
     """Return the table of changes, each with its origin and its arguments."""
     rows = [
         [str(call["number"]), texts.moment(call["at"]), call["by"], call["operation"], call["outcome"]]
@@ -145,7 +128,7 @@ def audit_table(document: AuditDocument, width: int, color: bool = False) -> str
     return grid(_AUDIT_HEADERS, rows, width, right=["number"], notes=notes, color=color)
 
 
-def verification(document: AuditVerification, width: int, color: bool = False) -> str:
+def verification(document: documents.AuditVerification, width: int, color: bool = False) -> str:
     """Show the findings of a check of the log, one on each line."""
     head = document["head"]
     lines = [f"{texts.plural(document['rows'], 'row')}, the last of them {head['head']}"]
@@ -158,7 +141,7 @@ def verification(document: AuditVerification, width: int, color: bool = False) -
     return "\n".join(map(texts.printable, lines)) + "\n"
 
 
-def _details(call: AuditedCall) -> str:
+def _details(call: documents.AuditedCall) -> str:
     place = f" from {call['address']}" if call["address"] else ""
     token = f" by token {call['token']}" if call["token"] else ""
     details = {**call["arguments"], **call["result"]}

@@ -18,23 +18,8 @@ from wtb.core.ids import DEFAULT_PROJECT, new_id, short_id
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Json
 from wtb.features.archive import queries as stored
+from wtb.features.archive import row_schemas
 from wtb.features.archive.exporter import CELL
-from wtb.features.archive.row_schemas import (
-    REFERS,
-    TABLES,
-    AttemptLine,
-    CallLine,
-    CheckpointLine,
-    ExecutionLine,
-    Line,
-    NodeRunLine,
-    RollbackLine,
-    Row,
-    ScoreLine,
-    check_value,
-    columns,
-    read_row,
-)
 from wtb.features.archive.zip_file import Reading, naming
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
@@ -53,8 +38,8 @@ from wtb.store.tables.sweeps import SessionRow
 MAX_BYTES = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
 # What tells the rows of a table from each other; events have nothing of the kind.
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(column.name for column in table.primary_key if column in columns(table))
-    for name, table in TABLES.items()
+    name: tuple(column.name for column in table.primary_key if column in row_schemas.columns(table))
+    for name, table in row_schemas.TABLES.items()
 }
 _ENDED_CELLS = {"completed": "succeeded", "failed": "failed", "cancelled": "cancelled"}
 
@@ -138,15 +123,15 @@ class _Plan:
     def __init__(self, archive: Reading) -> None:
         self.archive = archive
         self.sweep_id = short_id()  # of the single execution as well: people know it by one id
-        self.ids: dict[str, dict[str, str]] = {name: {} for name in TABLES}
+        self.ids: dict[str, dict[str, str]] = {name: {} for name in row_schemas.TABLES}
         self.values = set(archive.head.case.input.values())
         self.snapshots: set[str] = _digest_set(archive.head.case.workspace)
-        execution: ExecutionLine | None = None
+        execution: row_schemas.ExecutionLine | None = None
         self._later: list[tuple[str, str, str]] = []
         self._attempts: dict[str, tuple[int, bool]] = {}  # how many, and whether the node run describes the only one
         self._parents: dict[str, str | None] = {}
         self._metrics = {metric.name for metric in archive.head.metrics}
-        for name in TABLES:
+        for name in row_schemas.TABLES:
             seen: set[tuple[JsonValue, ...]] = set()
             for line in self._lines(name):
                 self._check_references(name, line)
@@ -158,7 +143,7 @@ class _Plan:
                 seen.add(key)
                 if id := line.text("id"):
                     self.ids[name][id] = short_id() if name == "approvals" else new_id()
-                if isinstance(line.record, ExecutionLine) and line.record.id == archive.head.execution:
+                if isinstance(line.record, row_schemas.ExecutionLine) and line.record.id == archive.head.execution:
                     execution = line.record
                     # A single execution and its sweep share one id, which is how people refer to it.
                     self.ids[name][execution.id] = self.sweep_id
@@ -174,14 +159,14 @@ class _Plan:
         self._check_ancestry()
         self.renamed = {old: new for ids in self.ids.values() for old, new in ids.items()}
 
-    def _lines(self, name: str) -> Iterator[Line]:
+    def _lines(self, name: str) -> Iterator[row_schemas.Line]:
         for number, line in enumerate(self.archive.lines(name), 1):
-            yield read_row(TABLES[name], line, f"history/{name}.jsonl, line {number}")
+            yield row_schemas.read_row(row_schemas.TABLES[name], line, f"history/{name}.jsonl, line {number}")
 
-    def _check_references(self, name: str, line: Line) -> None:
+    def _check_references(self, name: str, line: row_schemas.Line) -> None:
         """Check that a row refers only to earlier rows, so that no line of checkpoints leads back to itself."""
         where = line.where
-        for column, target in REFERS[name].items():
+        for column, target in row_schemas.REFERS[name].items():
             id = line.text(column)
             optional = name == "executions"  # where it came from may be gone, and its checkpoints come after it
             if not (id is None or id in self.ids[target] or optional):
@@ -191,20 +176,23 @@ class _Plan:
     def _check_record(self, record: object, where: str) -> None:
         """Check references that only rows of one table have."""
         match record:
-            case ExecutionLine() as execution:
+            case row_schemas.ExecutionLine() as execution:
                 self._parents[execution.id] = execution.parent_id
-            case CheckpointLine() as checkpoint:
+            case row_schemas.CheckpointLine() as checkpoint:
                 self._check_checkpoint(checkpoint, where)
-            case NodeRunLine() as run:
+            case row_schemas.NodeRunLine() as run:
                 self._attempts[run.id] = (run.attempts, run.begun_at is not None)
                 _check_node_run(run, where)
-            case AttemptLine(node_run_id=node_run, number=number) | CallLine(node_run_id=node_run, attempt=number):
-                self._check_attempt(node_run, number, where, has_row=isinstance(record, AttemptLine))
-            case RollbackLine() as rollback:
+            case (
+                row_schemas.AttemptLine(node_run_id=node_run, number=number)
+                | row_schemas.CallLine(node_run_id=node_run, attempt=number)
+            ):
+                self._check_attempt(node_run, number, where, has_row=isinstance(record, row_schemas.AttemptLine))
+            case row_schemas.RollbackLine() as rollback:
                 named = {"from_id": rollback.from_id, "to_id": rollback.to_id, "head_id": rollback.head_id}
                 for column, checkpoint_id in named.items():
                     self._must_come(checkpoint_id, "checkpoints", f"{where}: {column}")
-            case ScoreLine(metric=metric) if metric not in self._metrics:
+            case row_schemas.ScoreLine(metric=metric) if metric not in self._metrics:
                 raise InputError(f"{where}: metric {metric!r:.100} is not among those in execution.json")
 
     def _check_attempt(self, node_run: str, number: int, where: str, *, has_row: bool) -> None:
@@ -217,7 +205,7 @@ class _Plan:
                 f"{where}: an attempt of node run {node_run!r}, which has begun_at and describes it itself"
             )
 
-    def _check_checkpoint(self, checkpoint: CheckpointLine, where: str) -> None:
+    def _check_checkpoint(self, checkpoint: row_schemas.CheckpointLine, where: str) -> None:
         for _, _, node_run in checkpoint.writers:
             self._must_come(node_run, "node_runs", f"{where}: writers")
         if checkpoint.inside is not None:
@@ -238,12 +226,13 @@ class _Plan:
         if id is not None:
             self._later.append((id, table, where))
 
-    def rows(self, name: str) -> Iterator[Row]:
+    def rows(self, name: str) -> Iterator[row_schemas.Row]:
         """Yield the rows of a table with their new ids."""
         for line in self._lines(name):
             # A line may end where what is left of its history began.
-            references: Row = {
-                column: self.ids[target].get(line.text(column) or "") for column, target in REFERS[name].items()
+            references: row_schemas.Row = {
+                column: self.ids[target].get(line.text(column) or "")
+                for column, target in row_schemas.REFERS[name].items()
             }
             if id := line.text("id"):
                 references["id"] = self.ids[name][id]
@@ -261,7 +250,7 @@ class _Plan:
         return part
 
 
-def _check_node_run(run: NodeRunLine, where: str) -> None:
+def _check_node_run(run: row_schemas.NodeRunLine, where: str) -> None:
     """Check that a node run has its writes, and that its task belongs to its node."""
     if run.status == "succeeded" and run.writes is None:
         raise InputError(f"{where}: it succeeded, and writes is missing")
@@ -278,7 +267,7 @@ def _check_values_and_files(archive: Reading, plan: _Plan) -> dict[str, Manifest
     """Verify every value and file by hash, and that exactly the named ones exist. Return the manifests."""
     _same(archive, "values", plan.values)
     for digest in archive.contents("values"):
-        check_value(b"".join(archive.content("values", digest)), f"values/{digest}")
+        row_schemas.check_value(b"".join(archive.content("values", digest)), f"values/{digest}")
     sizes = archive.contents("files")
     manifests: dict[str, Manifest] = {}
     for digest in sorted(plan.snapshots & sizes.keys()):
@@ -353,11 +342,11 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: S
     case = head.case.model_dump()
     measured = [metric.model_dump() for metric in head.metrics]
     stored.insert_sweep(connection, sweep, {**graph_row, "graph": head.graph}, case, head.choices, measured)
-    owner: Row = {"session_id": session.id, "sweep_id": sweep_id}
+    owner: row_schemas.Row = {"session_id": session.id, "sweep_id": sweep_id}
     new = plan.renamed[head.execution]
-    mine: Row = {"sweep_id": sweep_id}
-    place: Row = {"case_number": 0, "repeat": head.repeat}
-    changes: dict[str, Row] = {
+    mine: row_schemas.Row = {"sweep_id": sweep_id}
+    place: row_schemas.Row = {"case_number": 0, "repeat": head.repeat}
+    changes: dict[str, row_schemas.Row] = {
         "executions": {**owner, **place, "combinations": [0]},
         "checkpoints": mine,
         "node_runs": {**mine, "cells": 1},
@@ -367,8 +356,8 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: S
         "scores": {**mine, **place, "combination": 0},
         "comments": {**mine, **place, "combination": 0},
     }
-    for table_name, table in TABLES.items():
-        rows: Iterator[Row] = ({**row, **changes.get(table_name, {})} for row in plan.rows(table_name))
+    for table_name, table in row_schemas.TABLES.items():
+        rows: Iterator[row_schemas.Row] = ({**row, **changes.get(table_name, {})} for row in plan.rows(table_name))
         if table_name == "executions":
             rows = ({**row, **_standing(row, new, status, reason if is_open else None)} for row in rows)
         stored.insert_history(connection, table, rows)
@@ -379,14 +368,14 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: S
     return status
 
 
-def _standing(row: Row, target: str, status: str, reason: str | None) -> Row:
+def _standing(row: row_schemas.Row, target: str, status: str, reason: str | None) -> row_schemas.Row:
     """Return the status of an execution after its import: no process runs it."""
     if row["id"] == target:
         return {"status": status, "reason": reason or row["reason"]}
     return {"status": "forked"} if row["status"] in OPEN_EXECUTIONS else {}
 
 
-def _cell(archive: Reading, sweep_id: str, execution: str, status: str) -> Row:
+def _cell(archive: Reading, sweep_id: str, execution: str, status: str) -> row_schemas.Row:
     head = archive.head
     cell = {} if head.cell is None else head.cell.model_dump()
     ended = _ENDED_CELLS.get(status, "pending")

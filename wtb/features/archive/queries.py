@@ -41,20 +41,13 @@ def line_ids(connection: sa.Connection, execution: ExecutionRow) -> list[str]:
     start = sa.select(checkpoints.c.id, checkpoints.c.parent_id).where(
         sa.or_(checkpoints.c.id == execution.head_id, checkpoints.c.execution_id == execution.id)
     )
-    walk = start.cte("line", recursive=True)
-    parents = sa.select(checkpoints.c.id, checkpoints.c.parent_id).join(walk, checkpoints.c.id == walk.c.parent_id)
-    # Not UNION ALL: lines that meet are followed from there only once.
-    walk = walk.union(parents)
-    return _parents_first({row.id: row.parent_id for row in connection.execute(sa.select(walk))})
+    return _parents_first(_with_ancestors(connection, checkpoints, start))
 
 
 def ancestors(connection: sa.Connection, execution: ExecutionRow, checkpoint_ids: Sequence[str]) -> list[str]:
     """Return an execution with its ancestors, and the makers of its checkpoints, each after its parent."""
     start = sa.select(executions.c.id, executions.c.parent_id).where(executions.c.id == execution.id)
-    walk = start.cte("line", recursive=True)
-    parents = sa.select(executions.c.id, executions.c.parent_id).join(walk, executions.c.id == walk.c.parent_id)
-    walk = walk.union(parents)
-    parent_of = {row.id: row.parent_id for row in connection.execute(sa.select(walk))}
+    parent_of = _with_ancestors(connection, executions, start)
     for part in parts(checkpoint_ids):
         makers = (
             sa.select(executions.c.id, executions.c.parent_id)
@@ -64,6 +57,14 @@ def ancestors(connection: sa.Connection, execution: ExecutionRow, checkpoint_ids
         )
         parent_of |= {row.id: row.parent_id for row in connection.execute(makers)}
     return _parents_first(parent_of)
+
+
+def _with_ancestors(connection: sa.Connection, table: sa.Table, start: sa.Select[Any]) -> dict[str, str | None]:
+    """Return the parent by id of the rows that a query of both columns starts with, and of all their ancestors."""
+    walk = start.cte("line", recursive=True)
+    # Not UNION ALL: lines that meet are followed from there only once.
+    walk = walk.union(sa.select(table.c.id, table.c.parent_id).join(walk, table.c.id == walk.c.parent_id))
+    return {row.id: row.parent_id for row in connection.execute(sa.select(walk))}
 
 
 def _parents_first(parents: Mapping[str, str | None]) -> list[str]:
@@ -80,10 +81,7 @@ def _parents_first(parents: Mapping[str, str | None]) -> list[str]:
 
 
 def node_run_ids(
-    connection: sa.Connection,
-    execution: ExecutionRow,
-    checkpoint_ids: Sequence[str],
-    choices: Mapping[str, str],
+    connection: sa.Connection, execution: ExecutionRow, checkpoint_ids: Sequence[str], choices: Mapping[str, str]
 ) -> list[str]:
     """Return the node runs that wrote the checkpoints, those of the execution itself, and those running at its head."""
     ids: dict[str, None] = {}
@@ -105,11 +103,7 @@ def node_run_ids(
 
 
 def rows_of(
-    connection: sa.Connection,
-    table: sa.Table,
-    columns: Sequence[sa.Column[Any]],
-    key: str,
-    ids: Sequence[str],
+    connection: sa.Connection, table: sa.Table, columns: Sequence[sa.Column[Any]], key: str, ids: Sequence[str]
 ) -> Iterator[Row]:
     """Yield rows by one of their columns, in the order of `ids`."""
     for part in parts(ids):

@@ -10,16 +10,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import orjson
 import sqlalchemy as sa
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
 from wtb.core.documents.all_events import EventDocument
@@ -35,41 +26,10 @@ from wtb.store.housekeeping.contents import part_of
 from wtb.store.tables.column_types import Digest as Digest_
 from wtb.store.tables.column_types import Id as Id_
 from wtb.store.tables.column_types import Seconds, is_json
-from wtb.store.tables.schema import (
-    approvals,
-    attempts,
-    calls,
-    checkpoints,
-    comments,
-    decisions,
-    events,
-    executions,
-    invocations,
-    node_runs,
-    rollbacks,
-    scores,
-)
+from wtb.store.tables.schema import approvals, events, metadata
 
 Row = dict[str, JsonValue]  # by column
 
-# In the order in which they are written: each refers to those before it only.
-TABLES: Final = {
-    str(table.name): table
-    for table in (
-        executions,
-        checkpoints,
-        node_runs,
-        attempts,
-        calls,
-        invocations,
-        decisions,
-        approvals,
-        rollbacks,
-        events,
-        scores,
-        comments,
-    )
-}
 # Columns that belong to the database an execution is in, or to who works on it there.
 _LEFT_OUT: Final = {
     *("sweep_id", "session_id", "case_number", "repeat", "combination", "combinations", "choices", "cells", "pinned"),
@@ -80,7 +40,7 @@ _LEFT_OUT: Final = {
     *("task_id", "task_token", "published_at"),
     "transaction",
 }
-# Columns that hold ids, and of which table; events and answers hold ids within their data.
+# Columns that hold ids, and of which table; events and answers hold ids within their data. The order is that of TABLES.
 REFERS: Final = {
     "executions": {"parent_id": "executions", "head_id": "checkpoints", "passed_id": "checkpoints"},
     "checkpoints": {"execution_id": "executions", "parent_id": "checkpoints"},
@@ -95,6 +55,8 @@ REFERS: Final = {
     "scores": {},
     "comments": {},
 }
+# In the order in which they are written: each refers to those before it only.
+TABLES: Final = {name: metadata.tables[name] for name in REFERS}
 _OF_CLASSES: Final = tuple(f'"{tag}"'.encode() for tag in OBJECT_TAGS)
 _TYPED_JSON: Final = {
     "calls": ("prompt", "response"),

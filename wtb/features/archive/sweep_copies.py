@@ -32,12 +32,7 @@ from wtb.store.tables.sweeps import SweepRow
 
 @checked
 def copy_sweep(
-    context: Context,
-    ref: str,
-    to: str | None = None,
-    *,
-    session: str | None = None,
-    new_name: Title | None = None,
+    context: Context, ref: str, to: str | None = None, *, session: str | None = None, new_name: Title | None = None
 ) -> CopiedSweepDocument:
     """Copy a sweep with its files, history and scores to another database, whole or not at all.
 

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, Final, Literal
 
 import orjson
@@ -273,7 +272,7 @@ class Writing:
     def __enter__(self) -> Writing:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._file:
             self._zip.close()
 
@@ -323,7 +322,7 @@ class Reading:
     def __enter__(self) -> Reading:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._zip.close()
 
     def contents(self, kind: Kind) -> dict[str, int]:

@@ -29,7 +29,7 @@ def backup(
     Examples: wtb admin backup backups/monday  |  wtb admin backup /mnt/backups/$(date +%F) --format json
     """
     document = backup_operations.backup(open_context(db), folder)
-    put_as(document, document["folder"], format)
+    put_as(document, document["folder"], options.Form(format))
     rows = sum(document["rows"].values())
     say(f"{plural(rows, 'row')} and {plural(document['files'], 'file')}, {bytes_of(document['bytes'])}")
     if any(document["missing"].values()):
@@ -51,7 +51,7 @@ def restore(
     """
     backup_operations.read_manifest(folder)  # what is refused leaves no database behind
     restored = backup_operations.restore(open_context(db, create=True), folder)
-    put_as(restored, restored["database"], format)
+    put_as(restored, restored["database"], options.Form(format))
     rows = sum(restored["rows"].values())
     say(f"{plural(rows, 'row')} and {plural(restored['files'], 'file')} of {restored['made_at']}")
     if restored["open_sweeps"]:

@@ -181,12 +181,7 @@ def _copy(context: Context, folder: Path, made_at: float) -> Manifest:
         copied = copy_files(files, FileStore(folder / FILES), named, report)
     missing = Missing(values=sorted(values), files=sorted(copied.missing))
     return Manifest(
-        made_at=made_at,
-        source=context.place,
-        rows=rows,
-        files=copied.count,
-        file_bytes=copied.bytes,
-        missing=missing,
+        made_at=made_at, source=context.place, rows=rows, files=copied.count, file_bytes=copied.bytes, missing=missing
     )
 
 

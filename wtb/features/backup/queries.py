@@ -26,28 +26,19 @@ from wtb.store.engine import read_only_uri
 from wtb.store.housekeeping.stored_values import values_named
 from wtb.store.log import continue_log, rebase_log
 from wtb.store.runs.leases import releasing, try_move
-from wtb.store.tables.schema import (
-    executions,
-    metadata,
-    now,
-    permits,
-    projects,
-    reservations,
-    runners,
-    sessions,
-    sweeps,
-    values,
-    working,
-)
+from wtb.store.tables import schema
 
 Report = Callable[[str], None]
 
 RESTORED = "restored from a backup, which was made while it ran"
 _PAGES = 5_000  # of SQLite in a step
 # Rows of running processes, which a restored database does not have.
-_OF_PROCESSES = (permits, reservations, working, runners)
+_OF_PROCESSES = (schema.permits, schema.reservations, schema.working, schema.runners)
 # Rows that a new database has already.
-_BORN_WITH = {sessions: (sessions.c.id, DEFAULT_SESSION), projects: (projects.c.name, DEFAULT_PROJECT)}
+_BORN_WITH = {
+    schema.sessions: (schema.sessions.c.id, DEFAULT_SESSION),
+    schema.projects: (schema.projects.c.name, DEFAULT_PROJECT),
+}
 
 
 def copy_database(database: Database, target: Path, report: Report) -> dict[str, int]:
@@ -78,14 +69,14 @@ def copy_database(database: Database, target: Path, report: Report) -> dict[str,
     with reading_copy(target) as copy:
         return {
             table.name: copy.scalar(sa.select(sa.func.count()).select_from(table)) or 0
-            for table in metadata.sorted_tables
+            for table in schema.metadata.sorted_tables
         }
 
 
 def _copy_pages(source: sa.Connection, target: Path, report: Report) -> None:
     """Copy SQLite to SQLite, page by page."""
     # A transaction that has read something stays at its state; otherwise each write of others would restart the copy.
-    source.execute(sa.select(sessions.c.id).limit(1)).all()
+    source.execute(sa.select(schema.sessions.c.id).limit(1)).all()
 
     def progress(status: int, remaining: int, total: int) -> None:
         report(f"database: {total - remaining:,} of {total:,} pages")
@@ -101,7 +92,7 @@ def _copy_rows(source: sa.Connection, target: Path, report: Report) -> None:
         target_database.prepare()
         with target_database.write() as out:
             _clear(out)
-            for table in metadata.sorted_tables:
+            for table in schema.metadata.sorted_tables:
                 _copy_table(source, out, table, report)
     finally:
         target_database.close()
@@ -130,7 +121,7 @@ def reading_copy(path: Path) -> Iterator[sa.Connection]:
 def check_empty(database: Database) -> None:
     """Check that a database has no data of users. Raises ConflictError that names the table that has."""
     with database.read() as connection:
-        for table in metadata.sorted_tables:
+        for table in schema.metadata.sorted_tables:
             rows = sa.select(sa.func.count()).select_from(table)
             if table in _BORN_WITH:
                 column, name = _BORN_WITH[table]
@@ -162,15 +153,19 @@ def load_copy(database: Database, path: Path, report: Report, *, by: str) -> int
     with reading_copy(path) as copy, database.write(long=True) as connection:
         _clear(connection)
         # Sorted by foreign keys, so that a row comes after the rows that it refers to.
-        for table in metadata.sorted_tables:
+        for table in schema.metadata.sorted_tables:
             if table not in _OF_PROCESSES:
                 _copy_table(copy, connection, table, report)
         rebase_log(connection)
         continue_log(connection)
         _release(connection, by)
         # The time of creation identifies a database in the marks of file stores, and this is another database now.
-        connection.execute(sessions.update().where(sessions.c.id == DEFAULT_SESSION).values(created_at=now()))
-        open_count = sa.select(sa.func.count()).select_from(sweeps).where(sweeps.c.status.in_(OPEN_SWEEPS))
+        connection.execute(
+            schema.sessions.update().where(schema.sessions.c.id == DEFAULT_SESSION).values(created_at=schema.now())
+        )
+        open_count = (
+            sa.select(sa.func.count()).select_from(schema.sweeps).where(schema.sweeps.c.status.in_(OPEN_SWEEPS))
+        )
         return connection.scalar(open_count) or 0
 
 
@@ -181,8 +176,8 @@ def _clear(connection: sa.Connection) -> None:
 
 def _release(connection: sa.Connection, by: str) -> None:
     """Release all executions. Sweeps that a process ran by itself are paused, because no worker continues them."""
-    connection.execute(releasing().where(executions.c.status == "running"))
-    alone = sa.select(sweeps.c.id).where(sweeps.c.status == "running", ~sweeps.c.queued)
+    connection.execute(releasing().where(schema.executions.c.status == "running"))
+    alone = sa.select(schema.sweeps.c.id).where(schema.sweeps.c.status == "running", ~schema.sweeps.c.queued)
     for sweep_id in connection.scalars(alone).all():
         try_move(connection, sweep_id, "paused", reason=RESTORED, by=by)
 
@@ -205,13 +200,15 @@ def missing_values(connection: sa.Connection) -> list[str]:
 
 def damaged_values(connection: sa.Connection) -> list[str]:
     """Return the digests whose value has another hash."""
-    stored = connection.execution_options(yield_per=100).execute(sa.select(values.c.digest, values.c.data))
+    stored = connection.execution_options(yield_per=100).execute(
+        sa.select(schema.values.c.digest, schema.values.c.data)
+    )
     return [key for key, content in stored if digest(content.encode()) != key]
 
 
 def check_rows(connection: sa.Connection, expected: Mapping[str, int]) -> None:
     """Check the numbers of rows of the tables. Raises InputError that names the first table with another number."""
-    for table in metadata.sorted_tables:
+    for table in schema.metadata.sorted_tables:
         count = connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
         if count != expected.get(table.name, 0):
             raise InputError(f"table {table.name} has {count:,} rows; expected {expected.get(table.name, 0):,}")

@@ -12,6 +12,7 @@ from typing import NotRequired, TypedDict, TypeGuard
 from wtb.config.yaml_reader import read
 from wtb.core.errors import InputError, describe
 from wtb.core.values import Json
+from wtb.features.importers import promptfoo_files
 from wtb.features.importers.promptfoo_assertions import (
     Evaluator,
     Expected,
@@ -20,15 +21,6 @@ from wtb.features.importers.promptfoo_assertions import (
     has_template,
     read_assertion,
     text_of,
-)
-from wtb.features.importers.promptfoo_files import (
-    Provider,
-    chat_of,
-    is_file,
-    read_prompts,
-    read_providers,
-    read_tests,
-    read_value,
 )
 
 VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -58,7 +50,7 @@ class Imported:
 
     cases: list[CaseRow] = field(default_factory=list)
     prompts: dict[str, str] = field(default_factory=dict)
-    providers: list[Provider] = field(default_factory=list)
+    providers: list[promptfoo_files.Provider] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -86,7 +78,9 @@ def import_promptfoo(file: Path, grader: Grader | None = None) -> Imported:
         )
     prompts, common = document.get("prompts"), document.get("defaultTest")
     imported.prompts = _named(_prompts(prompts, folder, imported.left_out), imported.left_out)
-    imported.providers = read_providers(document.get("providers", document.get("targets")), imported.left_out)
+    imported.providers = promptfoo_files.read_providers(
+        document.get("providers", document.get("targets")), imported.left_out
+    )
     shared = _Test("defaultTest", common, imported.left_out) if isinstance(common, Mapping) else None
     if common is not None and shared is None:
         imported.left_out.append(f"defaultTest: {describe(common)}")
@@ -122,11 +116,11 @@ def _listed(place: str, written: Json, folder: Path, left_out: list[str]) -> Ite
     """Yield listed entries, with those of files in their place."""
     for number, written_test in enumerate(written if isinstance(written, list) else [written] if written else []):
         where = f"{place}[{number}]" if isinstance(written, list) else place
-        if not is_file(written_test):
+        if not promptfoo_files.is_file(written_test):
             yield where, written_test
             continue
         try:
-            for row, test in enumerate(read_tests(str(written_test), folder)):
+            for row, test in enumerate(promptfoo_files.read_tests(str(written_test), folder)):
                 yield f"{where}[{row}]", test
         except InputError as error:
             left_out.append(f"{where}: {error}")
@@ -149,7 +143,7 @@ def _joined(config: Json, test: Json) -> Json:
 def _with_files(test: Mapping[str, Json], folder: Path) -> Mapping[str, Json]:
     """Return a test with the texts of files as values of its variables; unreadable files stay and are listed later."""
     variables = test.get("vars")
-    if is_file(variables):
+    if promptfoo_files.is_file(variables):
         variables = _value(variables, folder)
     if isinstance(variables, dict):
         variables = {name: _value(variable, folder) for name, variable in variables.items()}
@@ -158,7 +152,11 @@ def _with_files(test: Mapping[str, Json], folder: Path) -> Mapping[str, Json]:
 
 def _value(written: Json, folder: Path) -> Json:
     try:
-        return read_value(written, folder) if isinstance(written, str) and is_file(written) else written
+        return (
+            promptfoo_files.read_value(written, folder)
+            if isinstance(written, str) and promptfoo_files.is_file(written)
+            else written
+        )
     except InputError:
         return written
 
@@ -214,7 +212,7 @@ def _prompts(listed: object, folder: Path, left_out: list[str]) -> Iterator[tupl
             text = own.get("raw", own.get("id")) if isinstance(prompt, Mapping) else prompt
             if text is not None:
                 left_out += [f"{place}.{key}" for key in own if key not in ("raw", "id", "label")]
-            if isinstance(text, str) and is_file(text):
+            if isinstance(text, str) and promptfoo_files.is_file(text):
                 yield from _of_file(place, text, own.get("label"), folder, left_out)
             else:
                 yield from _of_text(
@@ -224,7 +222,7 @@ def _prompts(listed: object, folder: Path, left_out: list[str]) -> Iterator[tupl
 
 def _of_text(place: str, text: object, label: str, written: object, left_out: list[str]) -> Iterator[tuple[str, str]]:
     try:
-        chat = chat_of(text) if isinstance(text, str) else None
+        chat = promptfoo_files.chat_of(text) if isinstance(text, str) else None
     except InputError as error:
         left_out.append(f"{place}: {describe(text)} ({error})")
         return
@@ -238,7 +236,7 @@ def _of_text(place: str, text: object, label: str, written: object, left_out: li
 
 def _of_file(place: str, written: str, label: object, folder: Path, left_out: list[str]) -> Iterator[tuple[str, str]]:
     try:
-        texts = read_prompts(written, folder)
+        texts = promptfoo_files.read_prompts(written, folder)
     except InputError as error:
         left_out.append(f"{place}: {describe(written)} ({error})")
         return

@@ -225,8 +225,7 @@ def _by_facts(argument: Json, grader: Grader, expected: Expected) -> Evaluator |
     if not isinstance(argument, str) or not argument.strip() or not _expects(expected, argument):
         return None
     return grader.judge(
-        "Nothing in the answer contradicts the facts of the reference. It may contain less, or more.",
-        reference=True,
+        "Nothing in the answer contradicts the facts of the reference. It may contain less, or more.", reference=True
     )
 
 

@@ -17,9 +17,9 @@ from wtb.cli import options
 from wtb.cli.console import open_context, put, say, width
 from wtb.cli.output import in_color, put_as
 from wtb.core.errors import InputError
+from wtb.core.frozen import frozen
 from wtb.core.scoring.scores import CALLS_AT_ONCE, CASES_DRAWN, MOST_CALLS
 from wtb.core.texts import plural
-from wtb.display.text import outputs as labels_text
 from wtb.features.judging import checking, label_files, labelling, ranking, text
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def check(
         float | None, typer.Option("--at-least", metavar="KAPPA", help="Exit with 1 unless they agree so far.")
     ] = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Compare the scores of a metric with human labels.
 
@@ -85,7 +84,7 @@ def check(
     agreement = checking.check_judge(
         context, ref, labels=labels, metric=metric, scale=scale.value, margin=margin, own=own or ()
     )
-    put_as(asdict(agreement), text.check(agreement, width(), in_color(output)), format, output)
+    put_as(asdict(agreement), text.check(agreement, width(), in_color(form.output)), form)
     if at_least is not None and (agreement.kappa.interval is None or agreement.kappa.interval[0] < at_least):
         why = f" ({agreement.kappa.because})" if agreement.kappa.because else ""
         extent = f"as far as --at-least {at_least:g}{why}"
@@ -118,8 +117,7 @@ def rank(
         float | None, typer.Option("--per-minute", metavar="N", help="Requests a minute.", min=1 / 60)
     ] = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Rank rows by comparisons of two at a time.
 
@@ -145,35 +143,37 @@ def rank(
     elif field is not None:
         raise InputError("--field is given without --model; expected both, or neither")
     ranked = ranking.rank(context, ref, comparisons=comparisons, rater=rater, asking=judge)
-    put_as(asdict(ranked), text.ranking(ranked, width(), in_color(output)), format, output)
+    put_as(asdict(ranked), text.ranking(ranked, width(), in_color(form.output)), form)
 
 
 JUDGE = {"check": check, "rank": rank}
 
 
 _Give = Callable[["LabelItem", float | None], object]
-_Rater = Annotated[str | None, typer.Option("--rater", help="The rater \\[default: you].")]
 _Metric = Annotated[
     str | None, typer.Option("--metric", help="The scores that they label \\[default: those that decide].")
 ]
-_Field = Annotated[
-    str | None, typer.Option("--field", help="The labelled key of the final state \\[default: the judge's].")
-]
-_Cases = Annotated[int, typer.Option("--cases", help="Number of cases to draw.")]
-_AskAgain = Annotated[bool, typer.Option("--again", help="Ask for what other raters disagree about.")]
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="The file, CSV or .jsonl.")]
 
 
+@frozen
+class _Drawn:
+    """Which answers a person is asked to label; the fields are arguments of `draw_labels`."""
+
+    rater: Annotated[str | None, typer.Option("--rater", help="The rater \\[default: you].")] = None
+    metric: _Metric = None
+    field: Annotated[
+        str | None, typer.Option("--field", help="The labelled key of the final state \\[default: the judge's].")
+    ] = None
+    cases: Annotated[int, typer.Option("--cases", help="Number of cases to draw.")] = CASES_DRAWN
+    again: Annotated[bool, typer.Option("--again", help="Ask for what other raters disagree about.")] = False
+
+
+_DEFAULT = _Drawn()
+
+
 def draw(
-    ref: options.Sweep,
-    rater: _Rater = None,
-    metric: _Metric = None,
-    field: _Field = None,
-    cases: _Cases = CASES_DRAWN,
-    again: _AskAgain = False,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    ref: options.Sweep, drawn: _Drawn = _DEFAULT, db: options.Db = None, form: options.Form = options.TABLE
 ) -> None:
     """Show the answers to label, drawn at random and without their rows.
 
@@ -184,22 +184,12 @@ def draw(
     Example: wtb label draw nightly --rater ana --format json
     """
     context = open_context(db)
-    queue = labelling.draw_labels(context, ref, rater=rater, metric=metric, field=field, cases=cases, again=again)
-    item_texts = [
-        labels_text.item(label_item, place, len(queue.items)) for place, label_item in enumerate(queue.items, 1)
-    ]
-    put_as(asdict(queue), "\n".join([labels_text.rubric(queue), *item_texts, ""]), format, output)
+    queue = labelling.draw_labels(context, ref, **vars(drawn))
+    item_texts = [text.item(label_item, place, len(queue.items)) for place, label_item in enumerate(queue.items, 1)]
+    put_as(asdict(queue), "\n".join([text.rubric(queue), *item_texts, ""]), form)
 
 
-def answer(
-    ref: options.Sweep,
-    rater: _Rater = None,
-    metric: _Metric = None,
-    field: _Field = None,
-    cases: _Cases = CASES_DRAWN,
-    again: _AskAgain = False,
-    db: options.Db = None,
-) -> None:
+def answer(ref: options.Sweep, drawn: _Drawn = _DEFAULT, db: options.Db = None) -> None:
     """Label answers that were drawn at random, or remove labels.
 
     It shows them without their rows. Type a label and Enter; s skips, b removes the last label, ? shows the rubric, q
@@ -210,13 +200,10 @@ def answer(
     Example: wtb label answer nightly --rater ana
     """
     context = open_context(db)
-    queue = labelling.draw_labels(context, ref, rater=rater, metric=metric, field=field, cases=cases, again=again)
+    queue = labelling.draw_labels(context, ref, **vars(drawn))
 
     def give(label_item: LabelItem, label: float | None) -> None:
-        labelling.give_label(
-            context, queue.sweep, label_item.case, label_item.id, label,
-            rater=rater, metric=metric, field=field, cases=cases, again=again,
-        )  # fmt: skip
+        labelling.give_label(context, queue.sweep, label_item.case, label_item.id, label, **vars(drawn))
 
     labelled = _ask(queue, give)
     put(f"{plural(labelled, 'answer')} labelled, {len(queue.items) - labelled} left")
@@ -227,24 +214,18 @@ def import_(
     labels: _File,
     metric: _Metric = None,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Import labels of a sweep from a file.
 
     Example: wtb label import nightly labels.csv --metric helpful
     """
     read = labelling.import_labels(open_context(db), ref, labels=labels, metric=metric)
-    put_as(asdict(read), f"{plural(read.labels, 'label')} for {read.metric} from {labels}\n", format, output)
+    put_as(asdict(read), f"{plural(read.labels, 'label')} for {read.metric} from {labels}\n", form)
 
 
 def export(
-    ref: options.Sweep,
-    file: _File,
-    metric: _Metric = None,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    ref: options.Sweep, file: _File, metric: _Metric = None, db: options.Db = None, form: options.Form = options.TABLE
 ) -> None:
     """Export the labels of a sweep.
 
@@ -254,7 +235,7 @@ def export(
     if len({label.metric for label in labels}) > 1:
         raise InputError("there are labels for several metrics; expected --metric with one of them")
     label_files.write_labels(file, [label_files.line_of(label) for label in labels])
-    put_as({"labels": len(labels)}, f"{plural(len(labels), 'label')} written to {file}\n", format, output)
+    put_as({"labels": len(labels)}, f"{plural(len(labels), 'label')} written to {file}\n", form)
 
 
 LABEL = {"draw": draw, "answer": answer, "import": import_, "export": export}
@@ -264,11 +245,11 @@ def _ask(queue: LabelQueue, give: _Give) -> int:
     """Ask for each in turn. Returns how many answers were labelled."""
     labelled: list[int] = []  # places of what was labelled
     place, shown_place = 0, -1
-    say(labels_text.rubric(queue))
+    say(text.rubric(queue))
     while place < len(queue.items):
         label_item = queue.items[place]
         if shown_place != place:
-            say(labels_text.item(label_item, place + 1, len(queue.items)))
+            say(text.item(label_item, place + 1, len(queue.items)))
             shown_place = place
         typed = sys.stdin.readline()
         word = typed.strip()
@@ -285,7 +266,7 @@ def _ask(queue: LabelQueue, give: _Give) -> int:
             labelled.append(place)
             place += 1
         else:
-            say(labels_text.rubric(queue) if word == "?" else problem)
+            say(text.rubric(queue) if word == "?" else problem)
     return len(labelled)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wtb.core.texts import plural
+from wtb.core.texts import plural, printable
 from wtb.display.tables import grid
 
 if TYPE_CHECKING:
     from wtb.analysis.judge_bias import Figure
-    from wtb.analysis.judge_check import JudgeCheck
+    from wtb.analysis.judge_check import JudgeCheck, LabelItem, LabelQueue
     from wtb.analysis.judge_ranking import RankedRow, RowRanking
     from wtb.analysis.judge_rows import LabelledRow
 
@@ -115,3 +115,26 @@ def _figure(figure: Figure) -> str:
     if figure.interval is None:
         return f"{figure.value:.3f} ({figure.because or 'no interval'})"
     return f"{figure.value:.3f} ({figure.interval[0]:.3f} to {figure.interval[1]:.3f})"
+
+
+def rubric(queue: LabelQueue) -> str:
+    """Explain labels, as far as their meaning is known."""
+    lines = [_lines(queue.criteria)] if queue.criteria else []
+    lines += [f"  {level}: {_lines(text)}" for level, text in queue.rubric.items()]
+    if not queue.rubric and queue.ends:
+        lines.append(f"  a number from {queue.ends[0]:g} to {queue.ends[1]:g}")
+    return "\n".join([f"Label for {queue.metric}:", *lines])
+
+
+def item(answer: LabelItem, number: int, count: int) -> str:
+    """An answer with the input of its case."""
+    return f"\n{number} of {count}\nInput\n{_indented(answer.input)}\nAnswer\n{_indented(answer.answer)}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in _lines(text).split("\n"))
+
+
+def _lines(text: str) -> str:
+    """Text without what a terminal would take for commands, with its lines."""
+    return "\n".join(printable(line) for line in text.splitlines())

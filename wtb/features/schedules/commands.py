@@ -103,12 +103,7 @@ def add(
         say("something has to start it: a line of crontab that runs `wtb schedule run-due` here, or `wtb up`")
 
 
-def list_(
-    session: options.Session = None,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
-) -> None:
+def list_(session: options.Session = None, db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """List schedules with their next and last fires.
 
     Examples: wtb schedule list  |  wtb schedule list --format json
@@ -116,18 +111,16 @@ def list_(
     backend = existing_backend(db)
     rows = [] if backend is None else backend.call(operations.list_schedules, session)
     nothing = "there are no schedules yet; `wtb schedule add NAME FILE --cron TEXT` makes one"
-    present_all("schedules", rows, render.listed, format, output, nothing)
+    present_all("schedules", rows, render.listed, form, nothing)
 
 
-def show(
-    name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
+def show(name: Name, db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """Show a schedule: when it runs next, what it runs, and how the last runs ended.
 
     Example: wtb schedule show nightly
     """
     document: OneScheduleDocument = {"schedule": open_backend(db).call(operations.show_schedule, name)}
-    present(document, render.schedule_details, format, output)
+    present(document, render.schedule_details, form)
 
 
 def pause(name: Name, db: options.Db = None) -> None:
@@ -160,9 +153,7 @@ def remove(name: Name, db: options.Db = None) -> None:
     put(f"schedule {name}: removed, with {plural(count, 'fire')}; their sweeps stay")
 
 
-def run_now(
-    name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
+def run_now(name: Name, db: options.Db = None, form: options.Form = options.TABLE) -> None:
     """Fire a schedule at once, and wait for its end if no workers run it.
 
     Exits with 1 if it is worse than the baseline or has failed.
@@ -170,7 +161,7 @@ def run_now(
     Example: wtb schedule run-now nightly
     """
     fired = operations.run_now(open_context(db), name)
-    present(fired, render.fired, format, output)
+    present(fired, render.fired, form)
     raise typer.Exit(1 if fired["fire"]["verdict"] in BAD else 0)
 
 
@@ -179,8 +170,7 @@ def history(
     metric: Annotated[str | None, typer.Option("--metric", help="Metric \\[default: the first].")] = None,
     limit: Annotated[int, typer.Option("--limit", help="Only the last N fires.")] = 60,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
+    form: options.Form = options.TABLE,
 ) -> None:
     """Show the results of a schedule's fires as a chart and a list, and mark changes of code.
 
@@ -189,11 +179,11 @@ def history(
 
     def drawn(document: ScheduleHistoryDocument, width: int, color: bool) -> str:
         text = render.history(document, width, color)
-        shows_all = output is not None or (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        shows_all = form.output is not None or (sys.stdout.encoding or "utf-8").lower().startswith("utf")
         return text if shows_all else render.plain(text)
 
     history_document = open_backend(db).call(history_operations.history, name, metric=metric, limit=limit)
-    present(history_document, drawn, format, output)
+    present(history_document, drawn, form)
 
 
 def check(name: Name, db: options.Db = None) -> None:

@@ -9,15 +9,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from wtb.core.cron import BAD, in_words, next_after
-from wtb.core.documents.administration import (
-    FiredDocument,
-    FireDocument,
-    HistoricFire,
-    OneScheduleDocument,
-    ScheduleDocument,
-    ScheduleHistoryDocument,
-    SchedulesDocument,
-)
+from wtb.core.documents import administration as documents
 from wtb.core.texts import printable
 from wtb.display.figures import decimals_of, number
 from wtb.display.tables import facts, grid, wrapped
@@ -35,7 +27,7 @@ def moment(at: float | str | None, tz: str, *, zone: bool = True) -> str:
     return datetime.fromtimestamp(seconds, ZoneInfo(tz)).strftime("%Y-%m-%d %H:%M %Z" if zone else "%Y-%m-%d %H:%M")
 
 
-def listed(document: SchedulesDocument, width: int, color: bool = False) -> str:
+def listed(document: documents.SchedulesDocument, width: int, color: bool = False) -> str:
     """Return the table of schedules by name."""
     headers = ["name", "cron", "time zone", "next", "last", "came to"]
     rows = []
@@ -48,7 +40,7 @@ def listed(document: SchedulesDocument, width: int, color: bool = False) -> str:
     return grid(headers, rows, width, whole={"next", "last", "came to"}, color=color)
 
 
-def schedule_details(document: OneScheduleDocument, width: int, color: bool = False) -> str:
+def schedule_details(document: documents.OneScheduleDocument, width: int, color: bool = False) -> str:
     """Return the details of a schedule: its times, its sweep and its last outcome."""
     schedule = document["schedule"]
     tz, last = schedule["tz"], schedule["last"]
@@ -71,7 +63,7 @@ def schedule_details(document: OneScheduleDocument, width: int, color: bool = Fa
     return title + "\n" + facts(pairs, width) + f"more: wtb schedule history {shlex.quote(schedule['name'])}\n"
 
 
-def _next(schedule: ScheduleDocument) -> list[str]:
+def _next(schedule: documents.ScheduleDocument) -> list[str]:
     moments = []
     if schedule["next_at"] is not None:
         at = datetime.fromisoformat(schedule["next_at"]).timestamp()
@@ -81,20 +73,20 @@ def _next(schedule: ScheduleDocument) -> list[str]:
     return moments
 
 
-def fired(document: FiredDocument, width: int, color: bool = False) -> str:
+def fired(document: documents.FiredDocument, width: int, color: bool = False) -> str:
     """Return the outcome of one fire as text."""
     text = f"{document['schedule']}: {_outcome(document['fire'], document['tz'])}"
     return "\n".join(wrapped(text, width)) + "\n"
 
 
-def _outcome(fire: FireDocument, tz: str) -> str:
+def _outcome(fire: documents.FireDocument, tz: str) -> str:
     because = f": {'; '.join(fire['because'])}" if fire["because"] else ""
     because += f"; no notification: {fire['notification_error']}" if fire["notification_error"] else ""
     sweep = f" (sweep {fire['sweep']})" if fire["sweep"] else ""
     return f"{fire['verdict'] or fire['status']} at {moment(fire['fire_at'], tz)}{because}{sweep}"
 
 
-def history(document: ScheduleHistoryDocument, width: int, color: bool = False) -> str:
+def history(document: documents.ScheduleHistoryDocument, width: int, color: bool = False) -> str:
     """Return the fires of a schedule: a chart of the metric, and a table, the newest first."""
     fires = document["fires"]
     if not fires:
@@ -125,21 +117,21 @@ def plain(text: str) -> str:
     return text.translate(_PLAIN).encode("ascii", "replace").decode()
 
 
-def _digits(fires: Sequence[HistoricFire]) -> int:
+def _digits(fires: Sequence[documents.HistoricFire]) -> int:
     return decimals_of(
         [fire["mean"] for fire in fires if fire["mean"] is not None],
         [end for fire in fires for end in fire["ci"] or ()],
     )
 
 
-def _figure(fire: HistoricFire, digits: int) -> str:
+def _figure(fire: documents.HistoricFire, digits: int) -> str:
     if fire["mean"] is None:
         return ""
     ends = f" [{number(fire['ci'][0], digits)}, {number(fire['ci'][1], digits)}]" if fire["ci"] else ""
     return f"{number(fire['mean'], digits)}{ends}"
 
 
-def chart(document: ScheduleHistoryDocument, width: int) -> list[str]:
+def chart(document: documents.ScheduleHistoryDocument, width: int) -> list[str]:
     """Return the metric by fire, the oldest left, with its intervals; nothing if fewer than two fires have it.
 
     Marks differ in shape, not in colour. The last fires are shown where not all have room.
@@ -181,7 +173,7 @@ def _label(score: float, span: float) -> str:
     return text if len(text) <= _LABEL else f"{score:.2g}"
 
 
-def _column(fire: HistoricFire, low: float, high: float) -> Sequence[str]:
+def _column(fire: documents.HistoricFire, low: float, high: float) -> Sequence[str]:
     column = [" "] * HEIGHT
     if fire["mean"] is None:
         return column
@@ -196,7 +188,7 @@ def _column(fire: HistoricFire, low: float, high: float) -> Sequence[str]:
     return column
 
 
-def _mark(fire: HistoricFire) -> str:
+def _mark(fire: documents.HistoricFire) -> str:
     """Return the mark below a fire: that its code is new, or that it failed where the chart shows nothing of it."""
     if fire["code_changed"]:
         return "▲"

@@ -9,19 +9,7 @@ from typing import Final, Literal, TypeVar
 from wtb.core.failures import StoredFailure
 from wtb.core.frozen import frozen
 from wtb.core.ids import attempt_span_id, span_id_of, trace_id_of
-from wtb.features.telemetry.queries import (
-    TracedAttempt,
-    TracedCall,
-    TracedExecution,
-    TracedInvocation,
-    TracedScore,
-    accepted_attempts,
-    traced_attempts,
-    traced_calls,
-    traced_executions,
-    traced_invocations,
-    traced_scores,
-)
+from wtb.features.telemetry import queries
 from wtb.features.telemetry.spans import (
     Attribute,
     Attributes,
@@ -67,7 +55,7 @@ def make_spans(
         ids: Those of the executions, `AT_A_TIME` at most.
         options: The options of the contents of spans.
     """
-    spans = _Spans(sweep, options or SpanOptions(), traced_executions(database, ids))
+    spans = _Spans(sweep, options or SpanOptions(), queries.traced_executions(database, ids))
     spans.share(database)
     return list(spans.make(database, ids))
 
@@ -75,7 +63,7 @@ def make_spans(
 class _Spans:
     """The spans of some executions. Their ancestors are looked up."""
 
-    def __init__(self, sweep: SweepRow, options: SpanOptions, executions: Sequence[TracedExecution]) -> None:
+    def __init__(self, sweep: SweepRow, options: SpanOptions, executions: Sequence[queries.TracedExecution]) -> None:
         self._sweep = sweep
         self._options = options
         self._executions = executions
@@ -89,21 +77,23 @@ class _Spans:
             unknown := {execution.parent_id for execution in self._by_id.values() if execution.parent_id}
             - self._by_id.keys()
         ):
-            parents = traced_executions(database, unknown)
+            parents = queries.traced_executions(database, unknown)
             if not parents:
                 break
             self._by_id |= {execution.id: execution for execution in parents}
         before = self._by_id.keys() - {execution.id for execution in self._executions}
         before |= {execution.parent_id for execution in self._executions if execution.parent_id}
-        self._accepted = _grouped(accepted_attempts(database, before), lambda row: row[0])
+        self._accepted = _grouped(queries.accepted_attempts(database, before), lambda row: row[0])
 
     def make(self, database: Database, ids: Collection[str]) -> Iterator[Span]:
         content = self._options.content
-        attempts = _grouped(traced_attempts(database, ids), lambda row: row.execution_id)
-        scores = _grouped(traced_scores(database, self._sweep.id, ids), lambda row: row.execution_id)
-        calls = _grouped(traced_calls(database, ids, with_content=content), lambda row: (row.node_run_id, row.attempt))
+        attempts = _grouped(queries.traced_attempts(database, ids), lambda row: row.execution_id)
+        scores = _grouped(queries.traced_scores(database, self._sweep.id, ids), lambda row: row.execution_id)
+        calls = _grouped(
+            queries.traced_calls(database, ids, with_content=content), lambda row: (row.node_run_id, row.attempt)
+        )
         tools = _grouped(
-            traced_invocations(database, ids, with_content=content), lambda row: (row.node_run_id, row.attempt)
+            queries.traced_invocations(database, ids, with_content=content), lambda row: (row.node_run_id, row.attempt)
         )
         for execution in self._executions:
             trace_id = self._trace_of(execution)
@@ -116,13 +106,13 @@ class _Spans:
                 yield from (self._call(call, trace_id) for call in calls.get(key, ()))
                 yield from (self._invocation(call, trace_id) for call in tools.get(key, ()))
 
-    def _trace_of(self, execution: TracedExecution) -> str:
+    def _trace_of(self, execution: queries.TracedExecution) -> str:
         # If executions share nodes, a trace is of a case and repeat: a fork is then in the trace of its parent.
         alone = not self._sweep.spec["run"]["share"] and execution.combinations
         combination = execution.combinations[0] if alone else None
         return trace_id_of(self._sweep.id, execution.case_number, execution.repeat, combination)
 
-    def _shared(self, execution: TracedExecution) -> list[SpanLink]:
+    def _shared(self, execution: queries.TracedExecution) -> list[SpanLink]:
         """Return links to the attempts with whose results an execution began, at most the last ones."""
         links: list[SpanLink] = []
         parent = self._by_id.get(execution.parent_id or "")
@@ -135,7 +125,7 @@ class _Spans:
         return links[-_LINKS:]
 
     def _execution(
-        self, execution: TracedExecution, trace_id: str, scores: Sequence[TracedScore], ended: float
+        self, execution: queries.TracedExecution, trace_id: str, scores: Sequence[queries.TracedScore], ended: float
     ) -> Span:
         sweep = self._sweep
         parent = self._by_id.get(execution.parent_id or "")
@@ -163,7 +153,7 @@ class _Spans:
             events=[_scored(score, ended) for score in scores],
         )
 
-    def _attempt(self, attempt: TracedAttempt, trace_id: str) -> Span:
+    def _attempt(self, attempt: queries.TracedAttempt, trace_id: str) -> Span:
         about: Attributes = {
             "wtb.node": attempt.node,
             "wtb.variant": attempt.variant,
@@ -185,7 +175,7 @@ class _Spans:
             attributes=self._about("CHAIN", about),
         )
 
-    def _call(self, call: TracedCall, trace_id: str) -> Span:
+    def _call(self, call: queries.TracedCall, trace_id: str) -> Span:
         is_tool = call.tool is not None
         about: Attributes = {
             "gen_ai.operation.name": "execute_tool" if is_tool else "chat",
@@ -207,7 +197,7 @@ class _Spans:
             attributes=self._about("TOOL" if is_tool else "LLM", about | content),
         )
 
-    def _invocation(self, call: TracedInvocation, trace_id: str) -> Span:
+    def _invocation(self, call: queries.TracedInvocation, trace_id: str) -> Span:
         about: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.tool,
@@ -236,7 +226,7 @@ def _grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-def _scored(score: TracedScore, at: float) -> SpanEvent:
+def _scored(score: queries.TracedScore, at: float) -> SpanEvent:
     about: dict[str, Attribute] = {"gen_ai.evaluation.name": score.metric, "wtb.combination": score.combination}
     if score.value is not None:
         about["gen_ai.evaluation.score.value"] = float(score.value)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import sqlalchemy as sa
 
 from wtb.core.failures import StoredFailure
-from wtb.store.bulk import fetch_records
 from wtb.store.cell_status import (
     attempt_column,
     combination,
@@ -19,6 +19,8 @@ from wtb.store.cell_status import (
 )
 from wtb.store.database import Database
 from wtb.store.tables.schema import calls, cases, executions, invocations, node_runs, scores
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -163,39 +165,42 @@ def traced_attempts(database: Database, execution_ids: Collection[str]) -> list[
         .where(node_runs.c.execution_id.in_(execution_ids), is_attempt)
         .order_by("started_at", node_runs.c.id, "number")
     )
-    with database.read() as connection:
-        return fetch_records(connection, TracedAttempt, query)
+    return database.records(TracedAttempt, query)
 
 
 def traced_calls(database: Database, execution_ids: Collection[str], *, with_content: bool) -> list[TracedCall]:
     """Return the calls that attempts of executions made; without content, prompts and responses are not read."""
-    columns = ("id", "node_run_id", "attempt", "model", "tool", "tokens_in", "tokens_out", "usd", "duration_s", "at")
-    # The same columns either way, but texts that may be large are not read.
-    content = [calls.c[name] if with_content else sa.null().label(name) for name in ("prompt", "response")]
-    query = (
-        sa.select(*(calls.c[name] for name in columns), *content)
-        .select_from(calls.join(node_runs, node_runs.c.id == calls.c.node_run_id))
-        .where(node_runs.c.execution_id.in_(execution_ids))
-        .order_by(calls.c.at, calls.c.id)
-    )
-    with database.read() as connection:
-        return fetch_records(connection, TracedCall, query)
+    unread = () if with_content else ("prompt", "response")
+    return _of_attempts(database, TracedCall, calls, execution_ids, ("at", "id"), unread)
 
 
 def traced_invocations(
     database: Database, execution_ids: Collection[str], *, with_content: bool
 ) -> list[TracedInvocation]:
     """Return the tool calls that attempts of executions made, including those that were undone since."""
-    columns = ("node_run_id", "attempt", "number", "tool", "status", "at", "duration_s")
-    content = [invocations.c[name] if with_content else sa.null().label(name) for name in ("arguments", "result")]
+    unread = () if with_content else ("arguments", "result")
+    order = ("node_run_id", "attempt", "number")
+    return _of_attempts(database, TracedInvocation, invocations, execution_ids, order, unread)
+
+
+def _of_attempts(
+    database: Database,
+    kind: type[T],
+    table: sa.Table,
+    execution_ids: Collection[str],
+    order: Sequence[str],
+    unread: Collection[str],
+) -> list[T]:
+    """Return rows of a table as records, whose fields are its columns; columns of `unread` are None."""
+    names = kind.__annotations__
+    # The same columns either way, but texts that may be large are not read.
     query = (
-        sa.select(*(invocations.c[name] for name in columns), *content)
-        .select_from(invocations.join(node_runs, node_runs.c.id == invocations.c.node_run_id))
+        sa.select(*(sa.null().label(name) if name in unread else table.c[name] for name in names))
+        .select_from(table.join(node_runs, node_runs.c.id == table.c.node_run_id))
         .where(node_runs.c.execution_id.in_(execution_ids))
-        .order_by(invocations.c.node_run_id, invocations.c.attempt, invocations.c.number)
+        .order_by(*(table.c[name] for name in order))
     )
-    with database.read() as connection:
-        return fetch_records(connection, TracedInvocation, query)
+    return database.records(kind, query)
 
 
 def traced_scores(database: Database, sweep_id: str, execution_ids: Collection[str]) -> list[TracedScore]:
@@ -209,5 +214,4 @@ def traced_scores(database: Database, sweep_id: str, execution_ids: Collection[s
         .where(executions.c.sweep_id == sweep_id, executions.c.id.in_(execution_ids), has_cell())
         .order_by(scores.c.metric, scores.c.combination)
     )
-    with database.read() as connection:
-        return fetch_records(connection, TracedScore, query)
+    return database.records(TracedScore, query)

@@ -25,14 +25,13 @@ from wtb.core.errors import AccessDenied, WTBError
 from wtb.core.ids import log_ids, new_id
 from wtb.core.values import Arguments
 from wtb.core.version import __version__
-from wtb.display.json_text import as_json
 from wtb.hosting.api import sign_in, web_pages
 from wtb.hosting.api.ends import CancelOnDisconnect, operation_routes, outcome_routes, when_ended
 from wtb.hosting.api.guard import Doors, Guard, Limits
 from wtb.hosting.api.idempotency import answered_once, changed_if_current, is_known, key_of, tag_of, when_answered
-from wtb.hosting.api.identities import Identities, origin_of
+from wtb.hosting.api.identities import Identities, needing, origin_of
 from wtb.hosting.api.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
-from wtb.hosting.api.problems import PROBLEM, Problem, fault, problem_of
+from wtb.hosting.api.problems import PROBLEM, Problem, fault, json_response, problem_of
 from wtb.hosting.api.reference import examples_of, reference_route
 from wtb.hosting.api.routes import AGENTS, METRICS, PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streaming import execution, follow, subscriptions
@@ -79,12 +78,9 @@ def metrics_router(context: Context, subscribers: Callable[[], int]) -> APIRoute
 
     tallies, process = Tallies(), ProcessMetrics(subscribers, context.database)
 
-    @routes.get(METRICS, summary="Show metrics as Prometheus reads them.")
+    @routes.get(METRICS, summary="Show metrics as Prometheus reads them.", dependencies=[needing(Permission.read)])
     def metrics(request: Request) -> Response:
         identity: Identity = request.state.identity
-        refusal = identity.refusal(Permission.read)
-        if refusal is not None:
-            return Problem(HTTPStatus.FORBIDDEN, refusal)
         database = context.acting_as(identity, Permission.read).database
         collectors: list[Collector] = [DatabaseMetrics(database, tallies)]
         # The figures of the process are those of all projects together.
@@ -343,9 +339,8 @@ def _response(route: Route, request: Request, returned: Any) -> Response:
     if isinstance(presented, Lines):
         return StreamingResponse(presented.pieces, headers=presented.headers, media_type=presented.media_type)
     if route.location is None:
-        return Response(as_json(presented), headers=tagged, media_type="application/json")
-    headers = {"Location": PREFIX + route.location.format_map(presented)}
-    return Response(as_json(presented), HTTPStatus.CREATED, headers, media_type="application/json")
+        return json_response(presented, HTTPStatus.OK, **tagged)
+    return json_response(presented, HTTPStatus.CREATED, Location=PREFIX + route.location.format_map(presented))
 
 
 _REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)

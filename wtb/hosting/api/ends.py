@@ -15,13 +15,12 @@ from starlette.responses import Response
 
 from wtb.core.documents.executions import OutcomeDocument
 from wtb.core.errors import StoreError
-from wtb.display.json_text import as_json
+from wtb.hosting.api.identities import needing
 from wtb.hosting.api.long_running import PATH, LongOperations, Prefer, Wait, document_of, response_of, seconds_to_wait
-from wtb.hosting.api.problems import Problem
+from wtb.hosting.api.problems import Problem, json_response
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
-from wtb.operations.identity import Identity
 from wtb.operations.inspection.sweeps import outcome, statuses_of
 from wtb.operations.registry import Permission
 from wtb.operations.running.waiting import Look, looks
@@ -49,9 +48,7 @@ def operation_routes(operations: LongOperations) -> APIRouter:
     @routes.get(PATH, summary="Show the progress of a long-running operation.", response_model=None)
     async def show(request: Request, id: str, wait: Wait = None, prefer: Prefer = None) -> Response:
         operation = await find_operation(request, id, wait, prefer)
-        if isinstance(operation, Problem):
-            return operation
-        return Response(as_json(document_of(operation)), media_type="application/json")
+        return operation if isinstance(operation, Problem) else json_response(document_of(operation))
 
     @routes.get(f"{PATH}/result", summary="Return what came of an operation that takes long.", response_model=None)
     async def result(request: Request, id: str, wait: Wait = None, prefer: Prefer = None) -> Response:
@@ -88,8 +85,7 @@ async def when_ended(context: Context, response: Response, wait_s: float) -> Res
         _log.warning("the end of sweep %s was not waited for: %s", document["sweep"], error)
         return response
     document |= {"status": look.ended.status, "reason": look.ended.reason}
-    headers = {"Location": response.headers["Location"]}
-    return Response(as_json(document), response.status_code, headers, media_type="application/json")
+    return json_response(document, response.status_code, Location=response.headers["Location"])
 
 
 def _next(each: Iterator[Look]) -> Look:
@@ -122,12 +118,10 @@ def outcome_routes(context: Context) -> APIRouter:
         summary="Show how an execution has ended, or stands when the time is up.",
         response_model=None,
         responses=accepted,
+        dependencies=[needing(Permission.read)],
     )
     async def result(request: Request, ref: str, wait: Wait = None, prefer: Prefer = None) -> Response:
-        identity: Identity = request.state.identity
-        if refusal := identity.refusal(Permission.read):
-            return Problem(HTTPStatus.FORBIDDEN, refusal)
-        reading = context.acting_as(identity, Permission.read)
+        reading = context.acting_as(request.state.identity, Permission.read)
         document = await when_stopped(reading, ref, seconds_to_wait(wait, prefer, 0.0), request.is_disconnected)
         return response_of_outcome(document, HTTPStatus.OK)
 
@@ -165,4 +159,4 @@ def response_of_outcome(document: OutcomeDocument, ended: HTTPStatus) -> Respons
     """Return an outcome as a response: `ended` if the execution has ended, else 202 with its URL."""
     location = f"{PREFIX}/executions/{document['execution']}"
     status = ended if document["status"] in ENDED else HTTPStatus.ACCEPTED
-    return Response(as_json(document), status, {"Location": location}, media_type="application/json")
+    return json_response(document, status, Location=location)

@@ -99,21 +99,16 @@ class Rates:
         Returns:
             0, or the seconds after which the client may send another request.
         """
-        level = self._level(key)
-        if level >= 1:
-            self._buckets[key] = (level - 1, self._clock())
-            self._buckets.move_to_end(key)
-            if len(self._buckets) > MOST_KEYS:
-                self._buckets.popitem(last=False)
-        return self._wait(level)
-
-    def _level(self, key: str) -> float:
         # A new bucket is full already, so that its time does not matter.
-        level, at = self._buckets.get(key, (float(self._burst), 0.0))
-        return min(float(self._burst), level + (self._clock() - at) * self._per_s)
-
-    def _wait(self, level: float) -> float:
-        return 0.0 if level >= 1 else (1 - level) / self._per_s
+        before, at = self._buckets.get(key, (float(self._burst), 0.0))
+        level = min(float(self._burst), before + (self._clock() - at) * self._per_s)
+        if level < 1:
+            return (1 - level) / self._per_s
+        self._buckets[key] = (level - 1, self._clock())
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > MOST_KEYS:
+            self._buckets.popitem(last=False)
+        return 0.0
 
 
 def network_of(address: str | None) -> str:
@@ -131,18 +126,6 @@ FAILURES_PER_S, FAILURES_AT_ONCE = 10 / 60, 50
 MORE = 10  # times as many failures for a whole address
 
 
-def _requests() -> Rates:
-    return Rates(REQUESTS_PER_S, REQUESTS_AT_ONCE)
-
-
-def _failures() -> Rates:
-    return Rates(FAILURES_PER_S, FAILURES_AT_ONCE)
-
-
-def _failures_at_address() -> Rates:
-    return Rates(MORE * FAILURES_PER_S, MORE * FAILURES_AT_ONCE)
-
-
 @frozen
 class Doors:
     """The ways to sign in.
@@ -157,9 +140,9 @@ class Doors:
 
     code: OneTimeCode = field(default_factory=OneTimeCode)
     provider: Provider | None = None
-    requests: Rates = field(default_factory=_requests)
-    failures: Rates = field(default_factory=_failures)
-    failures_at_address: Rates = field(default_factory=_failures_at_address)
+    requests: Rates = field(default_factory=lambda: Rates(REQUESTS_PER_S, REQUESTS_AT_ONCE))
+    failures: Rates = field(default_factory=lambda: Rates(FAILURES_PER_S, FAILURES_AT_ONCE))
+    failures_at_address: Rates = field(default_factory=lambda: Rates(MORE * FAILURES_PER_S, MORE * FAILURES_AT_ONCE))
 
 
 # Requests without a token: those of load balancers, and for signing in. Pages contain no data.
@@ -214,11 +197,9 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        if scope["type"] == "websocket":
-            await self._app(scope, receive, send)
-            return
         # An upload has limits of its own, and is read part by part.
-        if scope["method"] == "PUT" and scope["path"].startswith(_UPLOADS):
+        is_upload = scope["type"] == "http" and scope["method"] == "PUT" and scope["path"].startswith(_UPLOADS)
+        if is_upload or scope["type"] == "websocket":
             await self._app(scope, receive, send)
             return
         body = await self._body(receive)

@@ -7,8 +7,11 @@ import hmac
 import secrets
 from collections.abc import Collection
 from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
 
-from starlette.requests import Request
+from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from wtb.core.errors import AccessDenied
@@ -28,24 +31,16 @@ from wtb.operations.identity import (
     still_reading,
 )
 from wtb.operations.registry import Permission
+from wtb.store.access import users
 from wtb.store.access.audit import Origin
-from wtb.store.access.users import (
-    NewSignIn,
-    active_digests,
-    active_sign_ins,
-    add_sign_in,
-    end_sign_in,
-    use_sign_in,
-    use_token,
-)
 from wtb.store.tables.access import TokenRow
 
 _BYTES = 20  # 160 random bits
 
 
-def _add(context: Context, new: NewSignIn) -> None:
+def _add(context: Context, new: users.NewSignIn) -> None:
     with noting(context, "sign-in", kind=new.kind):
-        add_sign_in(context.database, new)
+        users.add_sign_in(context.database, new)
 
 
 def address_of(scope: Scope) -> str | None:
@@ -57,6 +52,17 @@ def address_of(scope: Scope) -> str | None:
 def origin_of(request: Request, via: str) -> Origin:
     """Return the origin of a request for the audit log. `via` is its method and route."""
     return Origin(via, address_of(request.scope), request.state.identity.token)
+
+
+def needing(permission: Permission) -> Any:
+    """Return the dependency that rejects requests without a permission, before their arguments are checked."""
+
+    async def check(request: Request) -> None:
+        identity: Identity = request.state.identity
+        if refusal := identity.refusal(permission):
+            raise HTTPException(HTTPStatus.FORBIDDEN, refusal)
+
+    return Depends(check)
 
 
 class Identities:
@@ -84,7 +90,7 @@ class Identities:
             return None
         if self._is_own(digest_of(token)):
             return OPERATOR
-        row = await run_quickly(use_token, self._context.database, digest_of(token))
+        row = await run_quickly(users.use_token, self._context.database, digest_of(token))
         return None if row is None else await run_quickly(self._of_token, row)
 
     async def find_signed_in(self, cookie: str) -> Identity | None:
@@ -93,7 +99,7 @@ class Identities:
         Raises:
             StoreError: If the database cannot be read.
         """
-        sign_in = await run_quickly(use_sign_in, self._context.database, digest_of(cookie))
+        sign_in = await run_quickly(users.use_sign_in, self._context.database, digest_of(cookie))
         if sign_in is None:
             return None
         row, token = sign_in
@@ -123,7 +129,7 @@ class Identities:
         kind, source = ("operator", self._own) if identity.digest is None else ("token", identity.digest)
         cookie = secrets.token_urlsafe(_BYTES)
         context = self._context.noting_for(identity.attribution, Origin(via, address, identity.token))
-        await run_quickly(_add, context, NewSignIn(kind, digest_of(cookie), source, address))
+        await run_quickly(_add, context, users.NewSignIn(kind, digest_of(cookie), source, address))
         return cookie
 
     async def sign_in_person(self, person: Person, via: str, address: str | None) -> str | None:
@@ -132,7 +138,7 @@ class Identities:
         if await run_quickly(self._of_person, person.name, scopes) is None:
             return None
         cookie = secrets.token_urlsafe(_BYTES)
-        new = NewSignIn("provider", digest_of(cookie), person.subject, address, person.name, scopes)
+        new = users.NewSignIn("provider", digest_of(cookie), person.subject, address, person.name, scopes)
         await run_quickly(_add, self._context.noting_for(person.name, Origin(via, address)), new)
         return cookie
 
@@ -164,7 +170,7 @@ class Identities:
 
         def end() -> None:
             with noting(context, "sign-out"):
-                end_sign_in(context.database, digest_of(cookie))
+                users.end_sign_in(context.database, digest_of(cookie))
 
         await run_quickly(end)
 
@@ -174,7 +180,7 @@ class Identities:
 
     def _still_active(self, followers: Collection[Follower]) -> set[Follower]:
         database, digests = self._context.database, {follower.digest for follower in followers}
-        active = active_digests(database, digests) | active_sign_ins(database, digests)
+        active = users.active_digests(database, digests) | users.active_sign_ins(database, digests)
         return still_reading(database, [follower for follower in followers if follower.digest in active])
 
     def _of_person(self, name: str, scopes: Collection[str]) -> Identity | None:

@@ -21,25 +21,13 @@ from starlette.responses import Response
 from wtb.core.errors import StoreError, WTBError
 from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import iso
-from wtb.display.json_text import as_json
-from wtb.hosting.api.problems import Problem, ProblemDocument, answer_again, fault, problem_of
+from wtb.hosting.api.problems import Problem, ProblemDocument, answer_again, fault, json_response, problem_of
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.threads import LONG, run_quickly
 from wtb.operations.identity import Identity
 from wtb.operations.registry import OPERATIONS
-from wtb.store.access.requests import (
-    LEASE_S,
-    AlreadyBegun,
-    FoundOperation,
-    NewOperation,
-    Status,
-    begin_operation,
-    end_operation,
-    find_by_key,
-    find_operation,
-    forget_operation,
-    renew_operations,
-)
+from wtb.store.access import requests
+from wtb.store.access.requests import LEASE_S
 from wtb.store.database import Database
 from wtb.store.transactions import Scope
 
@@ -62,7 +50,7 @@ class OperationDocument(TypedDict):
     id: str
     operation: str
     by: str
-    status: Status
+    status: requests.Status
     began_at: str
     ended_at: str | None
     result: str | None
@@ -77,12 +65,12 @@ def seconds_to_wait(wait: float | None, prefer: str | None, default: float) -> f
     return default if preferred is None else min(float(preferred[1]), LONGEST_WAIT_S)
 
 
-def document_of(operation: FoundOperation) -> OperationDocument:
+def document_of(operation: requests.FoundOperation) -> OperationDocument:
     """Return the status of an operation as a document."""
     row, result_path, problem = operation.row, None, None
-    if operation.status is Status.done:
+    if operation.status is requests.Status.done:
         result_path = f"{PATH.format(id=row.id)}/result"
-    elif operation.status is not Status.running:
+    elif operation.status is not requests.Status.running:
         problem = orjson.loads(bytes(response_of(operation).body))
     began, ended = iso(row.began_at), iso(row.ended_at)
     return OperationDocument(
@@ -97,10 +85,10 @@ def document_of(operation: FoundOperation) -> OperationDocument:
     )
 
 
-def response_of(operation: FoundOperation) -> Response:
+def response_of(operation: requests.FoundOperation) -> Response:
     """Return the answer of an operation; 202 while there is none."""
     row = operation.row
-    if operation.status is Status.lost:
+    if operation.status is requests.Status.lost:
         detail = (
             f"the server that carried out {row.name!r} ended before it was done; look at what it was to change, "
             "and ask again"
@@ -114,8 +102,8 @@ def response_of(operation: FoundOperation) -> Response:
 def accepted(id: str, name: str) -> Response:
     """Return the response to an operation that continues, with its URL."""
     where = PATH.format(id=id)
-    document = {"id": id, "operation": name, "status": Status.running, "result": f"{where}/result"}
-    return Response(as_json(document), HTTPStatus.ACCEPTED, {"Location": where}, media_type="application/json")
+    document = {"id": id, "operation": name, "status": requests.Status.running, "result": f"{where}/result"}
+    return json_response(document, HTTPStatus.ACCEPTED, Location=where)
 
 
 MOST_BYTES = 16_000_000  # of an answer that is kept
@@ -142,7 +130,7 @@ class Asked:
         wait_s: Seconds that the client waits for the answer.
     """
 
-    new: NewOperation
+    new: requests.NewOperation
     who: str
     database: Database
     wait_s: float
@@ -194,9 +182,9 @@ class LongOperations:
         end = time.monotonic() + operation.wait_s
         last = max(end, time.monotonic() + _PATIENCE_S)
         while time.monotonic() < last:
-            earlier = await run_quickly(find_by_key, operation.database, operation.new.key)
+            earlier = await run_quickly(requests.find_by_key, operation.database, operation.new.key)
             if earlier is None:
-                with suppress(AlreadyBegun):
+                with suppress(requests.AlreadyBegun):
                     return await self._carry_out(operation, work)
             elif ended := await self._ended(operation.database, earlier.row.id, end - time.monotonic()):
                 return response_of(ended)
@@ -205,7 +193,7 @@ class LongOperations:
         return _unseen()
 
     async def _carry_out(self, operation: Asked, work: Callable[[], Response]) -> Response:
-        """Carry out a new operation. Raises AlreadyBegun if another request with its key has just begun it."""
+        """Carry out a new operation. Raises requests.AlreadyBegun if another request with its key has just begun it."""
         if self._count(operation.who) >= MOST_EACH:
             return _too_many(operation.who)
         id = operation.new.id
@@ -223,10 +211,10 @@ class LongOperations:
         mine.is_told = True
         return accepted(id, operation.new.name)
 
-    async def _begin(self, new: NewOperation, database: Database, mine: _UnderWay) -> None:
+    async def _begin(self, new: requests.NewOperation, database: Database, mine: _UnderWay) -> None:
         """Store an operation from its beginning. Raises StoreError if that fails."""
         try:
-            await run_quickly(begin_operation, database, new)
+            await run_quickly(requests.begin_operation, database, new)
             mine.is_kept = True
         finally:
             if not mine.is_kept:
@@ -235,7 +223,7 @@ class LongOperations:
     async def _begin_late(self, operation: Asked, mine: _UnderWay, task: asyncio.Task[Response]) -> None:
         """Store an operation that continues; if that fails, wait a while for its end instead."""
         try:
-            await run_quickly(begin_operation, operation.database, operation.new)
+            await run_quickly(requests.begin_operation, operation.database, operation.new)
         except StoreError as error:
             # The operation itself may hold the lock of an SQLite database.
             _log.warning("operation %s goes on and could not be kept: %s", operation.new.id, error)
@@ -253,7 +241,7 @@ class LongOperations:
             mine.has_ended = True
             if mine.is_kept and response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and not mine.is_told:
                 # No client has its id, and its failure will pass: without the row, the key can be sent again.
-                await run_quickly(forget_operation, self._database, id)
+                await run_quickly(requests.forget_operation, self._database, id)
             elif mine.is_kept:
                 await self._keep(id, response)
             return response
@@ -265,14 +253,14 @@ class LongOperations:
             response = problem_of(WTBError(_TOO_LARGE))
         location, body = response.headers.get("Location"), bytes(response.body).decode()
         try:
-            await run_quickly(end_operation, self._database, id, response.status_code, location, body)
+            await run_quickly(requests.end_operation, self._database, id, response.status_code, location, body)
         except StoreError as error:  # whoever asks is told that it was lost
             _log.warning("the answer of operation %s was not kept: %s", id, error)
 
     def _count(self, who: str) -> int:
         return sum(running.who == who for running in self._under_way.values())
 
-    async def find(self, identity: Identity, id: str, wait_s: float) -> FoundOperation | None:
+    async def find(self, identity: Identity, id: str, wait_s: float) -> requests.FoundOperation | None:
         """Return an operation to a client with its permission in its projects; None to others.
 
         Args:
@@ -283,20 +271,20 @@ class LongOperations:
         # No id of WTB's, and databases reject some texts, such as those with NUL.
         if not id.isalnum():
             return None
-        seen = await run_quickly(find_operation, self._database.within(_scope_of(identity)), id)
+        seen = await run_quickly(requests.find_operation, self._database.within(_scope_of(identity)), id)
         operation = None if seen is None else OPERATIONS.get(seen.row.name)  # None for an id of another version
         if operation is None or operation.needs not in identity.may:
             return None
         within = self._database.within(Scope(identity.may[operation.needs]))
         return await self._ended(within, id, wait_s)
 
-    async def _ended(self, database: Database, id: str, wait_s: float) -> FoundOperation | None:
+    async def _ended(self, database: Database, id: str, wait_s: float) -> requests.FoundOperation | None:
         """Return an operation when it has ended, or its status when the time is up."""
         end = time.monotonic() + wait_s
         while True:
             operation = await self._look(database, id)
             rest = end - time.monotonic()
-            if operation is None or operation.status is not Status.running or rest <= 0:
+            if operation is None or operation.status is not requests.Status.running or rest <= 0:
                 return operation
             mine = self._under_way.get(id)
             if mine is not None and mine.task is not None:
@@ -304,13 +292,13 @@ class LongOperations:
             else:
                 await asyncio.sleep(min(_LOOK_S, rest))
 
-    async def _look(self, database: Database, id: str) -> FoundOperation | None:
+    async def _look(self, database: Database, id: str) -> requests.FoundOperation | None:
         """Return the status of an operation. One of this server is running, even if its lease has expired."""
         # Read first, because it may end while the database is read.
         is_mine = id in self._under_way
-        operation = await run_quickly(find_operation, database, id)
-        if operation is not None and operation.status is Status.lost and is_mine:
-            return replace(operation, status=Status.running)
+        operation = await run_quickly(requests.find_operation, database, id)
+        if operation is not None and operation.status is requests.Status.lost and is_mine:
+            return replace(operation, status=requests.Status.running)
         return operation
 
     @asynccontextmanager
@@ -331,7 +319,7 @@ class LongOperations:
             ids = [id for id, running in self._under_way.items() if running.is_kept]
             try:
                 if ids:
-                    await run_quickly(renew_operations, self._database, ids)
+                    await run_quickly(requests.renew_operations, self._database, ids)
             except StoreError as error:
                 _log.warning("the leases of operations were not renewed: %s", error)
 

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from wtb.core.errors import AccessDenied, BrokerError, ConflictError, InputError, NotFound, StoreError, WTBError
+from wtb.display.json_text import as_json
 
 # The first class that fits counts, so the base class comes last.
 _STATUSES: Sequence[tuple[type[WTBError], HTTPStatus]] = (
@@ -99,6 +100,11 @@ def problem_of(error: WTBError) -> Problem:
 def fault() -> Problem:
     """Return the response for an unexpected error, without internals, which are in the log."""
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the server; its log has the details")
+
+
+def json_response(document: object, status: int = HTTPStatus.OK, **headers: str) -> Response:
+    """Return a document as the response to a request."""
+    return Response(as_json(document), status, headers, media_type="application/json")
 
 
 def answer_again(status: int, location: str | None, body: str | None) -> Response:

@@ -156,8 +156,12 @@ def _submitted(submitted: Submitted) -> SubmissionDocument:
     }
 
 
+def _some(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: document[name] for name in names}
+
+
 def _of_baseline(baseline: Any) -> Any:
-    return {name: baseline[name] for name in ("name", "session", "set_at")} | {"sweep": baseline["sweep"]["id"]}
+    return _some(baseline, "name", "session", "set_at") | {"sweep": baseline["sweep"]["id"]}
 
 
 def _of_schedule(schedule: Any) -> Any:
@@ -165,22 +169,20 @@ def _of_schedule(schedule: Any) -> Any:
 
 
 def _of_session(session: Any) -> Any:
-    return {
-        name: session["session"][name] for name in ("name", "owner", "metadata", "created_at", "archived_at", "quota")
-    }
+    return _some(session["session"], "name", "owner", "metadata", "created_at", "archived_at", "quota")
 
 
 def _of_project(project: Any) -> Any:
-    return {name: project[name] for name in ("name", "retention")}
+    return _some(project, "name", "retention")
 
 
 def _of_budgets(budgets: Any) -> Any:
-    return [{name: budget[name] for name in ("scope", "key", "node", "kind", "most")} for budget in budgets]
+    return [_some(budget, "scope", "key", "node", "kind", "most") for budget in budgets]
 
 
 def _of_history(history: Any) -> Any:
-    heading = {name: history["execution"][name] for name in ("id", "status", "head")}
-    return heading | {"sha256": sha256(as_json(history).encode()).hexdigest()}
+    digest = sha256(as_json(history).encode()).hexdigest()
+    return _some(history["execution"], "id", "status", "head") | {"sha256": digest}
 
 
 def _drawn(label_queue: LabelQueue) -> Any:
@@ -242,13 +244,7 @@ _ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{ref}/matrix", "matrices.show"),
     Route("GET", "/sweeps/{ref}/report", "reports.make"),
     Route("GET", "/sweeps/{ref}/compare", "combinations.compare"),
-    Route(
-        "POST",
-        "/sweeps/{ref}/score",
-        "scorings.submit",
-        asdict,
-        location="/sweeps/{sweep}/scorings/{id}",
-    ),
+    Route("POST", "/sweeps/{ref}/score", "scorings.submit", asdict, location="/sweeps/{sweep}/scorings/{id}"),
     Route("GET", "/sweeps/{ref}/scorings/{scoring}", "scorings.show", asdict),
     Route("POST", "/sweeps/{ref}/scorings/{scoring}/cancel", "scorings.cancel", asdict),
     Route("GET", "/sweeps/{ref}/labelling", "labels.draw", _drawn, _RATER),
@@ -341,38 +337,16 @@ _KEEPS = "it is for who keeps the machine, and so has the database"
 
 # The reasons why operations have no route. A test compares both tables with the registry.
 WITHOUT_ROUTE: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            *(
-                "sweeps.plan",
-                "sweeps.run",
-                "executions.start",
-                "executions.create",
-                "sweeps.submit",
-                "sweeps.regress",
-                "baselines.repeat",
-            ),
-            *("schedules.add", "schedules.run_now", "schedules.run_due"),
-        ),
-        _RUNS,
-    ),
+    **dict.fromkeys(("sweeps.plan", "sweeps.run", "sweeps.submit", "sweeps.regress", "baselines.repeat"), _RUNS),
+    **dict.fromkeys(("executions.start", "executions.create"), _RUNS),
+    **dict.fromkeys(("schedules.add", "schedules.run_now", "schedules.run_due"), _RUNS),
     "sweeps.run_pilot": f"{_RUNS}; submit a part of the sweep (`--limit`), and see its cost with `wtb costs`",
     "scores.compute": f"{_RUNS}; workers score by those that they publish",
-    **dict.fromkeys(("sweeps.wait",), _WAITS),
-    **dict.fromkeys(("traces.export",), _SENDS),
-    **dict.fromkeys(
-        (
-            "files.export",
-            "executions.export",  # into a file beside the database: `export --server` sends it
-            "executions.import",
-            "sweeps.copy",
-            "backups.create",
-            "backups.restore",
-            "labels.import",
-            "combinations.rank",
-        ),
-        _FILES,
-    ),
+    "sweeps.wait": _WAITS,
+    "traces.export": _SENDS,
+    "executions.export": _FILES,  # into a file beside the database: `export --server` sends it
+    **dict.fromkeys(("files.export", "executions.import", "sweeps.copy", "combinations.rank"), _FILES),
+    **dict.fromkeys(("backups.create", "backups.restore", "labels.import"), _FILES),
     "garbage.collect": (
         "the scheduler does it every hour, by the retention policies of the system and of projects "
         "(`wtb admin project change`)"

@@ -12,16 +12,6 @@ from typing_extensions import TypedDict
 
 from wtb.core.errors import WTBError
 from wtb.hosting.api import cookies
-from wtb.hosting.api.cookies import (
-    LASTS_S,
-    cookie_of,
-    csrf_token,
-    flow_of,
-    foreign_origin,
-    forgery,
-    new_flow,
-    set_cookie,
-)
 from wtb.hosting.api.guard import Doors, OneTimeCode, failed_too_often
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem
@@ -66,7 +56,7 @@ def router(identities: Identities, doors: Doors, *, runs: bool) -> APIRouter:
 
     @routes.get(SIGN_IN, summary="Show which user the browser is signed in as.", response_model=SignedIn)
     async def show(request: Request) -> Response:
-        cookie = cookie_of(request.scope)
+        cookie = cookies.cookie_of(request.scope)
         identity = None if cookie is None else await identities.find_signed_in(cookie)
         return _signed_in(identity, cookie, doors.provider, runs)
 
@@ -76,7 +66,7 @@ def router(identities: Identities, doors: Doors, *, runs: bool) -> APIRouter:
         code: Annotated[str | None, Body(embed=True)] = None,
         token: Annotated[str | None, Body(embed=True)] = None,
     ) -> Response:
-        if foreign := foreign_origin(request.scope):
+        if foreign := cookies.foreign_origin(request.scope):
             return Problem(HTTPStatus.FORBIDDEN, foreign)
         if (code is None) == (token is None):
             return Problem(HTTPStatus.BAD_REQUEST, "expected either a code or a token")
@@ -88,18 +78,18 @@ def router(identities: Identities, doors: Doors, *, runs: bool) -> APIRouter:
             return often or await _failed(identities, _via(request), address, detail)
         cookie = await identities.sign_in(identity, _via(request), address)
         response = _signed_in(identity, cookie, doors.provider, runs)
-        response.headers.append("Set-Cookie", set_cookie(request.scope, cookie, MOST_S))
+        response.headers.append("Set-Cookie", cookies.set_cookie(request.scope, cookie, MOST_S))
         return response
 
     @routes.delete(SIGN_IN, summary="Sign out.", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def end(request: Request) -> Response:
-        cookie = cookie_of(request.scope)
+        cookie = cookies.cookie_of(request.scope)
         if cookie is not None:
-            if forged := forgery(request.scope, cookie):
+            if forged := cookies.forgery(request.scope, cookie):
                 return Problem(HTTPStatus.FORBIDDEN, forged)
             await identities.sign_out(cookie, _via(request), address_of(request.scope))
         response = Response(status_code=HTTPStatus.NO_CONTENT, headers=_NOT_KEPT)
-        response.headers.append("Set-Cookie", set_cookie(request.scope, "", 0))
+        response.headers.append("Set-Cookie", cookies.set_cookie(request.scope, "", 0))
         return response
 
     return routes
@@ -116,21 +106,21 @@ def provider_router(identities: Identities, provider: Provider) -> APIRouter:
 
     @routes.get(AT_PROVIDER, summary="Go to the provider to sign in.", response_model=None)
     async def go(request: Request) -> Response:
-        flow = new_flow()
+        flow = cookies.new_flow()
         try:
             response = _to(await provider.address(flow))
         except WTBError as error:
             _log.warning("nobody was signed in: %s", error)
             return _to("/#sign-in=failed")
-        flow_cookie = set_cookie(request.scope, flow.as_cookie(), LASTS_S, cookies.AT_PROVIDER)
+        flow_cookie = cookies.set_cookie(request.scope, flow.as_cookie(), cookies.LASTS_S, cookies.AT_PROVIDER)
         response.headers.append("Set-Cookie", flow_cookie)
         return response
 
     @routes.get(FROM_PROVIDER, summary="Come back from the provider.", response_model=None)
     async def come_back(request: Request) -> Response:
-        flow_cookie = cookie_of(request.scope, cookies.AT_PROVIDER)
+        flow_cookie = cookies.cookie_of(request.scope, cookies.AT_PROVIDER)
         try:
-            person = await provider.person(flow_of(flow_cookie), dict(request.query_params))
+            person = await provider.person(cookies.flow_of(flow_cookie), dict(request.query_params))
         except WTBError as error:
             # The message goes to the log only: anyone can make up such an address, and its text must not show on a
             # page.
@@ -141,9 +131,9 @@ def provider_router(identities: Identities, provider: Provider) -> APIRouter:
             cookie = await identities.sign_in_person(person, via, address_of(request.scope))
             response = _to("/#sign-in=not-allowed" if cookie is None else "/")
             if cookie is not None:
-                response.headers.append("Set-Cookie", set_cookie(request.scope, cookie, MOST_S))
+                response.headers.append("Set-Cookie", cookies.set_cookie(request.scope, cookie, MOST_S))
         # Deleted in either case: the secrets of a sign-in serve once.
-        response.headers.append("Set-Cookie", set_cookie(request.scope, "", 0, cookies.AT_PROVIDER))
+        response.headers.append("Set-Cookie", cookies.set_cookie(request.scope, "", 0, cookies.AT_PROVIDER))
         return response
 
     return routes
@@ -178,7 +168,7 @@ def _signed_in(identity: Identity | None, cookie: str | None, provider: Provider
     signed: SignedIn = {
         "name": identity.name if identity else None,
         "scopes": sorted(identity.may) if identity else [],
-        "csrf": csrf_token(cookie) if identity and cookie else None,
+        "csrf": cookies.csrf_token(cookie) if identity and cookie else None,
         "provider": provider.name if provider else None,
         "runs": runs,
     }

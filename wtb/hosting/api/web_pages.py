@@ -23,15 +23,14 @@ from starlette.routing import Route
 
 from wtb.config.stack_file import find_stack
 from wtb.core.documents.matrix import JudgedMatrixDocument
-from wtb.display.json_text import as_json
 from wtb.display.recommendation import brief, card
 from wtb.display.report.bundle import WEB, without_comments
 from wtb.display.report.report_files import page_with_outputs
 from wtb.display.sentences import answers
-from wtb.hosting.api.problems import Problem
+from wtb.hosting.api.identities import needing
+from wtb.hosting.api.problems import json_response
 from wtb.hosting.api.routes import PREFIX
 from wtb.operations.context import Context
-from wtb.operations.identity import Identity
 from wtb.operations.inspection.cells import cell_columns
 from wtb.operations.registry import Permission
 from wtb.operations.results.matrix import matrix, report
@@ -171,29 +170,25 @@ def router(context: Context) -> APIRouter:
     Args:
         context: The context of operations.
     """
-    routes = APIRouter(prefix=PREFIX, tags=["sweeps"])
+    routes = APIRouter(prefix=PREFIX, tags=["sweeps"], dependencies=[needing(Permission.read)])
 
     def mine(request: Request) -> Context:
         return context.acting_as(request.state.identity, Permission.read)
 
     @routes.get("/sweeps/{ref}/figures", summary="Show the matrix of a sweep, and its conclusions in words.")
     def figures(request: Request, ref: str, baseline: int | None = None) -> Response:
-        return _refusal(request) or _figures(matrix(mine(request), ref, baseline=baseline))
+        return _figures(matrix(mine(request), ref, baseline=baseline))
 
     @routes.get("/sweeps/{ref}/decision", summary="Show the outcome of a sweep: its score, and the results of gates.")
     def decision(request: Request, ref: str) -> Response:
-        return _refusal(request) or _json({"decision": brief(matrix(mine(request), ref))})
+        return json_response({"decision": brief(matrix(mine(request), ref))})
 
     @routes.get("/sweeps/{ref}/columns", summary="Return the status and score of every cell in binary.")
     def columns(request: Request, ref: str, metric: str | None = None) -> Response:
-        if refused := _refusal(request):
-            return refused
         return Response(cell_columns(mine(request), ref, metric).encode(), media_type=COLUMNS)
 
     @routes.get("/sweeps/{ref}/report.html", summary="Return the report of a sweep as one file.")
     def report_file(request: Request, ref: str) -> Response:
-        if refused := _refusal(request):
-            return refused
         document = report(mine(request), ref)
         name = re.sub(r"[^\w.-]+", "-", document["matrix"]["sweep"]["name"], flags=re.ASCII).strip("-.") or "sweep"
         headers = {"Content-Disposition": f'attachment; filename="{name}.html"', "Content-Security-Policy": "sandbox"}
@@ -201,28 +196,16 @@ def router(context: Context) -> APIRouter:
         return Response(text, media_type="text/html", headers=headers)
 
     @routes.get("/stack", summary="Show the address of Flower, if `wtb up` started it beside this server.")
-    def stack(request: Request) -> Response:
-        if refused := _refusal(request):
-            return refused
+    def stack() -> Response:
         running_stack = find_stack()
         flower = None if running_stack is None or running_stack.flower is None else running_stack.flower.url
-        return _json({"flower": flower})
+        return json_response({"flower": flower})
 
     return routes
 
 
 def _figures(document: JudgedMatrixDocument) -> Response:
     decision_card = card(document)
-    return _json(
+    return json_response(
         {"answers": answers(document), "decision": decision_card and decision_card._asdict(), "matrix": document}
     )
-
-
-def _json(document: object) -> Response:
-    return Response(as_json(document), media_type="application/json")
-
-
-def _refusal(request: Request) -> Problem | None:
-    identity: Identity = request.state.identity
-    refusal = identity.refusal(Permission.read)
-    return None if refusal is None else Problem(HTTPStatus.FORBIDDEN, refusal)

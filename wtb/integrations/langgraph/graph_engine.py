@@ -32,26 +32,12 @@ from wtb.core.tree.checkpoints import HIDDEN, Position
 from wtb.core.values import Value, Values, differing
 from wtb.execution.engine.attempt import attempted
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
-from wtb.integrations.langgraph import frames
+from wtb.integrations.langgraph import frames, state_mapping
 from wtb.integrations.langgraph.frames import Branch, Frame
 from wtb.integrations.langgraph.messages import with_message_ids
 from wtb.integrations.langgraph.nodes import ROOT, Graph, GraphNode
 from wtb.integrations.langgraph.pregel import Interrupts, Stepper
-from wtb.integrations.langgraph.state_mapping import (
-    COMMAND,
-    DecodedValues,
-    changed_in_place,
-    command_of,
-    command_value,
-    freeze,
-    leaves_by_key,
-    next_nodes,
-    plain_state,
-    thaw,
-    way_to,
-    write_values,
-    writes_of,
-)
+from wtb.integrations.langgraph.state_mapping import COMMAND, DecodedValues, leaves_by_key
 from wtb.integrations.langgraph.task_runner import Attempted, Listener, Running, is_async, may_be_awaited
 from wtb.integrations.langgraph.workflow import CHOICE, GraphWorkflow, context_of
 
@@ -110,12 +96,12 @@ class GraphEngine:
         for key, (frame, branch) in leaves.items():
             values = frames.without_store(wrote.get(key, {}))
             if COMMAND not in values:
-                branch.writes = writes_of(values, decoded_values)
+                branch.writes = state_mapping.writes_of(values, decoded_values)
                 decisions += _decisions(frame, branch)
         with _routing():
             for key, (frame, _) in leaves.items():
                 if (command := wrote.get(key, {}).get(COMMAND)) is not None:
-                    stepper.command(top, frame, command_of(command))
+                    stepper.command(top, frame, state_mapping.command_of(command))
             stepper.finish_step(top, stepper.config)
         store_values = frames.collect_store_values(state, [values for _, values in writes])
         return replace(_join(top, state, decoded_values, after, store_values), decisions=tuple(decisions))
@@ -150,7 +136,7 @@ class GraphEngine:
                 continue
             except ParentCommand as raised:
                 return {
-                    COMMAND: command_value(who, raised.args[0]),
+                    COMMAND: state_mapping.command_value(who, raised.args[0]),
                     **frames.changes_of(stepper.runtime.store),
                 }
             if cached_output is None:
@@ -159,13 +145,13 @@ class GraphEngine:
                 # The output of an error handler stands for a failure, which must not be repeated from the cache.
                 if cached is not None and running.handler is None:
                     cached.keep(writes, changes)
-            writes = [*writes, *changed_in_place(frame, decoded_values)]
-            return {**write_values(frame.graph, who, writes), **changes}
+            writes = [*writes, *state_mapping.changed_in_place(frame, decoded_values)]
+            return {**state_mapping.write_values(frame.graph, who, writes), **changes}
 
     def _to_run(self, task: Task, decoded_values: DecodedValues) -> tuple[Frame, Frame, Branch]:
         """Return the outermost frame, and the one that a task is in, with the task."""
         kept_frame = task.position.engine
-        way = None if kept_frame is None else way_to(kept_frame, task.node, task.number)
+        way = None if kept_frame is None else state_mapping.way_to(kept_frame, task.node, task.number)
         top = self._thaw_frame(task.position, task.state, decoded_values, task.root, way)
         return top, *(next(top.leaves()) if way else leaves_by_key(top, task.position)[task.key])
 
@@ -219,14 +205,15 @@ class GraphEngine:
         way: Sequence[int] | None = None,
     ) -> Frame:
         if position.engine is not None:
-            top = thaw(self._own.graphs, position.engine, state, decoded_values, way)
+            top = state_mapping.thaw(self._own.graphs, position.engine, state, decoded_values, way)
             if top.is_stale():
                 stepper = self._stepper(top.graph, state, root)
                 stepper.refresh(top, stepper.config)
             return top
         graph = self._own.graphs[""]  # a person named the nodes to start from
         nodes = [node.place for node in map(self._own.__getitem__, position.next) if isinstance(node, GraphNode)]
-        return self._stepper(graph, state, root).at_nodes(graph, "", plain_state(graph, state, decoded_values), nodes)
+        values = state_mapping.plain_state(graph, state, decoded_values)
+        return self._stepper(graph, state, root).at_nodes(graph, "", values, nodes)
 
 
 def _join(
@@ -238,11 +225,11 @@ def _join(
     before: Values | None = None,
 ) -> Joined:
     """Freeze a frame as the outcome of a step. `before` is the state people see as the one before, if another one."""
-    changed, dropped, engine = freeze(top, frames.without_store(state), decoded_values)
+    changed, dropped, engine = state_mapping.freeze(top, frames.without_store(state), decoded_values)
     if before is not None:
         dropped = tuple(key for key in before if key not in changed and key not in store_values)
     changed |= differing(store_values, state)
-    to, fan_out = next_nodes(top)
+    to, fan_out = state_mapping.next_nodes(top)
     position = Position(after.step, to, {}, after.visits, fan_out, engine)
     return Joined(changed, position, (), dropped)
 

@@ -91,9 +91,8 @@ class ChosenGraph(GraphVariant):
         if not inspect.isroutine(fn):
             raise InputError("a compiled graph has no parameters; expected a function that makes the graph")
         every = inspect.signature(fn).parameters.values()
-        return {p.name: p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}, any(
-            p.kind is p.VAR_KEYWORD for p in every
-        )
+        accepted = {p.name: p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+        return accepted, any(p.kind is p.VAR_KEYWORD for p in every)
 
 
 class GraphNode(Node):
@@ -122,16 +121,10 @@ class GraphNode(Node):
         policies = {} if self.own.error_handler_node else {"retry_policy": None}
         if variant.fn is self.own_fn and not variant.params:
             return self.own.copy({**policies, "cache_policy": None})
-        compiled = _compile_node(
-            self.graph, self.place, partial(variant.fn, **variant.params) if variant.params else variant.fn
-        )
+        fn = partial(variant.fn, **variant.params) if variant.params else variant.fn
+        compiled = _compile_node(self.graph, self.place, fn)
         # Nothing else, so that triggers and writers stay those of the graph.
-        only = {
-            "bound": compiled.bound,
-            "channels": compiled.channels,
-            "mapper": compiled.mapper,
-            "subgraphs": compiled.subgraphs,
-        }
+        only = {name: getattr(compiled, name) for name in ("bound", "channels", "mapper", "subgraphs")}
         return self.own.copy({**policies, "cache_policy": None, **only})
 
     def copy(self) -> Self:
@@ -293,26 +286,18 @@ class Arrows:
 
     def sent_to(self, nodes: Collection[str]) -> frozenset[str]:
         """Return those of these nodes that may have no task, or several, in a step that leads to them."""
-        places = [
-            full_name(name, end)
-            for name, graph in self.graphs.items()
-            for _, _, ends, sends in _conditional(graph)
-            if sends
-            for _, end in ends
-        ]
-        places += [
-            full_name(name, end)
-            for name, graph in self.graphs.items()
-            for _, _, ends in _unannotated(graph)
-            for end in ends
-        ]
+        places: set[str] = set()
+        for name, graph in self.graphs.items():
+            sent = [end for _, _, ends, sends in _conditional(graph) if sends for _, end in ends]
+            commanded = [end for _, _, ends in _unannotated(graph) for end in ends]
+            places |= {full_name(name, end) for end in (*sent, *commanded)}
         # With dots, so that nodes of a graph within count, and `drafts` does not count for `draft`.
         return frozenset(node for node in nodes if any(f"{node}.".startswith(f"{to}.") for to in places))
 
     def interrupts(self) -> Iterator[str]:
         """Yield the interrupts with which graphs were compiled, as breakpoints."""
         for name, graph in self.graphs.items():
-            everywhere = [place for place in graph.nodes if place != START and not graph.nodes[place].is_error_handler]
+            everywhere = _steps_of(graph)
             for place in everywhere if graph.interrupt_before_nodes == "*" else graph.interrupt_before_nodes:
                 yield from (f"before {node}" for node in self.leads_to(name, place))
             for place in everywhere if graph.interrupt_after_nodes == "*" else graph.interrupt_after_nodes:
@@ -341,12 +326,8 @@ class Arrows:
         leads = {start for start, end in _builder(inner).edges if end != END}
         leads |= {start for starts, _ in _builder(inner).waiting_edges for start in starts}
         leads |= {start for start, _, ends, _ in _conditional(inner) if all(end != END for _, end in ends)}
-        last = [
-            inner_place
-            for inner_place, node in inner.nodes.items()
-            if inner_place not in {*leads, START} and not node.is_error_handler
-        ]
-        return [tail for inner_place in last for tail in self.tails(full, inner_place)]
+        last = [step for step in _steps_of(inner) if step not in leads]
+        return [tail for step in last for tail in self.tails(full, step)]
 
     def _within(self, name: str, place: str) -> Iterator[str]:
         """Yield the nodes of a place in a graph: itself, or those of its inner graph."""
@@ -354,9 +335,8 @@ class Arrows:
         if full not in self.graphs:
             yield full
             return
-        for inner, node in self.graphs[full].nodes.items():
-            if inner != START and not node.is_error_handler:
-                yield from self._within(full, inner)
+        for inner in _steps_of(self.graphs[full]):
+            yield from self._within(full, inner)
 
     @property
     def is_open(self) -> bool:
@@ -372,6 +352,11 @@ class Arrows:
             or (within and _parts(graph))
             for graph in self.graphs.values()
         )
+
+
+def _steps_of(graph: Graph) -> list[str]:
+    """Return the nodes of a graph, without those that LangGraph adds: the entry, and error handlers."""
+    return [place for place, node in graph.nodes.items() if place != START and not node.is_error_handler]
 
 
 def _builder(graph: Graph) -> Any:

@@ -366,10 +366,7 @@ def _under(state: Values, hidden: Sequence[str], start: str) -> dict[str, Value]
 
 def next_nodes(root: Frame) -> tuple[tuple[str, ...], dict[str, int]]:
     """Return the next nodes in the order of their first task, and the number of tasks of nodes that have several."""
-    count: dict[str, int] = {}
-    for frame, branch in root.leaves():
-        name = frame.node_name(branch.node)
-        count[name] = count.get(name, 0) + 1
+    count = Counter(frame.node_name(branch.node) for frame, branch in root.leaves())
     return tuple(count), {name: number for name, number in count.items() if number > 1}
 
 

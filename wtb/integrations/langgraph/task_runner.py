@@ -39,13 +39,18 @@ from wtb.core.errors import InputError, StateError
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable, storable
 from wtb.integrations.langgraph.frames import Frame, Write
+from wtb.integrations.models.recording import cost_of
 
 
 @dataclass
 class _Started:
-    at: float
-    name: str | None
-    prompt: Any
+    name: str | None = None
+    prompt: Any = None
+    at: float = field(default_factory=time.perf_counter)
+
+    @property
+    def lasted_s(self) -> float:
+        return time.perf_counter() - self.at
 
 
 class ShownMessage(TypedDict):
@@ -73,45 +78,27 @@ class Listener(BaseCallbackHandler):
     ) -> None:
         self._context.check_allowance()
         prompt = [_message(message) for batch in messages for message in batch]
-        self._started[run_id] = _Started(time.perf_counter(), _model_of(serialized, kwargs), prompt)
+        self._started[run_id] = _Started(_model_of(serialized, kwargs), prompt)
 
     def on_llm_start(
         self, serialized: Mapping[str, Any] | None, prompts: list[str], *, run_id: UUID, **kwargs: Any
     ) -> None:
         self._context.check_allowance()
-        self._started[run_id] = _Started(time.perf_counter(), _model_of(serialized, kwargs), list(prompts))
+        self._started[run_id] = _Started(_model_of(serialized, kwargs), list(prompts))
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        started = self._started.pop(run_id, _Started(time.perf_counter(), None, None))
-        duration = time.perf_counter() - started.at
+        started = self._started.pop(run_id, _Started())
+        lasted_s = started.lasted_s
         used, answered = _usage(response)
-        model = answered or started.name or "unknown"
-        if not used.whole:
-            self._context.unknown_cost("usage", model)
-        if used.problems:
-            self._context.warn_once(f"model {model!r}: {'; '.join(used.problems)}")
-        self._context.call(
-            model=model,
-            prompt=started.prompt,
-            response=_generations(response),
-            tokens_in=used.tokens_in,
-            tokens_out=used.tokens_out,
-            usd=self._usd(model, started.name, used),
-            duration_s=duration,
-            cached=used.cached,
-        )
+        model, content = answered or started.name or "unknown", _generations(response)
+        cost = cost_of(self._context, model, used, partial(_usd, model, started.name, used))
+        self._context.call(model=model, prompt=started.prompt, response=content, duration_s=lasted_s, **cost)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        started = self._started.pop(run_id, _Started(time.perf_counter(), None, None))
-        text = storable(f"{type(error).__name__}: {error}", 2000)
-        duration = time.perf_counter() - started.at
-        self._context.call(
-            model=started.name or "unknown",
-            prompt=started.prompt,
-            response={"error": text},
-            usd=0.0,
-            duration_s=duration,
-        )
+        started = self._started.pop(run_id, _Started())
+        response, model = {"error": storable(f"{type(error).__name__}: {error}", 2000)}, started.name or "unknown"
+        lasted_s = started.lasted_s
+        self._context.call(model=model, prompt=started.prompt, response=response, usd=0.0, duration_s=lasted_s)
 
     def on_tool_start(
         self,
@@ -123,9 +110,7 @@ class Listener(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         name = kwargs.get("name") or (serialized or {}).get("name")
-        self._started[run_id] = _Started(
-            time.perf_counter(), name, to_readable(inputs if inputs is not None else input_str)
-        )
+        self._started[run_id] = _Started(name, to_readable(inputs if inputs is not None else input_str))
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         self._tool_ended(run_id, _message(output) if isinstance(output, BaseMessage) else to_readable(output))
@@ -136,9 +121,7 @@ class Listener(BaseCallbackHandler):
     def task_began(self, id: str, name: str, arguments: tuple[tuple[Any, ...], Mapping[str, Any]]) -> None:
         """Record the start of a function with `@task`, with its arguments."""
         positional, named = arguments
-        self._started[id] = _Started(
-            time.perf_counter(), name, to_readable([*positional, named] if named else list(positional))
-        )
+        self._started[id] = _Started(name, to_readable([*positional, named] if named else list(positional)))
 
     def task_ended(self, id: str, outcome: Any) -> None:
         """Report what a task returned or raised. Other ids, of which nothing was reported, are ignored."""
@@ -153,23 +136,18 @@ class Listener(BaseCallbackHandler):
         """Report what a node wrote to LangGraph's stream."""
         self._context.tell("stream", to_readable(chunk))
 
-    def _usd(self, model: str, requested: str | None, used: Usage) -> float:
-        """Return the price of a call by the model that responded, else by the name in the request."""
-        if not used.tokens_in and not used.tokens_out:
-            return 0.0
-        self._context.load_prices()
-        for name in (model, requested):
-            try:
-                return price(name, used.tokens_in, used.tokens_out, cached=used.cached, written=used.written)
-            except InputError:
-                continue
-        self._context.unknown_cost("price", model)
-        return 0.0
-
     def _tool_ended(self, run_id: UUID | str, response: Any) -> None:
-        started = self._started.pop(run_id, _Started(time.perf_counter(), None, None))
-        duration = time.perf_counter() - started.at
-        self._context.call(tool=started.name or "tool", prompt=started.prompt, response=response, duration_s=duration)
+        started = self._started.pop(run_id, _Started())
+        name, lasted_s = started.name or "tool", started.lasted_s
+        self._context.call(tool=name, prompt=started.prompt, response=response, duration_s=lasted_s)
+
+
+def _usd(model: str, requested: str | None, used: Usage) -> float:
+    """Return the price of a call by the model that responded, else by the name in the request. Raises InputError."""
+    try:
+        return price(model, used.tokens_in, used.tokens_out, cached=used.cached, written=used.written)
+    except InputError:
+        return price(requested, used.tokens_in, used.tokens_out, cached=used.cached, written=used.written)
 
 
 def _model_of(serialized: Mapping[str, Any] | None, options: Mapping[str, Any]) -> str | None:

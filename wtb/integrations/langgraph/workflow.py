@@ -118,30 +118,21 @@ def _unstorable_class(kind: Any, seen: set[int]) -> Any:
     if origin is typing.Literal:
         return None
     if origin is not None:
-        parts = typing.get_args(kind)
-        inside = next(
-            (unstorable_class for part in parts if (unstorable_class := _unstorable_class(part, seen)) is not None),
-            None,
-        )
+        inside = _first_unstorable(typing.get_args(kind), seen)
         return inside or (_unstorable_class(origin, seen) if isinstance(origin, type) else None)
     if not isinstance(kind, type) or kind in _PLAIN or kind in TAG_OF or kind in _SHAPES:
         return None
     if is_typed_dict(kind) or dataclasses.is_dataclass(kind):
-        return next(
-            (
-                unstorable_class
-                for part in _fields(kind)
-                if (unstorable_class := _unstorable_class(part, seen)) is not None
-            ),
-            None,
-        )
-    if issubclass(kind, enum.Enum):
-        return None
-    if hasattr(kind, "model_fields") or kind.__module__.partition(".")[0] == "numpy":
+        return _first_unstorable(_fields(kind), seen)
+    if issubclass(kind, enum.Enum) or hasattr(kind, "model_fields") or kind.__module__.partition(".")[0] == "numpy":
         return None
     # Others may have subclasses that can be stored: a protocol, an abstract class, the base of pydantic models.
     is_open = getattr(kind, "_is_protocol", False) or bool(getattr(kind, "__abstractmethods__", ()))
     return None if is_open or kind.__module__ in ("datetime", "zoneinfo", "pathlib") else kind
+
+
+def _first_unstorable(kinds: Iterable[Any], seen: set[int]) -> Any:
+    return next((found_class for kind in kinds if (found_class := _unstorable_class(kind, seen)) is not None), None)
 
 
 def _fields(shape: type) -> list[Any]:

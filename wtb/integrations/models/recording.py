@@ -8,8 +8,8 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import Any, TypeVar, cast
+from functools import partial, wraps
+from typing import Any, TypedDict, TypeVar, cast
 
 from wtb.authoring.context.node_context import Context, current_context
 from wtb.authoring.context.usage import Usage, price
@@ -26,17 +26,8 @@ Path = tuple[str, ...]
 Prices = Mapping[str, tuple[float, float]]
 
 # Resources whose methods call a model, and those methods.
-_RESOURCES: frozenset[Path] = frozenset(
-    {
-        ("chat", "completions"),
-        ("beta", "chat", "completions"),
-        ("completions",),
-        ("embeddings",),
-        ("responses",),
-        ("messages",),
-        ("beta", "messages"),
-    }
-)
+_PATHS = ("chat.completions", "beta.chat.completions", "completions", "embeddings", "responses", "messages")
+_RESOURCES: frozenset[Path] = frozenset(tuple(path.split(".")) for path in (*_PATHS, "beta.messages"))
 _METHODS = ("create", "parse", "stream")
 _RAW = ("with_raw_response", "with_streaming_response")
 _ANOTHER_CLIENT = ("with_options", "copy")
@@ -310,25 +301,13 @@ class _Call:
         # A successful call always takes tokens. A server that reports none has not counted them.
         if error is None and not used.tokens_in and not used.tokens_out:
             used = replace(used, whole=False)
-        if not used.whole:
-            self.context.unknown_cost("usage", model)
-        if used.problems:
-            self.context.warn_once(f"model {model!r}: {'; '.join(used.problems)}")
         response = answer.content
         self._note_outcome(error)
         if error is not None:
             response = {"error": storable(f"{type(error).__name__}: {error}", 2000)}
             response |= {"before": answer.content} if answer.content else {}
-        self.context.call(
-            model=model,
-            prompt=request_of(self.options),
-            response=response,
-            tokens_in=used.tokens_in,
-            tokens_out=used.tokens_out,
-            usd=self._usd(model, used),
-            duration_s=took,
-            cached=used.cached,
-        )
+        cost = cost_of(self.context, model, used, partial(self.tariff.usd, model, str(self.options.get("model")), used))
+        self.context.call(model=model, prompt=request_of(self.options), response=response, duration_s=took, **cost)
 
     def _model(self, answered: str | None) -> str:
         """Return the requested model, by the exact name that the server gives it."""
@@ -336,12 +315,34 @@ class _Call:
         # A gateway may answer with a name of its own, for which no price is known.
         return storable(answered if answered is not None and answered.startswith(requested) else requested, 200)
 
-    def _usd(self, model: str, used: Usage) -> float:
-        if not used.tokens_in and not used.tokens_out:
-            return 0.0
-        self.context.load_prices()
+
+class Cost(TypedDict):
+    """The tokens and the US dollars of a call, as `ctx.call` takes them."""
+
+    tokens_in: int
+    tokens_out: int
+    cached: int
+    usd: float
+
+
+def cost_of(context: Context, model: str, used: Usage, price_of: Callable[[], float]) -> Cost:
+    """Return the cost of a call that has ended, and report the parts that are not known.
+
+    Args:
+        context: The context of the node that made the call.
+        model: The name of the model.
+        used: What the call used.
+        price_of: Returns the price in US dollars. Raises InputError if there is none.
+    """
+    if not used.whole:
+        context.unknown_cost("usage", model)
+    if used.problems:
+        context.warn_once(f"model {model!r}: {'; '.join(used.problems)}")
+    usd = 0.0
+    if used.tokens_in or used.tokens_out:
+        context.load_prices()
         try:
-            return self.tariff.usd(model, str(self.options.get("model")), used)
+            usd = price_of()
         except InputError:
-            self.context.unknown_cost("price", model)
-            return 0.0
+            context.unknown_cost("price", model)
+    return {"tokens_in": used.tokens_in, "tokens_out": used.tokens_out, "cached": used.cached, "usd": usd}

@@ -82,11 +82,7 @@ def _run_by(context: Context, sweep: SweepRow) -> RunBy:
 
 
 def run_here(
-    context: Context,
-    continuation: Continuation,
-    *,
-    bound: Bound | None = None,
-    run: RunHere = follow,
+    context: Context, continuation: Continuation, *, bound: Bound | None = None, run: RunHere = follow
 ) -> Ended:
     """Run the single execution of an answer in this process, and forks of it that wait no longer.
 

@@ -142,13 +142,10 @@ def pin(context: Context, ref: str, name: str | None = None) -> Pin:
     if name is not None:
         check_name(name)
     target = _find(context.database, ref)
-    if target.kind == "sweep":
-        if name is not None:
-            raise InputError(f"{ref!r} is a sweep, which has its name; a name is for checkpoints")
-        retention.pin_sweep(context.database, target.id, True)
-        return target
-    retention.pin_checkpoint(context.database, target.id, target.sweep, True, name)
-    return replace(target, name=name)
+    if name is not None and target.kind == "sweep":
+        raise InputError(f"{ref!r} is a sweep, which has its name; a name is for checkpoints")
+    _set_pinned(context.database, target, True, name)
+    return target if target.kind == "sweep" else replace(target, name=name)
 
 
 @checked
@@ -168,11 +165,15 @@ def unpin(context: Context, ref: str) -> Pin:
         ConflictError: If it is being deleted.
     """
     target = _find(context.database, ref)
-    if target.kind == "sweep":
-        retention.pin_sweep(context.database, target.id, False)
-    else:
-        retention.pin_checkpoint(context.database, target.id, target.sweep, False)
+    _set_pinned(context.database, target, False)
     return target
+
+
+def _set_pinned(database: Database, target: Pin, pinned: bool, name: str | None = None) -> None:
+    if target.kind == "sweep":
+        retention.pin_sweep(database, target.id, pinned)
+    else:
+        retention.pin_checkpoint(database, target.id, target.sweep, pinned, name)
 
 
 def _find(database: Database, ref: str) -> Pin:

@@ -25,17 +25,7 @@ from wtb.operations.context import Context
 from wtb.operations.payers import check_payer
 from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
-from wtb.store.control.pending_rollbacks import (
-    CallOfTool,
-    begin_turn,
-    finish_first,
-    has_calls,
-    no_calls,
-    note_made_again,
-    note_undone,
-    release,
-    unfinished,
-)
+from wtb.store.control import pending_rollbacks
 from wtb.store.control.rollback import Ending, Leaving, begin, end, last_rollback
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
@@ -67,7 +57,7 @@ def undo(context: Context, leaving: Leaving, bound: Bound | None) -> Compensatio
     """
     database, execution = context.database, leaving.execution
     shared = [_call(call) for call in leaving.shared]
-    outcomes: CompensationDocument = {**no_calls(), "shared": shared}
+    outcomes: CompensationDocument = {**pending_rollbacks.no_calls(), "shared": shared}
     if not leaving.undo and not leaving.redo:
         return outcomes
     if bound is None:
@@ -80,27 +70,27 @@ def undo(context: Context, leaving: Leaving, bound: Bound | None) -> Compensatio
     with _calling(context, bound, find_sweep(database, execution.sweep_id)) as calling:
         for call in reversible:
             # Recorded before the call, so that a crash in between leaves a trace of the attempt.
-            begin_turn(database, execution, call)
+            pending_rollbacks.begin_turn(database, execution, call)
             clock = time.perf_counter()
             answer = calling(ToolCall(call.tool, "reverse", call.arguments, call.result))
             if isinstance(answer, Failure):
                 outcomes["failed"].append({**_call(call), "error": str(answer)})
                 continue
-            note_undone(database, execution, call, time.perf_counter() - clock)
+            pending_rollbacks.note_undone(database, execution, call, time.perf_counter() - clock)
             outcomes["undone"].append(_call(call) if call.undone_at is None else {**_call(call), "again": True})
         for call in leaving.redo:
-            begin_turn(database, execution, call)
+            pending_rollbacks.begin_turn(database, execution, call)
             clock = time.perf_counter()
             answer = calling(ToolCall(call.tool, "forward", call.arguments))
             if isinstance(answer, Failure):
                 outcomes["failed"].append({**_call(call), "error": str(answer)})
                 continue
-            note_made_again(database, execution, call, time.perf_counter() - clock, answer)
+            pending_rollbacks.note_made_again(database, execution, call, time.perf_counter() - clock, answer)
             outcomes["redone"].append(_call(call))
     return outcomes
 
 
-def _call(call: CallOfTool) -> ToolCallDocument:
+def _call(call: pending_rollbacks.CallOfTool) -> ToolCallDocument:
     return {"tool": call.tool, "node": call.node, "arguments": readable(call.arguments.encode())}
 
 
@@ -196,10 +186,7 @@ def rollback(
     execution = find_one(context.database, ref)
     check_payer(context, queries.find_sweep(context.database, execution.sweep_id))
     target = find_checkpoint(context.database, execution, to)
-    because = f"rolled back to {target.words} {context.because(reason)}"
-    bound = bound or _code(context, execution)
-    ending = Ending(context.by, reason, because, target.words, _queue(execution, target, bound))
-    return _move(context, execution, target, bound, ending)
+    return _move(context, execution, target, bound, reason, f"rolled back to {target.words}")
 
 
 @checked
@@ -228,24 +215,20 @@ def undo_rollback(
     database = context.database
     execution = find_one(database, ref)
     check_payer(context, queries.find_sweep(database, execution.sweep_id))
-    under_way = unfinished(execution)
+    under_way = pending_rollbacks.unfinished(execution)
     if under_way is not None and not under_way["redoes"]:
-        raise finish_first(execution, "taken forward again")
+        raise pending_rollbacks.finish_first(execution, "taken forward again")
     last = last_rollback(database, execution)
     line = queries.line(database, last.from_id)
     if not line:
         raise InputError(f"the former line of execution {execution.id} was removed by `wtb admin gc`")
-    target = _named(line[-1])
-    because = f"its rollback was undone {context.because(reason)}"
-    bound = bound or _code(context, execution)
-    ending = Ending(context.by, reason, because, target.words, _queue(execution, target, bound), last.id)
-    return _move(context, execution, target, bound, ending)
+    return _move(context, execution, _named(line[-1]), bound, reason, "its rollback was undone", last.id)
 
 
 def _code(context: Context, execution: ExecutionRow) -> Bound | None:
     """Return the code of an execution if it may have tools to undo, since importing takes longer than a rollback."""
     database, sweep_id = context.database, execution.sweep_id
-    if not has_calls(database, sweep_id):
+    if not pending_rollbacks.has_calls(database, sweep_id):
         return None
     if not context.imports:
         raise InputError(
@@ -255,15 +238,20 @@ def _code(context: Context, execution: ExecutionRow) -> Bound | None:
     return rebind(context, queries.find_sweep(database, sweep_id))
 
 
-def _queue(execution: ExecutionRow, target: NamedCheckpoint, bound: Bound | None) -> str | None:
-    """Return the queue of the next node, if its code is known."""
-    return execution.queue if bound is None else queue_of(bound.workflow, target.next)
-
-
 def _move(
-    context: Context, execution: ExecutionRow, target: NamedCheckpoint, bound: Bound | None, ending: Ending
+    context: Context,
+    execution: ExecutionRow,
+    target: NamedCheckpoint,
+    bound: Bound | None,
+    reason: str | None,
+    what: str,
+    undoes: str | None = None,
 ) -> RolledBack:
+    """Move the head of an execution to a checkpoint, and undo or redo the calls of tools in between."""
     database = context.database
+    bound = bound or _code(context, execution)
+    queue = execution.queue if bound is None else queue_of(bound.workflow, target.next)
+    ending = Ending(context.by, reason, f"{what} {context.because(reason)}", target.words, queue, undoes)
     leaving = begin(database, execution.id, target.id, ending)
     try:
         calls = undo(context, leaving, bound)
@@ -271,7 +259,7 @@ def _move(
     # The rollback is open until `end`; whatever fails in between, another attempt may continue it.
     finally:
         if leaving.head is None:
-            release(database, leaving.execution)
+            pending_rollbacks.release(database, leaving.execution)
     return RolledBack(
         execution.id,
         head,

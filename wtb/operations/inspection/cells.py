@@ -12,7 +12,7 @@ import orjson
 from wtb.core.arguments import checked
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import StateError
-from wtb.core.failures import Failure, StoredFailure
+from wtb.core.failures import Failure
 from wtb.core.frozen import frozen
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
 from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
@@ -117,10 +117,7 @@ class _Counts:
 
 
 def _documents(
-    counts: _Counts,
-    choices: list[dict[str, str]],
-    rows: Sequence[ListedCell],
-    read: Callable[[bytes], Any],
+    counts: _Counts, choices: list[dict[str, str]], rows: Sequence[ListedCell], read: Callable[[bytes], Any]
 ) -> Iterator[CellDocument]:
     if not rows:
         return
@@ -151,7 +148,7 @@ def _documents(
             "state": {name: read(stored[key].data) for name, key in state.items()},
             "scores": scores.get(place, {}),
             "execution": row.execution_id,
-            "error": _error(row.failure),
+            "error": None if row.failure is None else str(Failure(**row.failure)),
             "latency_s": row.elapsed_s,
             "cost_usd": None if is_concerned(choices[row.combination], counts.unknown_costs) else row.usd,
             "tokens_in": row.tokens_in,
@@ -172,10 +169,6 @@ def value_or_plain(encoded: bytes) -> Any:
         return decode(encoded)
     except StateError:
         return readable(encoded)
-
-
-def _error(failure: StoredFailure | None) -> str | None:
-    return None if failure is None else str(Failure(**failure))
 
 
 STATUSES = tuple(CELL)

@@ -13,16 +13,7 @@ from wtb.core.documents.all_events import EventDocument
 from wtb.core.errors import WTBError
 from wtb.core.frozen import frozen
 from wtb.operations.context import Context
-from wtb.operations.inspection.log import (
-    PART,
-    event_document,
-    follow_events,
-    matches,
-    position_of,
-    read_pages,
-    severities_from,
-    with_values,
-)
+from wtb.operations.inspection import log as logs
 from wtb.store.log import LogPosition
 from wtb.store.read.activity import LivelySweep, Moment, lively_sweeps, read_moment
 from wtb.store.tables.sweeps import EventRow
@@ -55,7 +46,7 @@ class EventsFromNow:
             InputError: If there is no such severity.
         """
         self._context, self._kinds, self._values = context, tuple(kinds), values
-        self._severities = severities_from(severity)
+        self._severities = logs.severities_from(severity)
         self._start = read_moment(context.database).position
         self._positions: dict[str, LogPosition] = {}
         self._ended: dict[str, _EndedSweep] = {}
@@ -68,8 +59,8 @@ class EventsFromNow:
         """
         try:
             # Each sweep's log is ordered; merging them gives one order without reading everything first.
-            rows = heapq.merge(*map(self._rows_of, self._sweeps_with_news()), key=position_of)
-            while part := list(islice(rows, PART)):
+            rows = heapq.merge(*map(self._rows_of, self._sweeps_with_news()), key=logs.position_of)
+            while part := list(islice(rows, logs.PART)):
                 yield from self._take(part)
         except WTBError:
             self._ended.clear()  # some were noted as read
@@ -77,15 +68,15 @@ class EventsFromNow:
 
     def _take(self, rows: Sequence[EventRow]) -> list[EventDocument]:
         """Return the matching events, and continue after them the next time."""
-        matching = [row for row in rows if matches(row["kind"], row["severity"], self._severities, self._kinds)]
-        events = [event_document(row) for row in matching]
+        matching = [row for row in rows if logs.matches(row["kind"], row["severity"], self._severities, self._kinds)]
+        events = [logs.event_document(row) for row in matching]
         if self._values:
-            events = list(with_values(self._context.database, events))
-        self._positions |= {row["sweep_id"]: position_of(row) for row in rows}
+            events = list(logs.with_values(self._context.database, events))
+        self._positions |= {row["sweep_id"]: logs.position_of(row) for row in rows}
         return events
 
     def _rows_of(self, sweep_id: str) -> Iterator[EventRow]:
-        for page in read_pages(self._context.database, sweep_id, self._positions.get(sweep_id, self._start)):
+        for page in logs.read_pages(self._context.database, sweep_id, self._positions.get(sweep_id, self._start)):
             yield from page
 
     def _sweeps_with_news(self) -> list[str]:
@@ -135,7 +126,7 @@ async def follow_async(
     Raises:
         InputError: If there is no such sweep, execution or severity.
     """
-    async for batch in each(follow_events(context, ref, severity=severity, kinds=kinds, values=values)):
+    async for batch in each(logs.follow_events(context, ref, severity=severity, kinds=kinds, values=values)):
         if batch is None:
             await asyncio.sleep(interval_s)
         for event in batch or ():
@@ -146,9 +137,5 @@ async def each(steps: Iterator[T]) -> AsyncIterator[T]:
     """Yield the elements of an iterator whose steps block for a moment."""
     loop = asyncio.get_running_loop()
     # A list of one, because `None` is an element that callers wait on.
-    while step := await loop.run_in_executor(_LOOKING, _take_one, steps):
+    while step := await loop.run_in_executor(_LOOKING, list, islice(steps, 1)):
         yield step[0]
-
-
-def _take_one(steps: Iterator[T]) -> list[T]:
-    return list(islice(steps, 1))

@@ -113,12 +113,7 @@ def log(
 
 @checked
 def follow_events(
-    context: Context,
-    ref: str,
-    *,
-    severity: str = "debug",
-    kinds: Sequence[str] = (),
-    values: bool = False,
+    context: Context, ref: str, *, severity: str = "debug", kinds: Sequence[str] = (), values: bool = False
 ) -> Iterator[Sequence[EventDocument] | None]:
     """Yield the events of a sweep in batches, until it ends or pauses, or the execution does or waits for a person.
 
@@ -302,12 +297,7 @@ def sweeps_there(context: Context, ids: Collection[str]) -> set[str]:
 
 @checked
 def count_events(
-    context: Context,
-    ref: str,
-    *,
-    severity: str = "debug",
-    kinds: Sequence[str] = (),
-    execution: str | None = None,
+    context: Context, ref: str, *, severity: str = "debug", kinds: Sequence[str] = (), execution: str | None = None
 ) -> list[EventCount]:
     """Count the events of a sweep by kind and severity.
 

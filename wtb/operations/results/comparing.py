@@ -445,12 +445,7 @@ def _document(row: ListedBaseline) -> BaselineDocument:
         "session": row.session,
         "set_at": str(iso(row.set_at)),
         "noise_floor": row.noise_floor,
-        "sweep": {
-            "id": row.sweep_id,
-            "name": row.sweep,
-            "status": row.status,
-            "finished_at": iso(row.finished_at),
-        },
+        "sweep": {"id": row.sweep_id, "name": row.sweep, "status": row.status, "finished_at": iso(row.finished_at)},
         "reference": row.reference_id or row.sweep_id,
         "nights": row.nights["count"] if row.nights else 0,
     }

@@ -9,17 +9,7 @@ from urllib.parse import quote
 import orjson
 
 from wtb.core.arguments import FromZero, Number, checked
-from wtb.core.documents.outputs import (
-    CUT,
-    MOST_CASES,
-    MOST_ROWS,
-    CaseOutputs,
-    CellOutputs,
-    OutputMetric,
-    OutputScore,
-    OutputsDocument,
-    OutputValue,
-)
+from wtb.core.documents import outputs as documents
 from wtb.core.errors import DamagedError, InputError, did_you_mean
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Measure
@@ -34,23 +24,12 @@ from wtb.store.read import details, evidence, queries
 from wtb.store.read import outputs as output_rows
 from wtb.store.read.costs import unknown_costs
 from wtb.store.read.details import find, find_one
-from wtb.store.read.outputs import (
-    WHOLE_BYTES,
-    Beginning,
-    CellPlace,
-    OutputCell,
-    OutputFilters,
-    Place,
-    WorstFirst,
-    WrongIn,
-    matching_places,
-)
 from wtb.store.tables.sweeps import CaseRow, SweepRow
 
 _LONGEST_ESCAPE = 12  # characters: two halves of a pair
 
 
-def output_value(beginning: Beginning, whole: str) -> OutputValue:
+def output_value(beginning: output_rows.Beginning, whole: str) -> documents.OutputValue:
     """Return a value for a page of outputs.
 
     Args:
@@ -72,10 +51,10 @@ def output_value(beginning: Beginning, whole: str) -> OutputValue:
     }
 
 
-def value_of_text(text: str, whole: str) -> OutputValue:
+def value_of_text(text: str, whole: str) -> documents.OutputValue:
     """Return a value that is stored as typed JSON in a row, such as the expected value of a case."""
     encoded = text.encode()
-    return output_value(Beginning(encoded[:WHOLE_BYTES], len(encoded)), whole)
+    return output_value(output_rows.Beginning(encoded[: output_rows.WHOLE_BYTES], len(encoded)), whole)
 
 
 def path_of_output(execution: str, key: str) -> str:
@@ -112,20 +91,20 @@ def _part(encoded: bytes) -> str:
     """Return the beginning of a text, or of JSON as it stands."""
     text = encoded.decode("utf-8", "ignore")  # a character that is cut in half is left out
     if not text.startswith('"'):
-        return text[:CUT]
+        return text[: documents.CUT]
     for end in range(len(text), len(text) - _LONGEST_ESCAPE, -1):
         try:
             beginning: str = orjson.loads(text[:end] + '"')
         except orjson.JSONDecodeError:
             continue  # an escape is cut in two
-        return beginning[:CUT]
+        return beginning[: documents.CUT]
     raise DamagedError("a stored value is damaged: it is no JSON")
 
 
 def _shortened(content: Any) -> tuple[Any, bool]:
     """Return a value with its texts cut, and whether any was."""
     if isinstance(content, str):
-        return content[:CUT], len(content) > CUT
+        return content[: documents.CUT], len(content) > documents.CUT
     if isinstance(content, list):
         parts = [_shortened(part) for part in content]
         return [part for part, _ in parts], any(is_cut for _, is_cut in parts)
@@ -139,7 +118,7 @@ PAGE: Final = 20
 MOST_KEYS: Final = 16
 BLOCK: Final = 1 << 20
 
-PageSize = Annotated[int, Number(1, MOST_CASES, whole=True)]
+PageSize = Annotated[int, Number(1, documents.MOST_CASES, whole=True)]
 
 
 @checked
@@ -160,7 +139,7 @@ def outputs(
     cases: Sequence[str] = (),
     offset: FromZero = 0,
     limit: PageSize = PAGE,
-) -> OutputsDocument:
+) -> documents.OutputsDocument:
     """Return the outputs of combinations side by side, a page of cases at a time. All filters must hold.
 
     Args:
@@ -194,7 +173,7 @@ def outputs(
     # One snapshot for all queries: a running sweep would otherwise change between the count and the page.
     with database.snapshot():
         sight = _Sight(database, sweep, rows, columns, keys)
-        filters = OutputFilters(
+        filters = output_rows.OutputFilters(
             sight.rows,
             sight.keys,
             failed,
@@ -208,7 +187,7 @@ def outputs(
         # Cases that are not there are refused, rather than shown as an empty page.
         for case in filters.cases:
             details.check_case(database, sweep.id, case)
-        total, places = matching_places(database, sweep.id, filters, offset=offset, limit=limit)
+        total, places = output_rows.matching_places(database, sweep.id, filters, offset=offset, limit=limit)
         case_outputs = sight.cases(places)
     return {
         "sweep": sweep.heading,
@@ -277,7 +256,7 @@ def _target(database: Database, ref: str) -> tuple[SweepRow, Sequence[int], Sequ
         return target.row, (), ()
     sweep = queries.find_sweep(database, target.row.sweep_id)
     case, _ = details.execution_case(database, target.id)
-    return sweep, target.row.combinations[:MOST_ROWS], (case,)
+    return sweep, target.row.combinations[: documents.MOST_ROWS], (case,)
 
 
 def _sweep(database: Database, ref: str) -> SweepRow:
@@ -314,9 +293,11 @@ class _Sight:
         row_count = len(self.choices)
         for row in rows:
             self._check_row("rows", row)
-        if len(set(rows)) > MOST_ROWS:
-            raise InputError(f"rows has {len(set(rows))} combinations; expected at most {MOST_ROWS}", argument="rows")
-        return list(dict.fromkeys(rows)) or list(range(min(row_count, MOST_ROWS)))
+        if len(set(rows)) > documents.MOST_ROWS:
+            raise InputError(
+                f"rows has {len(set(rows))} combinations; expected at most {documents.MOST_ROWS}", argument="rows"
+            )
+        return list(dict.fromkeys(rows)) or list(range(min(row_count, documents.MOST_ROWS)))
 
     def _columns(self, columns: Sequence[int]) -> list[int]:
         for row in columns:
@@ -367,7 +348,7 @@ class _Sight:
             raise InputError(f"no case has the tag {tag!r}{hint}", argument="tag")
         return tag
 
-    def worst(self, metric: str | None) -> WorstFirst | None:
+    def worst(self, metric: str | None) -> output_rows.WorstFirst | None:
         """Return the order by a metric, worst first. Raises InputError."""
         if metric is None:
             return None
@@ -375,9 +356,9 @@ class _Sight:
 
         scores = Scores(self._database, self._sweep)
         measure = scores.measures[scores.chosen_metric(metric)]
-        return WorstFirst(metric, measure.better == "lower", scores.failure_score(measure))
+        return output_rows.WorstFirst(metric, measure.better == "lower", scores.failure_score(measure))
 
-    def wrong(self, which: Literal["all", "none"] | None, metric: str | None) -> WrongIn | None:
+    def wrong(self, which: Literal["all", "none"] | None, metric: str | None) -> output_rows.WrongIn | None:
         """Return the filter by how many combinations are wrong. Raises InputError."""
         if which is None:
             if metric is not None:
@@ -391,9 +372,9 @@ class _Sight:
             scaled = [other for other, candidate in self.measures.items() if candidate.best is not None]
             expected = f"expected one of {', '.join(scaled)}" if scaled else "no metric of the sweep has one"
             raise InputError(f"metric {name!r} has no scale, so no score of it is wrong; {expected}", argument="metric")
-        return WrongIn(which, name, measure.better == "lower", measure.best)
+        return output_rows.WrongIn(which, name, measure.better == "lower", measure.best)
 
-    def cases(self, places: Sequence[Place]) -> list[CaseOutputs]:
+    def cases(self, places: Sequence[output_rows.Place]) -> list[documents.CaseOutputs]:
         """Return the cases at these places, with their cells."""
         cells = output_rows.output_cells(self._database, self._sweep.id, places, self.columns, self.keys)
         scores = output_rows.output_scores(self._database, self._sweep.id, places, self.columns, self.measures)
@@ -406,7 +387,7 @@ class _Sight:
         values = _Values(output_rows.beginnings(self._database, digests))
         unknown = unknown_costs(self._database, self._sweep.id)
         priced = [not is_concerned(choices, unknown) for choices in self.choices]
-        by_place: dict[CellPlace, CellOutputs] = {}
+        by_place: dict[output_rows.CellPlace, documents.CellOutputs] = {}
         for cell in cells:
             place = (cell.case_number, cell.repeat, cell.combination)
             is_priced = priced[cell.combination]
@@ -426,21 +407,18 @@ class _Sight:
         ]
 
 
-def _metric(measure: Measure) -> OutputMetric:
-    metric: OutputMetric = {"better": measure.better}
-    if measure.best is not None:
-        metric["best"] = measure.best
-    return metric
+def _metric(measure: Measure) -> documents.OutputMetric:
+    return {"better": measure.better} if measure.best is None else {"better": measure.better, "best": measure.best}
 
 
 class _Values:
     """The values of a page. Each is made once, and only a cut one gets a path for each place where it stands."""
 
-    def __init__(self, beginnings: Mapping[str, Beginning]) -> None:
+    def __init__(self, beginnings: Mapping[str, output_rows.Beginning]) -> None:
         self._beginnings = beginnings
-        self._by_digest: dict[str, OutputValue] = {}
+        self._by_digest: dict[str, documents.OutputValue] = {}
 
-    def get(self, digest: str, path: Callable[[], str]) -> OutputValue:
+    def get(self, digest: str, path: Callable[[], str]) -> documents.OutputValue:
         """Return a value by its digest; `path` makes the path to the whole of it."""
         value = self._by_digest.get(digest)
         if value is None:
@@ -448,7 +426,9 @@ class _Values:
         return {**value, "whole": path()} if value["cut"] else value
 
 
-def _case_values(sweep_id: str, case: CaseRow, values: _Values) -> tuple[dict[str, OutputValue], OutputValue | None]:
+def _case_values(
+    sweep_id: str, case: CaseRow, values: _Values
+) -> tuple[dict[str, documents.OutputValue], documents.OutputValue | None]:
     """Return the input and the expected value of a case."""
     visible_state = {
         key: values.get(digest, lambda key=key: path_of_case(sweep_id, case.id, key))  # type: ignore[misc]
@@ -459,13 +439,13 @@ def _case_values(sweep_id: str, case: CaseRow, values: _Values) -> tuple[dict[st
 
 
 def cell_outputs(
-    cell: OutputCell,
+    cell: output_rows.OutputCell,
     keys: Collection[str],
-    value: Callable[[str, Callable[[], str]], OutputValue],
-    scores: dict[str, OutputScore],
+    value: Callable[[str, Callable[[], str]], documents.OutputValue],
+    scores: dict[str, documents.OutputScore],
     *,
     is_priced: bool,
-) -> CellOutputs:
+) -> documents.CellOutputs:
     """Return the document of a cell.
 
     Args:
@@ -476,7 +456,7 @@ def cell_outputs(
         is_priced: Whether all prices of its combination are known.
     """
     execution = cell.execution_id or ""
-    outputs: dict[str, OutputValue] = {}
+    outputs: dict[str, documents.OutputValue] = {}
     for key, digest in zip(keys, cell.digests, strict=True):
         if digest is not None:
             outputs[key] = value(digest, lambda key=key: path_of_output(execution, key))  # type: ignore[misc]

@@ -147,11 +147,7 @@ def resume(
 
 
 def _resume_sweep(
-    context: Context,
-    target: SweepTarget,
-    limits: Limits,
-    allow_code_change: bool,
-    how: Code | ShowProgress | None,
+    context: Context, target: SweepTarget, limits: Limits, allow_code_change: bool, how: Code | ShowProgress | None
 ) -> Continued:
     database, row = context.database, target.row
     _check_not_cancelled(row)

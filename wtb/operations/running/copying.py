@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -149,7 +148,7 @@ class CopiedFiles:
                 adding.publish()
             self._report(f"files: {self.count:,} copied")
 
-    @contextlib.contextmanager
+    @contextmanager
     def _noting(self, digest: str) -> Iterator[None]:
         try:
             yield

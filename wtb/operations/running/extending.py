@@ -14,6 +14,7 @@ from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_code import keeping_written
 from wtb.core.tree.stored_spec import StoredExtension, stored_evaluators
 from wtb.core.values import Json
+from wtb.display.text.added_cases import AddedExtension, PlannedExtension
 from wtb.execution.runtime.code_drift import accept_tools
 from wtb.execution.runtime.sweep_run import Ended, reclaim_sweep
 from wtb.operations.auditing import audited
@@ -25,7 +26,6 @@ from wtb.operations.running.copying import renamed_copy
 from wtb.operations.running.extension_draft import (
     Asked,
     Draft,
-    PlannedExtension,
     check_extensible,
     draft_extension,
     stopped_to_restart,
@@ -43,25 +43,13 @@ from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen
-class Extended(PlannedExtension):
+class Extended(AddedExtension):
     """The result of `extend`.
 
     Attributes:
-        executions: How many executions are to run.
-        failed: How many cells failed before they came to what differs, as those of other combinations did.
-        restarted: How many cells of stopped combinations run again.
-        queued: Whether workers run them.
-        status: Of the sweep now.
-        problem: Why workers could not be reached; None if they were, or none are needed.
         ended: How the run ended, if they ran here.
     """
 
-    executions: int
-    failed: int
-    restarted: int
-    queued: bool
-    status: str
-    problem: str | None = None
     ended: Ended | None = None
 
 
@@ -109,9 +97,7 @@ def plan_extension(
 
 
 def _sent_texts(
-    vary: Mapping[str, Sequence[Any]] | None,
-    typed: Mapping[str, Sequence[str]] | None,
-    texts: Mapping[str, str] | None,
+    vary: Mapping[str, Sequence[Any]] | None, typed: Mapping[str, Sequence[str]] | None, texts: Mapping[str, str] | None
 ) -> dict[str, str]:
     """Return the texts to which levels refer."""
     return sent_texts(vary, texts, "vary") | sent_texts(typed, texts, "typed")
@@ -211,7 +197,7 @@ def extend(
         ended = continuing.resume(context, sweep.id, code=how, allow_code_change=allow_code_change).ended
     planned = replace(draft.planned, sweep=sweep.id, name=sweep.name)
     return Extended(
-        **{name: getattr(planned, name) for name in PlannedExtension.__dataclass_fields__},
+        **vars(planned),
         executions=len(inserted.pending),
         failed=inserted.failed,
         restarted=restarted,

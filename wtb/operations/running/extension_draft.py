@@ -13,6 +13,7 @@ from wtb.core.texts import plural
 from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_spec import additions
 from wtb.core.values import Json
+from wtb.display.text.added_cases import Amount, PlannedExtension
 from wtb.operations.context import Context
 from wtb.operations.results.pools import check_no_pool
 from wtb.operations.running.additions import Choices, Code, Levels, NewCases, read_new_cases, with_levels
@@ -102,7 +103,6 @@ def _is_excluded(spec: SweepSpec, choice: Choices) -> bool:
     return any(all(choice.get(node) in named for node, named in rule.items()) for rule in rules)
 
 
-Amount = tuple[float, float | None]  # at least, and at most; None if there is no bound
 Combinations = Sequence[Mapping[str, str]]
 
 
@@ -158,37 +158,6 @@ def _sum(amounts: Collection[Amount]) -> Amount:
 
 
 _NOTHING = "nothing to add; expected cases, more repeats, variants or a stopped combination"
-
-
-@frozen
-class PlannedExtension:
-    """A planned extension, as `extend` would add it.
-
-    Attributes:
-        sweep: The id of the sweep.
-        name: Its name.
-        cases: How many cases are new.
-        present: How many of the given cases are there already, with the same content.
-        held_out: How many of them `holdout` leaves out.
-        combinations: The new combinations.
-        repeats: How many repeats there would be.
-        cells: How many cells would be added.
-        node_runs: How many node runs they take, at least and at most; None if there is no bound.
-        usd: The same in US dollars, by what node runs of this sweep have cost; None if that is not known.
-        notes: Sentences about the cases and variants.
-    """
-
-    sweep: str
-    name: str
-    cases: int
-    present: int
-    held_out: int
-    combinations: tuple[Choices, ...]
-    repeats: int
-    cells: int
-    node_runs: Amount
-    usd: Amount | None
-    notes: tuple[str, ...]
 
 
 @frozen

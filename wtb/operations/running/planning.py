@@ -13,15 +13,7 @@ from wtb.analysis.kept_matrix import read_matrix
 from wtb.analysis.sensitivity import margin_documents
 from wtb.analysis.statistics.intervals import t_quantile
 from wtb.core.arguments import MAX_ROWS, Number, checked
-from wtb.core.documents.plan import (
-    EstimatedAmount,
-    LastSweepDocument,
-    PilotDocument,
-    PilotEstimate,
-    PlanDocument,
-    PlannedConcurrency,
-    PlannedPrice,
-)
+from wtb.core.documents import plan as documents
 from wtb.core.errors import InputError
 from wtb.core.frozen import frozen
 from wtb.core.scoring.unknown_costs import UnknownCost, cost_warnings, sentences
@@ -41,16 +33,7 @@ from wtb.planning.picking import Only
 from wtb.planning.prepare import Prepared
 from wtb.store.access.sessions import Quota, check_open, find_session, no_session, session_name
 from wtb.store.database import DEFAULT_SESSION, Database
-from wtb.store.read import queries
-from wtb.store.read.costs import (
-    MeasuredRuns,
-    case_totals,
-    last_sweep_of,
-    mean_seconds,
-    measured_runs,
-    recent_sweeps,
-    unknown_costs,
-)
+from wtb.store.read import costs, queries
 from wtb.store.tables.sweeps import SweepRow
 
 METHOD: Final = "mean of the cases that ran, times all cases and repeats; 95% t interval of that mean"
@@ -80,7 +63,7 @@ def pilot_of(prepared: Prepared, count: int) -> Prepared:
     )
 
 
-def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed: int) -> PilotDocument:
+def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed: int) -> documents.PilotDocument:
     """Return the result of a pilot with its estimate for the whole sweep.
 
     Args:
@@ -94,12 +77,12 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
         usd has none if the cost of any variant is not known; the ends are None if a single case ran. `wall_s` is the
         same time with as many concurrent nodes as the sweep allows.
     """
-    totals = case_totals(database, row.id)
+    totals = costs.case_totals(database, row.id)
     spec = prepared.bound.spec
     times = prepared.cases * spec.repeats
-    estimate: PilotEstimate = {
+    estimate: documents.PilotEstimate = {
         # A sum without the costs that are not known would look like all of it.
-        "usd": _interval([] if unknown_costs(database, row.id) else [case.usd for case in totals], times),
+        "usd": _interval([] if costs.unknown_costs(database, row.id) else [case.usd for case in totals], times),
         "tokens": _interval([case.tokens for case in totals], times),
         "node_runs": _interval([case.node_runs for case in totals], times),
         "work_s": _interval([case.work_s for case in totals], times),
@@ -121,7 +104,7 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
     }
 
 
-def _interval(values: Sequence[float], times: float) -> EstimatedAmount:
+def _interval(values: Sequence[float], times: float) -> documents.EstimatedAmount:
     if not values:
         return {"expected": None, "low": None, "high": None}
     mean = fmean(values)
@@ -133,8 +116,8 @@ def _interval(values: Sequence[float], times: float) -> EstimatedAmount:
 
 
 def planned_concurrency(
-    prepared: Prepared, runs: Estimate, earlier: Sequence[MeasuredRuns] | None
-) -> PlannedConcurrency:
+    prepared: Prepared, runs: Estimate, earlier: Sequence[costs.MeasuredRuns] | None
+) -> documents.PlannedConcurrency:
     """Return how many node runs are made at a time on one machine, and how long all of them take then.
 
     Args:
@@ -143,9 +126,9 @@ def planned_concurrency(
         earlier: What node runs of earlier sweeps took; None if there are none.
     """
     bound = prepared.bound
-    means = mean_seconds(earlier or ())
+    means = costs.mean_seconds(earlier or ())
     at_once = slots_of(bound.spec.run, engine_of(bound.adapter), bound.vary, lambda: means)
-    planned: PlannedConcurrency = {"at_once": at_once, "is_default": bound.spec.run.concurrency is None}
+    planned: documents.PlannedConcurrency = {"at_once": at_once, "is_default": bound.spec.run.concurrency is None}
     needed = {key: count for key, count in runs.by_variant.items() if count.high != 0}
     # A variant that has never run has no time, and the sum of the others would be too small.
     if needed and needed.keys() <= means.keys():
@@ -161,7 +144,7 @@ def narrow_places(
     database: Database | None,
     prepared: Prepared,
     runs: Estimate,
-    earlier: Sequence[MeasuredRuns] | None,
+    earlier: Sequence[costs.MeasuredRuns] | None,
     at_once: int,
 ) -> list[str]:
     """Return warnings of limits that allow fewer node runs at a time than the sweep makes.
@@ -173,7 +156,7 @@ def narrow_places(
         earlier: What node runs of earlier sweeps took; None if there are none.
         at_once: How many node runs it makes at a time.
     """
-    means = mean_seconds(earlier or ())
+    means = costs.mean_seconds(earlier or ())
     times = prepared.cases * prepared.bound.spec.repeats
     warnings = []
     for name, node in prepared.bound.workflow.nodes.items():
@@ -211,19 +194,15 @@ _SWEEPS = 20  # the newest ones, from which prices are measured
 _NAMED = 3  # variants, of many that have not run
 
 
-def measured_before(database: Database | None, workflow: str) -> list[MeasuredRuns] | None:
+def measured_before(database: Database | None, workflow: str) -> list[costs.MeasuredRuns] | None:
     """Return what node runs of the newest sweeps of a workflow have cost and took; None if none has run."""
-    ids = [] if database is None else recent_sweeps(database, workflow, _SWEEPS)
-    return None if database is None or not ids else measured_runs(database, ids)
+    ids = [] if database is None else costs.recent_sweeps(database, workflow, _SWEEPS)
+    return None if database is None or not ids else costs.measured_runs(database, ids)
 
 
 def planned_price(
-    database: Database | None,
-    workflow: str,
-    runs: Estimate,
-    times: int,
-    earlier: Sequence[MeasuredRuns] | None,
-) -> PlannedPrice:
+    database: Database | None, workflow: str, runs: Estimate, times: int, earlier: Sequence[costs.MeasuredRuns] | None
+) -> documents.PlannedPrice:
     """Estimate the price of a plan by the node runs of earlier sweeps.
 
     Args:
@@ -239,14 +218,16 @@ def planned_price(
     if database is None or earlier is None:
         return _unknown(f"no sweep of workflow {workflow!r} has run here")
     needed = {key: count for key, count in runs.by_variant.items() if count.high != 0}
-    measured: dict[tuple[str, str], list[MeasuredRuns]] = {}
+    measured: dict[tuple[str, str], list[costs.MeasuredRuns]] = {}
     for measurement in earlier:
         measured.setdefault((measurement.node, measurement.variant), []).append(measurement)
     if lacking := [f"{node}={variant}" for node, variant in needed if (node, variant) not in measured]:
         return _unknown(f"{_some(lacking)} did not run in earlier sweeps of the workflow")
     used = [row for key in needed for row in measured[key]]
     ids = list(dict.fromkeys(row.sweep_id for row in used))
-    reasons = [cost for id in ids for cost in unknown_costs(database, id) if (cost["node"], cost["variant"]) in needed]
+    reasons = [
+        cost for id in ids for cost in costs.unknown_costs(database, id) if (cost["node"], cost["variant"]) in needed
+    ]
     if reasons:
         return _unknown("; ".join(sentences(reasons)))
     usd = [_price(count, measured[key], times) for key, count in needed.items()]
@@ -259,14 +240,14 @@ def planned_price(
     }
 
 
-def _price(count: Count, measured: Sequence[MeasuredRuns], times: int) -> tuple[float, float | None]:
+def _price(count: Count, measured: Sequence[costs.MeasuredRuns], times: int) -> tuple[float, float | None]:
     mean = sum(row.usd for row in measured) / sum(row.node_runs for row in measured)
     if count.high is None:
         return count.low * times * mean, None if mean else 0.0
     return count.low * times * mean, count.high * times * mean
 
 
-def _unknown(because: str) -> PlannedPrice:
+def _unknown(because: str) -> documents.PlannedPrice:
     return {"usd": None, "node_runs": 0, "sweeps": 0, "because": because}
 
 
@@ -285,7 +266,7 @@ class Planned:
         pilot: How the pilot ended; None without one.
     """
 
-    document: PlanDocument
+    document: documents.PlanDocument
     pilot: Ended | None = None
 
 
@@ -362,11 +343,11 @@ def _plan(context: Context, prepared: Prepared, pilot: int | None, progress: Sho
     counts = queries.cell_counts(context.database, ran.sweep.id)
     failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
     planned["pilot"] = pilot_document(context.database, prepared, ran.sweep, failed)
-    _warn(planned, prepared, unknown_costs(context.database, ran.sweep.id), narrow)
+    _warn(planned, prepared, costs.unknown_costs(context.database, ran.sweep.id), narrow)
     return Planned(planned, ran.ended)
 
 
-def _last_sweep(database: Database, prepared: Prepared) -> LastSweepDocument | None:
+def _last_sweep(database: Database, prepared: Prepared) -> documents.LastSweepDocument | None:
     """Return what the last sweep of this name leaves open by its primary metric; None if nothing."""
     spec = prepared.bound.spec
     last = queries.latest_completed(database, session_name(spec.session), spec.sweep)
@@ -384,18 +365,18 @@ def _last_sweep(database: Database, prepared: Prepared) -> LastSweepDocument | N
     }
 
 
-def _warn(planned: PlanDocument, prepared: Prepared, reasons: list[UnknownCost], narrow: list[str]) -> None:
+def _warn(planned: documents.PlanDocument, prepared: Prepared, reasons: list[UnknownCost], narrow: list[str]) -> None:
     """Add warnings to a plan: unknown costs, a dollar limit that cannot be kept, and limits of its speed."""
     planned["unknown_costs"] = reasons
-    costs = cost_warnings(reasons, prepared.bound.spec.limits.usd, ended=False)
-    planned["warnings"] = [*unchecked_levels(prepared.bound), *costs, *narrow]
+    warnings = cost_warnings(reasons, prepared.bound.spec.limits.usd, ended=False)
+    planned["warnings"] = [*unchecked_levels(prepared.bound), *warnings, *narrow]
 
 
 def _last_unknown_costs(database: Database, prepared: Prepared) -> list[UnknownCost]:
     """Return the costs that the last sweep of the workflow could not count, for variants that this one runs too."""
     bound = prepared.bound
-    last = last_sweep_of(database, bound.workflow.name)
-    reasons = [] if last is None else unknown_costs(database, last)
+    last = costs.last_sweep_of(database, bound.workflow.name)
+    reasons = [] if last is None else costs.unknown_costs(database, last)
     return [reason for reason in reasons if reason["variant"] in bound.vary.get(reason["node"], [reason["variant"]])]
 
 

@@ -20,7 +20,6 @@ from wtb.store.read import queries
 from wtb.store.read.details import Target, find_target
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import leases
-from wtb.store.tables.sweeps import SweepRow
 
 LOOK_S = 0.2  # between two looks at a sweep's status
 COUNT_SHARE = 0.1  # of the time that counting its cells may take
@@ -109,7 +108,7 @@ def looks(context: Context, ref: str, *, count: bool = True) -> Iterator[Look]:
         InputError: If there is no such sweep or execution.
     """
     target = find_target(context.database, ref)
-    sweep = _sweep_of(context.database, target)
+    sweep = queries.find_sweep(context.database, target.id if target.kind == "sweep" else target.row.sweep_id)
     counts, absence = _Counts(context.database, sweep.id, sweep.cells), _Absence(context)
     while True:
         # In this order: the status of a sweep that ends between the two reads is the final one.
@@ -123,10 +122,6 @@ def looks(context: Context, ref: str, *, count: bool = True) -> Iterator[Look]:
             return
         if sweep.queued:
             absence.look()
-
-
-def _sweep_of(database: Database, target: Target) -> SweepRow:
-    return queries.find_sweep(database, target.id if target.kind == "sweep" else target.row.sweep_id)
 
 
 def _standing(database: Database, target: Target) -> Ended:

@@ -12,12 +12,13 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import sqlalchemy as sa
 
 from wtb.core.frozen import frozen
 from wtb.core.roles import BY_TOKEN
-from wtb.store.bulk import equal, fetch_records
+from wtb.store.bulk import equal, fetch_record
 from wtb.store.database import Database
 from wtb.store.tables.access import AuditRow
 from wtb.store.tables.schema import audit
@@ -83,22 +84,9 @@ def append(connection: sa.Connection, note: Note) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     # Read under the lock, so that the row before is committed, and times follow the numbers.
     before = _last(connection)
-    origin = note.origin
-    row = AuditRow(
-        number=before.number + 1,
-        at=clock(connection),
-        call=note.call,
-        by=note.by,
-        via=origin.via,
-        address=origin.address,
-        token=origin.token,
-        operation=note.operation,
-        arguments=note.arguments,
-        outcome=note.outcome,
-        result=note.result,
-        error=note.error,
-        hash="",
-    )
+    noted = asdict(note)
+    origin = noted.pop("origin")
+    row = AuditRow(number=before.number + 1, at=clock(connection), **origin, **noted, hash="")
     values = {column.name: getattr(row, column.name) for column in audit.columns}
     connection.execute(audit.insert().values(values | {"hash": hash_of(before.hash, row)}))
 
@@ -197,5 +185,4 @@ def remove_up_to(connection: sa.Connection, number: int) -> int:
 
 def _last(connection: sa.Connection) -> Head:
     query = sa.select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)
-    heads = fetch_records(connection, Head, query)
-    return heads[0] if heads else Head(0, BEFORE_ALL)
+    return fetch_record(connection, Head, query) or Head(0, BEFORE_ALL)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from wtb.core.documents.plan import BudgetKind
 from wtb.core.errors import InputError
 from wtb.core.scoring.scores import JUDGING, limit_name
 from wtb.core.tree.stored_spec import Limits, NodeLimits
@@ -38,7 +39,7 @@ from wtb.store.tables.sweeps import SweepRow
 
 Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
 
-KINDS: Final = ("usd", "tokens", "node_runs")
+KINDS: Final[tuple[BudgetKind, ...]] = ("usd", "tokens", "node_runs")
 THRESHOLDS: Final = (0.5, 0.8, 0.95)
 COLUMNS = ("scope", "key", "node", "kind")
 _OWNERS = {"session": sweeps.c.session_id, "project": sweeps.c.project, "token": sweeps.c.token}
@@ -53,12 +54,9 @@ def keys_of_limits(sweep_id: str, limits: Limits) -> dict[Key, float | None]:
     if "usd" in (judging := limits.get("judging") or {}):
         sizes["sweep", sweep_id, JUDGING, "usd"] = judging["usd"]
     for node, limits_of_node in [("", limits), *of_nodes.items()]:
-        if "usd" in limits_of_node:
-            sizes["sweep", sweep_id, node, "usd"] = limits_of_node["usd"]
-        if "tokens" in limits_of_node:
-            sizes["sweep", sweep_id, node, "tokens"] = limits_of_node["tokens"]
-        if "node_runs" in limits_of_node:
-            sizes["sweep", sweep_id, node, "node_runs"] = limits_of_node["node_runs"]
+        for kind in KINDS:
+            if kind in limits_of_node:
+                sizes["sweep", sweep_id, node, kind] = limits_of_node[kind]
     return sizes
 
 

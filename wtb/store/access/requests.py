@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
+from dataclasses import asdict
 from enum import StrEnum
 
 import orjson
@@ -197,11 +198,10 @@ def begin_operation(database: Database, new: NewOperation) -> None:
     Raises:
         AlreadyBegun: If there is one with its key.
     """
-    columns = {"id": new.id, "name": new.name, "by": new.by, "key": new.key}
     limits = {"projects": projects_setting(database.scope.projects), "lease_until": now() + LEASE_S}
     remove_expired(database)
     try:
-        database.execute(operations.insert().values(columns | limits))
+        database.execute(operations.insert().values(asdict(new) | limits))
     except sa.exc.IntegrityError:
         raise AlreadyBegun("another request with this Idempotency-Key is under way") from None
 
@@ -318,8 +318,7 @@ class NewUpload:
 def begin_upload(database: Database, new: NewUpload) -> None:
     """Record that an upload begins."""
     remove_expired(database)
-    columns = {"id": new.id, "project": new.project, "digest": new.digest, "by": new.by}
-    database.execute(uploads.insert().values(columns))
+    database.execute(uploads.insert().values(asdict(new)))
 
 
 def add_part(database: Database, new: NewUpload, number: int, content: bytes) -> None:

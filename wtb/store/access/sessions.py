@@ -356,9 +356,7 @@ def unarchive(database: Database, session_id: str) -> bool:
 
 
 def _set_archived(database: Database, session_id: str, at: Any, where: sa.ColumnElement[bool]) -> bool:
-    with database.write() as connection:
-        query = sessions.update().where(sessions.c.id == session_id, where).values(archived_at=at)
-        return connection.execute(query).rowcount > 0
+    return database.execute(sessions.update().where(sessions.c.id == session_id, where).values(archived_at=at)) > 0
 
 
 def check_not_default(session_id: str, what: str) -> None:

@@ -6,8 +6,6 @@ from collections import Counter
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 
 from wtb.core.frozen import frozen
 from wtb.store.access.projects import in_scope
@@ -17,6 +15,7 @@ from wtb.store.cell_status import attempt_column, node_runs_with_attempts, of_no
 from wtb.store.database import Database
 from wtb.store.records import MemoryRow
 from wtb.store.runs.slots import LEASE_S, PROCESS, Alive, is_fresh, slot_holders
+from wtb.store.tables.column_types import SqlFunction
 from wtb.store.tables.schema import (
     attempts,
     events,
@@ -34,21 +33,13 @@ from wtb.store.tables.schema import (
 from wtb.store.tables.sweeps import SessionRow
 
 
-class octets(FunctionElement[int]):
+class octets(SqlFunction[int]):
     """The bytes of a text; 0 if it is NULL."""
 
     type = sa.BigInteger()
     inherit_cache = True
-
-
-@compiles(octets, "postgresql")
-def _octets_postgresql(expression: octets, compiler: Any, **kw: Any) -> str:
-    return f"coalesce(octet_length({compiler.process(expression.clauses, **kw)}), 0)"
-
-
-@compiles(octets, "sqlite")  # octet_length came with 3.43
-def _octets_sqlite(expression: octets, compiler: Any, **kw: Any) -> str:
-    return f"coalesce(length(CAST({compiler.process(expression.clauses, **kw)} AS BLOB)), 0)"
+    postgresql = "coalesce(octet_length({0}), 0)"
+    sqlite = "coalesce(length(CAST({0} AS BLOB)), 0)"  # octet_length came with 3.43
 
 
 def total(size: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
@@ -166,9 +157,9 @@ def memory_used(
     connection: sa.Connection, session_id: str | None = None, fresh_s: float = LEASE_S, *, alive: Alive | None = None
 ) -> dict[str, int]:
     """Return the bytes that node processes of live runners use, by session; session_id: of this one only."""
-    used: dict[str, int] = {}
+    used = Counter[str]()
     for row in _rows(connection, session_id, fresh_s, alive):
-        used[row.session_id] = used.get(row.session_id, 0) + row.used
+        used[row.session_id] += row.used
     return used
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -80,7 +81,6 @@ def change_team(database: Database, name: str, *, add: Sequence[str], remove: Se
 def remove_team(database: Database, name: str) -> TeamRow:
     """Remove a team with its memberships and roles. Raises NotFound if there is none of this name."""
     with database.write() as connection:
-        _check(connection, teams, name)
         row = _team(connection, name)
         connection.execute(access.delete().where(access.c.team == name))
         connection.execute(teams.delete().where(teams.c.name == name))
@@ -171,28 +171,24 @@ def _create(connection: sa.Connection, table: sa.Table, name: str, by: str) -> N
     insert_missing(connection, table, [{"name": name, "created_by": by}])
 
 
-def _check(connection: sa.Connection, table: sa.Table, name: str) -> None:
-    if connection.scalar(sa.select(table.c.name).where(table.c.name == name)) is None:
+def _check(connection: sa.Connection, table: sa.Table, name: str) -> sa.Row[Any]:
+    """Return the columns of a user or a team. Raises NotFound with a near match."""
+    row = connection.execute(sa.select(table).where(table.c.name == name)).first()
+    if row is None:
         kind = _KIND[table]
         near = did_you_mean(name, connection.scalars(sa.select(table.c.name).limit(1000)))
         raise NotFound(f"there is no {kind} {name!r}{near}; `wtb {kind} list` shows all", kind=kind)
+    return row
 
 
 def _user(connection: sa.Connection, name: str) -> UserRow:
-    _check(connection, users, name)
-    mine = connection.scalars(sa.select(members.c.team).where(members.c.user == name).order_by(members.c.team))
-    created_at, created_by = connection.execute(
-        sa.select(users.c.created_at, users.c.created_by).where(users.c.name == name)
-    ).one()
-    return UserRow(name, created_at, created_by, list(mine))
+    mine = sa.select(members.c.team).where(members.c.user == name).order_by(members.c.team)
+    return UserRow(**_check(connection, users, name)._mapping, teams=list(connection.scalars(mine)))
 
 
 def _team(connection: sa.Connection, name: str) -> TeamRow:
-    its = connection.scalars(sa.select(members.c.user).where(members.c.team == name).order_by(members.c.user))
-    created_at, created_by = connection.execute(
-        sa.select(teams.c.created_at, teams.c.created_by).where(teams.c.name == name)
-    ).one()
-    return TeamRow(name, created_at, created_by, list(its))
+    its = sa.select(members.c.user).where(members.c.team == name).order_by(members.c.user)
+    return TeamRow(**_check(connection, teams, name)._mapping, members=list(connection.scalars(its)))
 
 
 USED_S = 60  # precision of the last use of a token: a write for each request would be too much
@@ -249,20 +245,15 @@ def create_token(database: Database, new: NewToken, also: Callable[[sa.Connectio
     """
     name, project = new.name, new.project
     expires_at = None if new.expires_s is None else now() + new.expires_s
-    query = (
-        tokens.insert()
-        .values(
-            id=new_id(),
-            name=name,
-            digest=new.digest,
-            scopes=list(new.scopes),
-            created_by=new.by,
-            expires_at=expires_at,
-            project=project,
-            user=new.user,
-        )
-        .returning(tokens)
-    )
+    columns: dict[str, Any] = {
+        "id": new_id(),
+        "name": name,
+        "digest": new.digest,
+        "scopes": list(new.scopes),
+        "created_by": new.by,
+    }
+    columns |= {"expires_at": expires_at, "project": project, "user": new.user}
+    query = tokens.insert().values(columns).returning(tokens)
     try:
         with database.write() as connection:
             if project is not None:
@@ -329,9 +320,7 @@ def use_token(database: Database, digest: str) -> TokenRow | None:
 
 def active_digests(database: Database, digests: Collection[str]) -> set[str]:
     """Return the digests whose tokens are active."""
-    query = sa.select(tokens.c.digest).where(tokens.c.digest.in_(list(digests)), is_active())
-    with database.read() as connection:
-        return set(connection.scalars(query))
+    return set(database.scalars(sa.select(tokens.c.digest).where(tokens.c.digest.in_(list(digests)), is_active())))
 
 
 MOST_S = 14 * 86_400.0  # after this time people sign in again, even if they are active

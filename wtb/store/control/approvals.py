@@ -411,8 +411,7 @@ def question_groups(
             sa.func.coalesce(sa.func.sum(counted.c.executions), 0).label("executions"),
             sa.func.count(counted.c.case_number.distinct()).label("cases"),
             sa.func.min(counted.c.case_number).label("case_number"),
-            sa.func.min(approvals.c.asked_at).label("asked_at"),
-            sa.func.min(approvals.c.expires_at).label("expires_at"),
+            *(sa.func.min(approvals.c[name]).label(name) for name in ("asked_at", "expires_at")),
         )
         .outerjoin(counted, counted.c.approval_id == approvals.c.id)
         .where(*conditions)
@@ -433,9 +432,8 @@ def question_groups(
         .order_by(groups.c.asked_at, groups.c.id)
         .limit(limit)
     )
-    with database.read() as connection:
-        rows = connection.execute(query).all()
-    return [GroupedQuestions(**{**row._mapping, "options": json.loads(row.options or "[]")}) for row in rows]
+    rows = database.rows(query)
+    return [GroupedQuestions(**{**row, "options": json.loads(row["options"] or "[]")}) for row in rows]
 
 
 def alike(

@@ -22,11 +22,7 @@ from wtb.store.tables.schema import cases, checkpoints, executions, sweeps, work
 
 
 def edited_head(
-    connection: sa.Connection,
-    execution: ExecutionRow,
-    changes: Mapping[str, Value],
-    *,
-    parent_id: str | None = None,
+    connection: sa.Connection, execution: ExecutionRow, changes: Mapping[str, Value], *, parent_id: str | None = None
 ) -> str:
     """Move an execution to a new head: a manual checkpoint below `parent_id`, or its head, with some keys changed.
 

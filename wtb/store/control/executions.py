@@ -16,7 +16,7 @@ from wtb.core.frozen import frozen
 from wtb.core.questions import how_to_answer
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
-from wtb.store.bulk import fetch_among, fetch_records
+from wtb.store.bulk import fetch_records
 from wtb.store.cell_status import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.control.edits import edited_head, locked, pause_at_once
 from wtb.store.control.pending_rollbacks import finish_first, unfinished
@@ -282,9 +282,8 @@ def lost_claims(database: Database, runner_id: str, claims: Iterable[tuple[str, 
     """
     tokens = dict(sorted(claims))
     query = sa.select(executions.c.id, executions.c.token, executions.c.owner_id)
-    with database.read() as connection:
-        rows = fetch_among(connection, query, executions.c.id, tokens)
-        return {(id, tokens[id]) for id, token, owner in rows if owner != runner_id or token != tokens[id]}
+    rows = database.rows_among(query, executions.c.id, tokens)
+    return {(id, tokens[id]) for id, token, owner in rows if owner != runner_id or token != tokens[id]}
 
 
 def set_breakpoints(database: Database, sweep_id: str, texts: Sequence[str], *, by: str) -> None:
@@ -329,10 +328,7 @@ def open_questions(database: Database, sweep_id: str) -> int:
     mine = awaiting.join(executions, executions.c.id == awaiting.c.execution_id)
     waits = sa.select(sa.literal(1)).select_from(mine)
     waits = waits.where(awaiting.c.approval_id == approvals.c.id, executions.c.choices.is_(None))
-    query = sa.select(sa.func.count()).where(
-        approvals.c.sweep_id == sweep_id, approvals.c.status == "open", waits.exists()
-    )
-    return database.scalar(query) or 0
+    return database.count(approvals.c.sweep_id == sweep_id, approvals.c.status == "open", waits.exists())
 
 
 def standstill(database: Database, sweep_id: str, open_counts: Mapping[str, int]) -> str:

@@ -19,17 +19,17 @@ from wtb.core.tree.run_order import case_order
 from wtb.core.tree.stored_spec import EXTENSIONS, StoredExtension, StoredSpec, first_cases
 from wtb.core.values import Json
 from wtb.store.access.sessions import session_to_submit_to
-from wtb.store.bulk import insert_rows, insert_values, parts, update_rows
+from wtb.store.bulk import insert_rows, parts, update_rows
 from wtb.store.control.fork_points import ForkPoints, NewRow, Pair, Start
 from wtb.store.control.row_cells import Begun, QueueFor, RowCells
 from wtb.store.database import Database
 from wtb.store.database_url import was_deadlock
-from wtb.store.housekeeping.contents import add_files
 from wtb.store.housekeeping.retention import extend_look, has_scores, look_keys
 from wtb.store.log import add_event, of_sweep
 from wtb.store.runs.leases import try_move
 from wtb.store.runs.submission import Batch, NewCase, Roots, cells_of
-from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, sweeps
+from wtb.store.runs.submit import insert_batch
+from wtb.store.tables.schema import cases, combinations, executions, is_kept, sweeps
 from wtb.store.tables.sweeps import SweepRow
 from wtb.store.transactions import clock
 
@@ -255,9 +255,9 @@ def _add_roots(connection: sa.Connection, sweep: SweepRow, new: Extension, numbe
                 batch.cells += more
                 counts.cells += len(more)
         if batch.is_full:
-            _write(connection, sweep, batch)
+            insert_batch(connection, sweep.session_id, batch)
             batch = Batch()
-    _write(connection, sweep, batch)
+    insert_batch(connection, sweep.session_id, batch)
     for number, cluster in new.clusters.items():
         this = (cases.c.sweep_id == sweep.id, cases.c.number == number)
         connection.execute(cases.update().where(*this).values(cluster=cluster))
@@ -283,14 +283,6 @@ def _begin(
     order = case_order([case.cluster for case in new.cases], sweep.spec.get("seed", 0))
     for place in order:
         yield first + place, new.cases[place], every
-
-
-def _write(connection: sa.Connection, sweep: SweepRow, batch: Batch) -> None:
-    insert_values(connection, sorted(batch.values.items()))
-    add_files(connection, sweep.session_id, batch.files)
-    insert_rows(connection, cases, batch.cases)
-    insert_rows(connection, executions, batch.executions)
-    insert_rows(connection, cells, batch.cells)
 
 
 def _add_defaults(

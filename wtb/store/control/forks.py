@@ -18,7 +18,7 @@ from wtb.store.database import Database
 from wtb.store.log import add_execution_event, keep_events
 from wtb.store.read.queries import find_sweep
 from wtb.store.records import CellsOfExecution
-from wtb.store.runs.leases import claim_rows, move_cells, of_cells, try_move
+from wtb.store.runs.leases import claim_rows, continuing, move_cells, of_cells, try_move
 from wtb.store.runs.submit import next_id
 from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import cells, checkpoints, executions, is_visible, node_runs, scores, sweeps
@@ -62,21 +62,13 @@ def insert_fork(database: Database, origin: ExecutionRow, fork: NewFork) -> str:
         ConflictError: If the sweep is cancelled, or has another variant by the name of a new one.
     """
     row: NewExecution = {
-        "id": new_id(),
-        "session_id": origin.session_id,
-        "sweep_id": origin.sweep_id,
-        "parent_id": origin.id,
-        "origin": "manual",
-        "case_number": origin.case_number,
-        "repeat": origin.repeat,
-        "combinations": [],
+        **continuing(new_id(), "manual", origin, []),
         "choices": dict(fork.choices),
-        "status": "paused" if fork.paused else "pending",
-        "reason": f"forked by {fork.by}" if fork.paused else None,
         "head_id": None,
         "token": 0,
         "queue": fork.queue,
-        "edited": origin.edited,
+        "status": "paused" if fork.paused else "pending",
+        "reason": f"forked by {fork.by}" if fork.paused else None,
     }
     with database.write() as connection:
         row["created_at"] = clock(connection)

@@ -12,9 +12,9 @@ from wtb.core.errors import ConflictError, NotFound
 from wtb.core.frozen import frozen
 from wtb.core.serialization.plain_json import iso
 from wtb.store.access.projects import in_scope
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import equal, insert_rows
 from wtb.store.database import Database
-from wtb.store.housekeeping.retention import locked_sweep
+from wtb.store.housekeeping.retention import lock_present
 from wtb.store.log import add_event, last_comment_number, subject
 from wtb.store.tables.results import LabelRow, ListedComment
 from wtb.store.tables.schema import cases, cells, comments, is_visible, labels, sweeps
@@ -36,9 +36,7 @@ class NewLabel(NamedTuple):
 
 def label_rows(database: Database, sweep_id: str, metric: str | None = None) -> list[LabelRow]:
     """Return the labels of a sweep, of one metric or all, in the order of cells and raters."""
-    query = sa.select(labels).where(labels.c.sweep_id == sweep_id)
-    if metric is not None:
-        query = query.where(labels.c.metric == metric)
+    query = sa.select(labels).where(labels.c.sweep_id == sweep_id, *equal({labels.c.metric: metric}))
     return database.records(LabelRow, query.order_by(labels.c.metric, *(labels.c[name] for name in _KEY)))
 
 
@@ -66,8 +64,7 @@ def write_labels(database: Database, sweep_id: str, metric: str, new_labels: Seq
         *(labels.c[name] == sa.bindparam(f"{name}_") for name in _KEY),
     )
     with database.write() as connection:
-        if locked_sweep(connection, sweep_id) is None:  # the lock also makes two raters of one name take turns
-            raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
+        lock_present(connection, sweep_id)  # so that two raters of one name take turns, too
         connection.execute(
             # Deleted first: a label without a value is a withdrawn one, and others replace the earlier label.
             labels.delete().where(same),
@@ -119,9 +116,7 @@ def write_comment(database: Database, sweep_id: str, cell: CommentedCell, *, by:
     """
     place = {"case_number": cell.case_number, "repeat": cell.repeat, "combination": cell.combination}
     with database.write() as connection:
-        sweep = locked_sweep(connection, sweep_id)  # so that two people take numbers in turn
-        if sweep is None:
-            raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
+        sweep = lock_present(connection, sweep_id)  # so that two people take numbers in turn
         same = [cells.c.sweep_id == sweep_id, *(cells.c[name] == coordinate for name, coordinate in place.items())]
         execution = connection.execute(sa.select(cells.c.execution_id).where(*same)).first()
         if execution is None:
@@ -142,9 +137,7 @@ def delete_comment(database: Database, row: ListedComment, *, by: str) -> None:
         NotFound: If somebody deleted the comment meanwhile.
     """
     with database.write() as connection:
-        sweep = locked_sweep(connection, row.sweep_id)
-        if sweep is None:
-            raise ConflictError(f"sweep {row.sweep_id} is being deleted, or was")
+        sweep = lock_present(connection, row.sweep_id)
         same = [comments.c.sweep_id == row.sweep_id, comments.c.number == row.number]
         # The number may have been given to another comment if the last ones were deleted, so the time is compared, too.
         if not connection.execute(comments.delete().where(*same, comments.c.at == row.at)).rowcount:
@@ -156,13 +149,7 @@ def delete_comment(database: Database, row: ListedComment, *, by: str) -> None:
 
 def _event_data(number: int, cell: CommentedCell, by: str) -> dict[str, int | str]:
     """Return the data of an event, without the text: that may be deleted."""
-    return {
-        "number": number,
-        "case": cell.case,
-        "repeat": cell.repeat,
-        "combination": cell.combination,
-        "by": by,
-    }
+    return {"number": number, "case": cell.case, "repeat": cell.repeat, "combination": cell.combination, "by": by}
 
 
 @frozen

@@ -17,7 +17,7 @@ from wtb.core.frozen import frozen
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Json
 from wtb.store.bulk import fetch_records
-from wtb.store.cell_status import named_executions
+from wtb.store.cell_status import named_executions, of_place
 from wtb.store.database import Database
 from wtb.store.log import add_execution_event
 from wtb.store.process_identity import ProcessIdentity, identity, may_live
@@ -191,8 +191,7 @@ def calls_between(connection: sa.Connection, row: ExecutionRow, graph: WorkflowD
         from_here.add(target.parent_id)  # whose node runs went on after it
     from_here -= way.left_before
     started = sa.or_(
-        node_runs.c.checkpoint_id.in_(sorted(from_here)),
-        node_runs.c.execution_id.in_(list(way.superseded)),
+        node_runs.c.checkpoint_id.in_(sorted(from_here)), node_runs.c.execution_id.in_(list(way.superseded))
     )
     calls = _invocations(connection, row, started)
     variants_of = _make_variant_lookup(connection, row, graph)
@@ -257,9 +256,7 @@ def _stood_on(
     of_case = cells.c.case_number == row.case_number, cells.c.repeat == row.repeat
     named = executions.c.id.in_(named_executions(row.sweep_id, *of_case))
     query = sa.select(executions.c.id, executions.c.head_id, executions.c.status).where(
-        executions.c.sweep_id == row.sweep_id,
-        executions.c.case_number == row.case_number,
-        executions.c.repeat == row.repeat,
+        *of_place(executions, row),
         sa.or_(executions.c.status.in_(OPEN_EXECUTIONS), executions.c.origin == "manual", named),
         executions.c.status != "forked",
     )

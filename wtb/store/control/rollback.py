@@ -21,6 +21,7 @@ from wtb.core.frozen import frozen
 from wtb.core.ids import new_id
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.bulk import fetch_record, fetch_records, insert_rows, parts, update_rows
+from wtb.store.cell_status import CELL_KEY, of_place
 from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
 from wtb.store.control.pending_rollbacks import (
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from wtb.core.documents.workflows import WorkflowDocument
 
 SUPERSEDED = "superseded by a rollback"
-_CELL = ("sweep_id", "case_number", "repeat", "combination")
 
 
 @frozen
@@ -183,12 +183,8 @@ def _way_back(connection: sa.Connection, execution_id: str, to_id: str, ending: 
     superseded = superseded_by(interrupted, [child.id for child in forked_off])
     rolled = {rollback.head_id for rollback in past}  # what ran before a rollback was left by that one
     left_before = {mark.parent_id for mark in current_line if mark.id in rolled and mark.parent_id is not None}
-    calls = calls_between(
-        connection,
-        row,
-        sweep.graph,
-        Way(current_line, target_line, descendant_rows, superseded_ids, superseded, left_before),
-    )
+    lines = Way(current_line, target_line, descendant_rows, superseded_ids, superseded, left_before)
+    calls = calls_between(connection, row, sweep.graph, lines)
     status_before = row.status if interrupted is None else interrupted["was"]
     return _WayBack(row, from_id, to_id, status_before, sweep, undone, forked_off, superseded, calls)
 
@@ -356,8 +352,7 @@ def _open_beside(connection: sa.Connection, row: ExecutionRow) -> list[tuple[str
     cells.
     """
     query = sa.select(executions.c.id, executions.c.combinations).where(
-        executions.c.status.in_(OPEN_EXECUTIONS),
-        *(executions.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")),
+        executions.c.status.in_(OPEN_EXECUTIONS), *of_place(executions, row)
     )
     return [(id, mine) for id, mine in connection.execute(query)]
 
@@ -365,11 +360,7 @@ def _open_beside(connection: sa.Connection, row: ExecutionRow) -> list[tuple[str
 def _holders(connection: sa.Connection, row: ExecutionRow) -> set[str]:
     """Return the executions that hold the cells of an execution now."""
     mine = set(row.combinations)
-    query = sa.select(cells.c.combination, cells.c.execution_id).where(
-        cells.c.sweep_id == row.sweep_id,
-        cells.c.case_number == row.case_number,
-        cells.c.repeat == row.repeat,
-    )
+    query = sa.select(cells.c.combination, cells.c.execution_id).where(*of_place(cells, row))
     return {holder for combination, holder in connection.execute(query) if combination in mine}
 
 
@@ -411,12 +402,12 @@ def _take_cells(connection: sa.Connection, row: ExecutionRow, *, edited: bool) -
     """
     if not row.combinations:
         return 0
-    shared = {key: getattr(row, key) for key in ("sweep_id", "case_number", "repeat")}
+    shared = {key: getattr(row, key) for key in CELL_KEY[:3]}
     shared |= {"status": "pending", "execution_id": row.id, "failure": None, "finished_at": None}
     shared["edited"] = edited
     mine = [{**shared, "combination": combination} for combination in row.combinations]
-    update_rows(connection, cells, mine, _CELL, only={"status": (*sources(CELL, "pending"), "pending")})
-    conditions = [scores.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")]
+    update_rows(connection, cells, mine, CELL_KEY, only={"status": (*sources(CELL, "pending"), "pending")})
+    conditions = of_place(scores, row)
     # Most executions at a root stand for all combinations, for which the condition on the case is enough.
     if len(mine) == _count(connection, row):
         connection.execute(scores.delete().where(*conditions))
@@ -427,8 +418,7 @@ def _take_cells(connection: sa.Connection, row: ExecutionRow, *, edited: bool) -
 
 
 def _count(connection: sa.Connection, row: ExecutionRow) -> int:
-    query = sa.select(sa.func.count()).where(combinations.c.sweep_id == row.sweep_id)
-    return connection.scalar(query) or 0
+    return connection.scalar(sa.select(sa.func.count()).where(combinations.c.sweep_id == row.sweep_id)) or 0
 
 
 def _reopen(connection: sa.Connection, row: ExecutionRow, sweep: _Sweep, ending: Ending) -> None:
@@ -438,11 +428,7 @@ def _reopen(connection: sa.Connection, row: ExecutionRow, sweep: _Sweep, ending:
     how = "rolled back" if ending.redoes is None else "taken forward again"
     status_reason = f"execution {row.id} was {how}"
     try_move(
-        connection,
-        row.sweep_id,
-        "running",
-        reason=f"open again, so that it can go on: {status_reason}",
-        by=ending.by,
+        connection, row.sweep_id, "running", reason=f"open again, so that it can go on: {status_reason}", by=ending.by
     )
     if not sweep.queued:
         try_move(connection, row.sweep_id, "paused", reason=f"{status_reason}: wtb resume {row.id}", by=ending.by)

@@ -12,6 +12,7 @@ from wtb.core.errors import StoreError
 from wtb.core.ids import new_ids
 from wtb.core.tree.stored_spec import extensions
 from wtb.store.bulk import fetch_record, fetch_records, insert_rows, update_rows
+from wtb.store.cell_status import CELL_KEY
 from wtb.store.control.fork_points import ForkPoints, NewRow, Pair, Start, nearest_origins
 from wtb.store.database import Database
 from wtb.store.database_url import gave_way
@@ -31,7 +32,6 @@ _ENDED = {
     "cancelled": "cancelled",
     "skipped": "cancelled",
 }  # cell: execution
-_CELL = ("sweep_id", "case_number", "repeat", "combination")
 
 
 @dataclass
@@ -126,7 +126,7 @@ class RowCells:
                 self._cells.append({**cell, "combination": combination, "execution_id": ids[place]})
         insert_rows(self._connection, executions, _alike([execution for execution, _ in self._drafts]))
         if self._are_present:
-            update_rows(self._connection, cells, _alike(self._cells), _CELL, only={"status": ("pending",)})
+            update_rows(self._connection, cells, _alike(self._cells), CELL_KEY, only={"status": ("pending",)})
         else:
             insert_rows(self._connection, cells, _alike(self._cells))
         for id, numbers in self._joined.items():

@@ -14,6 +14,7 @@ from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_spec import StoredStop
 from wtb.core.values import Json
 from wtb.store.bulk import fetch_records, insert_rows, parts
+from wtb.store.cell_status import of_place
 from wtb.store.control.executions import stopped_in
 from wtb.store.control.fork_points import ForkPoints, NewRow, nearest_origins
 from wtb.store.control.forks import retry_within
@@ -22,7 +23,7 @@ from wtb.store.database import Database
 from wtb.store.log import add_event, of_sweep
 from wtb.store.read.lineage import marks
 from wtb.store.records import Mark
-from wtb.store.runs.leases import try_move
+from wtb.store.runs.leases import continuing, try_move
 from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import cells, combinations, executions, now, sweeps
 from wtb.store.tables.sweeps import SweepRow
@@ -98,12 +99,7 @@ def stop_combinations(database: Database, sweep: SweepRow, stop: Stop) -> int:
             .values(status="skipped", finished_at=now())
         )
         count = connection.execute(skipped).rowcount
-        choices = connection.scalars(sa.select(combinations.c.choices).where(*this).order_by(combinations.c.number))
-        details: dict[str, Json] = {
-            "combinations": [in_words(row_choices) for row_choices in list(choices)[:100]],
-            "cells": count,
-        }
-        details |= {"by": stop.by, "reason": stop.reason}
+        details = {**_details(connection, this, count), "by": stop.by, "reason": stop.reason}
         add_event(connection, of_sweep(sweep), "sweep.combination_stopped", details)
     return count
 
@@ -128,15 +124,17 @@ def restart_combinations(database: Database, sweep: SweepRow, numbers: Sequence[
         connection.execute(combinations.update().where(*this).values(stopped=None))
         _move_to_fork_points(connection, sweep, numbers)
         count = retry_within(connection, sweep.id, cells.c.status == "skipped", cells.c.combination.in_(list(numbers)))
-        choices = connection.scalars(sa.select(combinations.c.choices).where(*this).order_by(combinations.c.number))
-        details: dict[str, Json] = {
-            "combinations": [in_words(row_choices) for row_choices in list(choices)[:100]],
-            "cells": count,
-        }
-        add_event(connection, of_sweep(sweep), "sweep.combination_restarted", {**details, "by": by})
+        details = {**_details(connection, this, count), "by": by}
+        add_event(connection, of_sweep(sweep), "sweep.combination_restarted", details)
         if sweep.queued and count and status in ("completed", "failed"):
             try_move(connection, sweep.id, "running", reason="a stopped combination runs again", by=by)
     return count
+
+
+def _details(connection: sa.Connection, these: Iterable[sa.ColumnElement[bool]], count: int) -> dict[str, Json]:
+    """Return the data of an event about combinations: at most 100 of them in words, and the number of their cells."""
+    choices = connection.scalars(sa.select(combinations.c.choices).where(*these).order_by(combinations.c.number))
+    return {"combinations": [in_words(row_choices) for row_choices in list(choices)[:100]], "cells": count}
 
 
 def _move_to_fork_points(connection: sa.Connection, sweep: SweepRow, numbers: Sequence[int]) -> None:
@@ -192,13 +190,11 @@ def _lock_standing_for(connection: sa.Connection, sweep_id: str, numbers: Collec
     return [row for row in rows if not number_set.isdisjoint(row.combinations)]
 
 
-def _end_executions(connection: sa.Connection, rows: Iterable[ExecutionRow], stop: Stop, at: float) -> None:
+def _end_executions(connection: sa.Connection, rows: Sequence[ExecutionRow], stop: Stop, at: float) -> None:
     """Cancel executions that stand for stopped combinations only, and split the others."""
     stopped = set(stop.numbers)
-    alone: list[ExecutionRow] = []
-    shared: list[ExecutionRow] = []
-    for row in rows:
-        (alone if set(row.combinations) <= stopped else shared).append(row)
+    alone = [row for row in rows if stopped.issuperset(row.combinations)]
+    shared = [row for row in rows if not stopped.issuperset(row.combinations)]
     for part in parts([row.id for row in alone]):
         cancel_executions(connection, list(part), stop.reason)
     for row in alone:
@@ -208,25 +204,8 @@ def _end_executions(connection: sa.Connection, rows: Iterable[ExecutionRow], sto
         lost = [number for number in row.combinations if number in stopped]
         remaining = [number for number in row.combinations if number not in stopped]
         connection.execute(executions.update().where(executions.c.id == row.id).values(combinations=remaining))
-        new_executions.append(
-            {
-                "id": ids[place],
-                "session_id": row.session_id,
-                "sweep_id": row.sweep_id,
-                "parent_id": row.id,
-                "origin": "fork",
-                "case_number": row.case_number,
-                "repeat": row.repeat,
-                "combinations": lost,
-                "status": "cancelled",
-                "reason": stop.reason,
-                "head_id": row.head_id,
-                "queue": row.queue,
-                "edited": row.edited,
-                "created_at": at,
-                "finished_at": at,
-            }
-        )
+        ended: NewExecution = {"status": "cancelled", "reason": stop.reason, "created_at": at, "finished_at": at}
+        new_executions.append({**continuing(ids[place], "fork", row, lost), **ended})
     insert_rows(connection, executions, new_executions)
     # After the executions exist, because cells refer to them.
     for execution, row in zip(new_executions, shared, strict=True):
@@ -237,12 +216,7 @@ def _own(connection: sa.Connection, row: ExecutionRow, id: str, numbers: Sequenc
     """Point the open cells of an execution to the one from which they can continue."""
     connection.execute(
         cells.update()
-        .where(
-            cells.c.sweep_id == row.sweep_id,
-            cells.c.case_number == row.case_number,
-            cells.c.repeat == row.repeat,
-            cells.c.combination.in_(list(numbers)),
-            cells.c.status.in_(sources(CELL, "skipped")),
-        )
+        .where(*of_place(cells, row), cells.c.combination.in_(list(numbers)))
+        .where(cells.c.status.in_(sources(CELL, "skipped")))
         .values(execution_id=id)
     )

@@ -102,13 +102,7 @@ def cancel_executions(connection: sa.Connection, ids: list[str], reason: str) ->
     withdraw(connection, ids)
 
 
-def resume(
-    database: Database,
-    sweep_id: str,
-    *,
-    by: str,
-    limits: Limits | None = None,
-) -> None:
+def resume(database: Database, sweep_id: str, *, by: str, limits: Limits | None = None) -> None:
     """Let workers claim a sweep again, with new limits if given, and clear the reason of its pause.
 
     Raises:

@@ -27,6 +27,7 @@ class Entry:
 
 
 Manifest = Mapping[str, Entry]
+ChangeKind = Literal["added", "removed", "changed"]
 
 
 @frozen(slots=True)
@@ -34,7 +35,7 @@ class Change:
     """A file in which two snapshots differ, with its sizes in bytes; only its mode may have changed."""
 
     path: str
-    kind: Literal["added", "removed", "changed"]
+    kind: ChangeKind
     before: int | None
     after: int | None
 
@@ -63,12 +64,10 @@ def compare(before: Manifest, after: Manifest) -> list[Change]:
     changes = []
     for path in sorted(before.keys() | after.keys()):
         old, other = before.get(path), after.get(path)
-        if old is None and other is not None:
-            changes.append(Change(path, "added", None, other.size))
-        elif other is None and old is not None:
-            changes.append(Change(path, "removed", old.size, None))
-        elif old is not None and other is not None and old != other:
-            changes.append(Change(path, "changed", old.size, other.size))
+        if old != other:
+            kind: ChangeKind = "added" if old is None else "removed" if other is None else "changed"
+            sizes = [None if file is None else file.size for file in (old, other)]
+            changes.append(Change(path, kind, *sizes))
     return changes
 
 

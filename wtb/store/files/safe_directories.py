@@ -14,7 +14,7 @@ from pathlib import Path
 from wtb.core.errors import StateError
 from wtb.core.ids import new_id
 from wtb.store.files.manifest import Entry, Manifest
-from wtb.store.files.store import FileStore
+from wtb.store.files.store import FileStore, opened_by
 from wtb.store.files.system import open_flags
 
 MOST_NESTED = 100  # levels; each one takes a descriptor while it is walked
@@ -38,13 +38,8 @@ def make_private(path: str) -> None:
         os.mkdir(path, 0o700)
 
 
-@contextlib.contextmanager
-def open_folder(path: str, within: int | None = None) -> Iterator[int]:
-    descriptor = os.open(path, _FOLDER, dir_fd=within)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def open_folder(path: str, within: int | None = None) -> contextlib.AbstractContextManager[int]:
+    return opened_by(partial(os.open, path, _FOLDER, dir_fd=within))
 
 
 def stamp(status: os.stat_result) -> Stamp:
@@ -72,13 +67,10 @@ def restore(files: FileStore, manifest: Manifest, root: int) -> dict[str, Stamp]
                 )
             file = manifest[path]
             # O_EXCL and O_NOFOLLOW: nothing can be placed in the way of a restored file.
-            out = os.open(name, _CREATE, 0o600, dir_fd=trail[-1][1])
-            try:
+            with opened_by(partial(os.open, name, _CREATE, 0o600, dir_fd=trail[-1][1])) as out:
                 files.copy_into(file.digest, file.size, out)
                 os.fchmod(out, file.mode & 0o777)
                 written[path] = stamp(os.fstat(out))
-            finally:
-                os.close(out)
     finally:
         for _, descriptor in trail[1:]:
             os.close(descriptor)
@@ -149,8 +141,7 @@ def read_entry(path: str, folder: int, name: str, add: Callable[[str, int, int],
     Raises:
         StateError: If it was replaced, or written to meanwhile.
     """
-    descriptor = _open(path, partial(os.open, name, _FILE, dir_fd=folder))
-    try:
+    with opened_by(partial(_open, path, partial(os.open, name, _FILE, dir_fd=folder))) as descriptor:
         # Checked again on the open file: the name may lead to another one since `walk` looked.
         status = os.fstat(descriptor)
         _check_file(path, status)
@@ -160,8 +151,6 @@ def read_entry(path: str, folder: int, name: str, add: Callable[[str, int, int],
                 f"workspace file {path!r} is still being written to; end what the node has started before it returns"
             )
         return file
-    finally:
-        os.close(descriptor)
 
 
 def wait_beyond(newest: int, folder: int) -> int:
@@ -181,19 +170,17 @@ def wait_beyond(newest: int, folder: int) -> int:
 def tells_of_writes(folder: int) -> bool:
     """Return whether the file system changes a file's ctime when it is written to through memory; tmpfs may not."""
     name = f".wtb-{new_id()}"
-    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        os.unlink(name, dir_fd=folder)
-        os.write(descriptor, b"?")
-        with mmap.mmap(descriptor, 1) as mapped:
-            before = os.fstat(descriptor).st_ctime_ns if mapped[0] else 0
-            wait_beyond(before, folder)
-            mapped[0] = 0
-            return os.fstat(descriptor).st_ctime_ns != before
-    except OSError:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with opened_by(partial(os.open, name, flags, 0o600, dir_fd=folder)) as descriptor:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+            os.write(descriptor, b"?")
+            with mmap.mmap(descriptor, 1) as mapped:
+                before = os.fstat(descriptor).st_ctime_ns if mapped[0] else 0
+                wait_beyond(before, folder)
+                mapped[0] = 0
+                return os.fstat(descriptor).st_ctime_ns != before
         return False
-    finally:
-        os.close(descriptor)
 
 
 def remove_tree(path: str | Path) -> None:
@@ -233,15 +220,12 @@ def _empty(folder: int, root: int, depth: int) -> None:
 
 def _remove_folder(name: str, folder: int, root: int, depth: int) -> None:
     """Remove a directory. One that is nested too deeply moves up to the root, for another pass."""
-    inner = _open_to_empty(name, folder)
-    try:
+    with opened_by(partial(_open_to_empty, name, folder)) as inner:
         if depth > MOST_NESTED:  # to be emptied in another pass
             os.fchmod(inner, 0o700)
             _insisting(folder, partial(os.rename, name, new_id(), src_dir_fd=folder, dst_dir_fd=root))
             return
         _empty(inner, root, depth)
-    finally:
-        os.close(inner)
     _insisting(folder, partial(os.rmdir, name, dir_fd=folder))
 
 
@@ -261,9 +245,7 @@ def _open_to_empty(name: str, within: int | None) -> int:
     except PermissionError:
         # An O_PATH descriptor needs no permission, and unlike a path it
         # cannot be exchanged for a link before the chmod.
-        descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
-        try:
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with opened_by(partial(os.open, name, flags, dir_fd=within)) as descriptor:
             os.chmod(f"/proc/self/fd/{descriptor}", 0o700)
-        finally:
-            os.close(descriptor)
         return os.open(name, _FOLDER, dir_fd=within)

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import NotRequired, Self, TypedDict
 
 from wtb.core.errors import StoreError
@@ -346,7 +345,7 @@ class Adding:
     def __enter__(self) -> Adding:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         for temporary, _ in self._staged.values():
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -511,13 +510,8 @@ def opened_by(opening: Callable[[], int]) -> Iterator[int]:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _opened(source: Path | int) -> Iterator[int]:
-    if isinstance(source, int):
-        yield source
-        return
-    with opened_by(partial(os.open, source, _READ)) as descriptor:
-        yield descriptor
+def _opened(source: Path | int) -> contextlib.AbstractContextManager[int]:
+    return contextlib.nullcontext(source) if isinstance(source, int) else opened_by(partial(os.open, source, _READ))
 
 
 def listed(folder: str) -> list[str]:

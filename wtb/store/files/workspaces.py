@@ -26,7 +26,7 @@ from wtb.store.files.manifest import (
     merge,
     new_contents,
 )
-from wtb.store.files.store import BLOCK, Adding, FileStore, digest_of, folder_of, is_zero
+from wtb.store.files.store import BLOCK, Adding, FileStore, digest_of, folder_of, is_zero, opened_by
 
 
 @frozen(slots=True)
@@ -184,11 +184,8 @@ class Workspaces:
                 raise InputError(f"{into} is not empty; name a new or empty directory")
         except (FileExistsError, NotADirectoryError):
             raise InputError(f"{into} is not a directory; name a new or empty one") from None
-        folder = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with opened_by(partial(os.open, into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as folder:
             safe_directories.restore(self.files, exported, folder)
-        finally:
-            os.close(folder)
         return exported
 
 

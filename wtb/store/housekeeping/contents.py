@@ -20,7 +20,7 @@ from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.serialization.codec import digest as digest_of
 from wtb.store.access.sessions import birth, quota_of
 from wtb.store.access.usage import disk_used
-from wtb.store.bulk import NewRow, fetch_among, insert_missing, parts
+from wtb.store.bulk import NewRow, insert_missing, parts
 from wtb.store.database import Database
 from wtb.store.engine import read_only_uri
 from wtb.store.files.store import FileStore
@@ -43,10 +43,8 @@ def add_files(connection: sa.Connection, session_id: str, contents: Iterable[tup
 def note_files(database: Database, session_id: str, contents: Iterable[tuple[str, int]]) -> None:
     """Record files as `add_files` does, in a transaction of its own, unless the session is being deleted."""
     with database.write() as connection:
-        session_query = (
-            sa.select(sessions.c.id).where(sessions.c.id == session_id).with_for_update(read=True, key_share=True)
-        )
-        if connection.scalar(session_query) is not None:
+        session_query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
+        if connection.scalar(session_query.with_for_update(read=True, key_share=True)) is not None:
             add_files(connection, session_id, contents)
 
 
@@ -54,8 +52,7 @@ def missing_files(database: Database, session_id: str, digests: Iterable[str]) -
     """Return the digests that are not recorded for a session."""
     digest_set = set(digests)
     query = sa.select(files.c.digest).where(files.c.session_id == session_id)
-    with database.read() as connection:
-        return digest_set - {row.digest for row in fetch_among(connection, query, files.c.digest, digest_set)}
+    return digest_set - {row.digest for row in database.rows_among(query, files.c.digest, digest_set)}
 
 
 def check_room(database: Database, session_id: str, contents: Mapping[str, int]) -> None:

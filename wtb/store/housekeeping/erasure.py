@@ -14,13 +14,14 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.core.frozen import frozen
+from wtb.core.values import Json
 from wtb.store.bulk import fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import contents as filing
 from wtb.store.housekeeping.retention import forget_case, locked_sweep
 from wtb.store.housekeeping.stored_values import remove_values, snapshots, unreferenced_among
-from wtb.store.housekeeping.superseded import spent_from
+from wtb.store.housekeeping.superseded import collected_with, spent_from
 from wtb.store.log import add_event, last_comment_number, of_sweep
 from wtb.store.tables.schema import (
     alerts,
@@ -150,44 +151,18 @@ def erase_rows(database: Database, case: FoundCase, *, by: str, reason: str | No
         cell_count = connection.scalar(sa.select(sa.func.count()).select_from(cells).where(_of(cells, case))) or 0
         last_comment = last_comment_number(connection, case.sweep_id)
         _delete_rows(connection, case, own, lines)
-        connection.execute(
-            cases.update()
-            .where(cases.c.sweep_id == case.sweep_id, cases.c.number == case.number)
-            .values(
-                input={},
-                expected=None,
-                tags=[],
-                workspace=None,
-                cluster=None,
-                erased_at=clock(connection),
-                erased_by=by,
-            )
-        )
-        connection.execute(
-            sweeps.update()
-            .where(sweeps.c.id == case.sweep_id)
-            .values(
-                cells=sweeps.c.cells - cell_count,
-                collected_usd=sweeps.c.collected_usd + spent["usd"],
-                collected_node_runs=sweeps.c.collected_node_runs + spent["node_runs"],
-            )
-        )
+        erased = cases.update().where(cases.c.sweep_id == case.sweep_id, cases.c.number == case.number)
+        tombstone = {"erased_at": clock(connection), "erased_by": by}
+        nothing: dict[str, Any] = {"input": {}, "expected": None, "tags": [], "workspace": None, "cluster": None}
+        connection.execute(erased.values(nothing | tombstone))
+        changes = {"cells": sweeps.c.cells - cell_count, **collected_with(spent)}
+        connection.execute(sweeps.update().where(sweeps.c.id == case.sweep_id).values(changes))
         # The stored matrix has figures of the case; it is computed again from the cells that are left.
         connection.execute(matrices.update().where(matrices.c.sweep_id == case.sweep_id).values(document=None))
-        add_event(
-            connection,
-            of_sweep(sweep),
-            "case.erased",
-            {
-                "case": case.case,
-                "by": by,
-                "reason": reason,
-                "cells": cell_count,
-                "executions": len(own),
-                **({"comments": last_comment} if last_comment else {}),  # the last number that is taken
-            },
-            "warning",
-        )
+        details: dict[str, Json] = {"case": case.case, "by": by, "reason": reason, "cells": cell_count}
+        details |= {"executions": len(own)}
+        details |= {"comments": last_comment} if last_comment else {}  # the last number that is taken
+        add_event(connection, of_sweep(sweep), "case.erased", details, "warning")
     return named
 
 

@@ -12,7 +12,7 @@ from wtb.core.frozen import frozen
 from wtb.core.ids import DEFAULT_PROJECT, new_id
 from wtb.core.status import ENDED_SWEEPS, OPEN_EXECUTIONS
 from wtb.core.tree.looks import CaseSketch, baseline_key, case_digest, combination_keys, without_case
-from wtb.store.bulk import fetch_record, fetch_records
+from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
 from wtb.store.log import add_event, of_sweep
 from wtb.store.read.queries import select_sweeps
@@ -113,12 +113,18 @@ def locked_sweep(connection: sa.Connection, sweep_id: str, *conditions: sa.Colum
     return fetch_record(connection, SweepRow, select_sweeps().where(sweeps.c.id == sweep_id, *conditions))
 
 
+def lock_present(connection: sa.Connection, sweep_id: str) -> SweepRow:
+    """Return the row of a sweep as `locked_sweep` does. Raises ConflictError if it is being deleted, or was."""
+    row = locked_sweep(connection, sweep_id)
+    if row is None:
+        raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
+    return row
+
+
 def pin_sweep(database: Database, sweep_id: str, pinned: bool) -> None:
     """Pin a sweep with all its rows, or unpin it. Raises ConflictError if it is being deleted."""
     with database.write() as connection:
-        row = locked_sweep(connection, sweep_id)
-        if row is None:
-            raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
+        row = lock_present(connection, sweep_id)
         if row.pinned != pinned:
             connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(pinned=pinned))
             add_event(connection, of_sweep(row), "sweep.pinned" if pinned else "sweep.unpinned", {})
@@ -252,8 +258,7 @@ def _scored_names(connection: sa.Connection, sweep_id: str) -> list[str]:
 
 def find_look(database: Database, sweep_id: str) -> LookRow | None:
     """Return the look of a sweep; None if it has none, as single executions."""
-    rows = database.records(LookRow, sa.select(looks).where(looks.c.sweep_id == sweep_id))
-    return rows[0] if rows else None
+    return database.record(LookRow, sa.select(looks).where(looks.c.sweep_id == sweep_id))
 
 
 def earlier_looks(database: Database, look: LookRow, before: float) -> list[LookRow]:
@@ -270,9 +275,8 @@ def earlier_looks(database: Database, look: LookRow, before: float) -> list[Look
         .order_by(looks.c.at.desc(), looks.c.sweep_id.desc())
         .limit(MAX_LOOKS)
     )
-    with database.read() as connection:
-        rows = fetch_records(connection, LookRow, query)
-    by_content = {(row.at, row.sketch): row for row in rows}  # a sweep and its copy are one look
+    # A sweep and its copy are one look.
+    by_content = {(row.at, row.sketch): row for row in database.records(LookRow, query)}
     by_content.pop((look.at, look.sketch), None)
     return list(by_content.values())
 

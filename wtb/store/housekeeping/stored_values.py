@@ -29,7 +29,7 @@ from wtb.store.log import add_event, keep_events, of_execution
 from wtb.store.read.lineage import is_edited
 from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.records import CellsOfExecution, OpenHead
-from wtb.store.runs.leases import of_cells
+from wtb.store.runs.leases import continuing, of_cells
 from wtb.store.runs.node_progress import record_first_attempts
 from wtb.store.runs.submit import next_id
 from wtb.store.tables.executions import ExecutionRow, NewExecution
@@ -314,9 +314,8 @@ def waiting_cases(database: Database, sweep_id: str) -> set[int]:
 def writes_from(database: Database, checkpoint_ids: Iterable[str]) -> dict[str, list[str]]:
     """Return the digests that accepted node runs wrote, by node run, of those that started from these checkpoints."""
     query = sa.select(node_runs.c.id, node_runs.c.writes).where(node_runs.c.status == "succeeded")
-    with database.read() as connection:
-        rows = fetch_among(connection, query, node_runs.c.checkpoint_id, checkpoint_ids)
-        return {id: list((writes or {}).values()) for id, writes in rows}
+    rows = database.rows_among(query, node_runs.c.checkpoint_id, checkpoint_ids)
+    return {id: list((writes or {}).values()) for id, writes in rows}
 
 
 def go_back(
@@ -362,18 +361,10 @@ def _replace(
     made_id = new_id() if members[0].choices is not None else next_id(connection, sweep.id)
     first, paused = members[0], all(row.status == "paused" for row in members)
     replacement: NewExecution = {
-        "id": made_id,
-        "session_id": sweep.session_id,
-        "sweep_id": sweep.id,
-        "parent_id": first.id,
-        "origin": "retry" if first.choices is None else "manual",
-        "case_number": case,
-        "repeat": repeat,
-        "combinations": combinations,
+        **continuing(made_id, "retry" if first.choices is None else "manual", first, combinations),
         "status": "paused" if paused else "pending",
         "reason": first.reason if paused else None,
         "head_id": checkpoint,
-        "queue": first.queue,
         "choices": first.choices,
         "edited": is_edited(connection, checkpoint, any(row.edited for row in members)),
         "created_at": time.time(),

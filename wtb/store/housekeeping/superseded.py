@@ -162,14 +162,7 @@ def _remove(connection: sa.Connection, sweep: SweepRow, ids: Sequence[str]) -> S
         keep_events(connection, node_runs, runs.all())
         keep_events(connection, checkpoints, part)
     connection.execute(checkpoints.delete().where(checkpoints.c.id.in_(ids)))
-    connection.execute(
-        sweeps.update()
-        .where(sweeps.c.id == sweep.id)
-        .values(
-            collected_usd=sweeps.c.collected_usd + spent["usd"],
-            collected_node_runs=sweeps.c.collected_node_runs + spent["node_runs"],
-        )
-    )
+    connection.execute(sweeps.update().where(sweeps.c.id == sweep.id).values(collected_with(spent)))
     add_event(connection, of_sweep(sweep), "sweep.collected", cast("Mapping[str, Json]", spent))
     return spent
 
@@ -210,6 +203,14 @@ def spent_from(connection: sa.Connection, ids: Sequence[str]) -> SweepCollectedD
         "usd": usd,
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
+    }
+
+
+def collected_with(spent: SweepCollectedData) -> dict[str, sa.ColumnElement[Any]]:
+    """Return the changed columns of a sweep from which records with these amounts were removed."""
+    return {
+        "collected_usd": sweeps.c.collected_usd + spent["usd"],
+        "collected_node_runs": sweeps.c.collected_node_runs + spent["node_runs"],
     }
 
 

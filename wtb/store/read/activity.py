@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from wtb.core.frozen import frozen
 from wtb.core.status import OPEN_SWEEPS
 from wtb.store.access.projects import in_scope
-from wtb.store.bulk import fetch_records
 from wtb.store.cell_status import attempt_column, is_attempt, node_runs_with_attempts, running_cells, with_running
 from wtb.store.database import Database
 from wtb.store.log import LogPosition, last_times
+from wtb.store.log_followers import open_transactions
 from wtb.store.records import WorkerRow
 from wtb.store.runs.queue import busy_slots, is_live_worker, is_open, queue_of_row
 from wtb.store.runs.slots import is_fresh
@@ -101,8 +101,7 @@ class Queue:
 def sweep_states(database: Database) -> list[SweepState]:
     """Return the states of all sweeps that the caller may see."""
     columns = (sweeps.c[column.name] for column in fields(SweepState))
-    with database.read() as connection:
-        return fetch_records(connection, SweepState, sa.select(*columns).where(is_visible, *in_scope(database, sweeps)))
+    return database.records(SweepState, sa.select(*columns).where(is_visible, *in_scope(database, sweeps)))
 
 
 def count(database: Database, sweep_ids: Collection[str]) -> dict[str, Counts]:
@@ -115,13 +114,11 @@ def count(database: Database, sweep_ids: Collection[str]) -> dict[str, Counts]:
     Returns:
         The counts of each sweep by its id.
     """
-    by_cell = _by_status(database, sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()), cells, sweep_ids)
+    by_cell = _by_status(database, cells, sweep_ids)
     with database.read() as connection:
         for id, running in running_cells(connection, [id for id in sweep_ids if by_cell[id].get("pending")]).items():
             by_cell[id] = with_running(by_cell[id], sum(running.values()))
-    by_run = _by_status(
-        database, sa.select(node_runs.c.sweep_id, node_runs.c.status, sa.func.count()), node_runs, sweep_ids
-    )
+    by_run = _by_status(database, node_runs, sweep_ids)
     by_attempt, usd = _attempts(database, sweep_ids)
     losses = sa.select(executions.c.sweep_id, sa.func.sum(executions.c.losses)).where(
         executions.c.sweep_id.in_(sweep_ids), executions.c.losses > 0
@@ -144,13 +141,12 @@ def queues(database: Database) -> list[Queue]:
 _ByStatus = defaultdict[str, dict[str, int]]
 
 
-def _by_status(
-    database: Database, query: sa.Select[tuple[str, str, int]], table: sa.Table, sweep_ids: Collection[str]
-) -> _ByStatus:
+def _by_status(database: Database, table: sa.Table, sweep_ids: Collection[str]) -> _ByStatus:
     """Return the numbers of rows by sweep and status."""
     counts: _ByStatus = defaultdict(dict)
-    grouped = query.where(table.c.sweep_id.in_(sweep_ids)).group_by(table.c.sweep_id, table.c.status)
-    for id, status, number in database.tuples(grouped, long=True):
+    by = table.c.sweep_id, table.c.status
+    query = sa.select(*by, sa.func.count()).where(table.c.sweep_id.in_(sweep_ids)).group_by(*by)
+    for id, status, number in database.tuples(query, long=True):
         counts[id][status] = number
     return counts
 
@@ -216,14 +212,13 @@ class Moment:
 
 def read_moment(database: Database) -> Moment:
     """Return the present moment of the log."""
-    with database.read() as connection:
-        if connection.dialect.name == "sqlite":
+    if database.is_sqlite:
+        with database.read() as connection:
             last = connection.scalar(sa.select(log_ids.c.last))
             return Moment((0, last or connection.scalar(sa.select(sa.func.max(events.c.id))) or 0), 0, 0)
-        numbers = "SELECT pg_snapshot_xmin(now)::text::bigint, pg_snapshot_xmax(now)::text::bigint"
-        oldest, next_one = connection.execute(sa.text(f"{numbers} FROM pg_current_snapshot() AS now")).one()
-        # Transactions before the oldest open one have ended, so all their events are visible.
-        return Moment((oldest - 1, LAST_ID), oldest, next_one)
+    oldest, next_one = open_transactions(database)
+    # Transactions before the oldest open one have ended, so all their events are visible.
+    return Moment((oldest - 1, LAST_ID), oldest, next_one)
 
 
 def worker_rows(database: Database) -> list[WorkerRow]:
@@ -238,12 +233,8 @@ def worker_rows(database: Database) -> list[WorkerRow]:
 
 def slots_on(database: Database, sweep_id: str) -> int:
     """Return the number of slots of live workers that work on a sweep."""
-    query = (
-        sa.select(sa.func.count())
-        .select_from(working.join(runners, runners.c.id == working.c.runner_id))
-        .where(working.c.sweep_id == sweep_id, is_fresh())
-    )
-    return database.scalar(query) or 0
+    source = working.join(runners, runners.c.id == working.c.runner_id)
+    return database.count(working.c.sweep_id == sweep_id, is_fresh(), source=source)
 
 
 def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
@@ -259,10 +250,7 @@ def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
 
 def count_claimed(database: Database, sweep_id: str) -> int:
     """Return the number of executions of a sweep that are claimed under a valid lease."""
-    query = sa.select(sa.func.count()).where(
-        executions.c.sweep_id == sweep_id, is_running, executions.c.lease_until > now()
-    )
-    return database.scalar(query) or 0
+    return database.count(executions.c.sweep_id == sweep_id, is_running, executions.c.lease_until > now())
 
 
 def rejecting(database: Database, sweep_id: str) -> set[str]:
@@ -312,13 +300,9 @@ def left_behind(database: Database, since_s: float) -> int:
     """Return the number of executions whose lease expired more than `since_s` seconds ago and that were not
     reclaimed.
     """
-    query = (
-        sa.select(sa.func.count())
-        .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
-        .where(sweeps.c.queued, is_visible)
-        .where(is_leased, executions.c.lease_until < now() - since_s)
-    )
-    return database.scalar(query) or 0
+    expired = executions.c.lease_until < now() - since_s
+    source = executions.join(sweeps, sweeps.c.id == executions.c.sweep_id)
+    return database.count(sweeps.c.queued, is_visible, is_leased, expired, source=source)
 
 
 def clock_ahead(database: Database) -> float:

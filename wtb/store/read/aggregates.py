@@ -18,7 +18,7 @@ from wtb.core.provider_faults import LOST_TO
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.stored_spec import recorded_tools
-from wtb.store.cell_status import attempt_column, is_attempt, node_runs_with_attempts, running_cells
+from wtb.store.cell_status import CELL_KEY, attempt_column, is_attempt, node_runs_with_attempts, running_cells
 from wtb.store.database import Database
 from wtb.store.tables.schema import (
     attempts,
@@ -74,12 +74,7 @@ class NodeRunTotals(NamedTuple):
 _ACCEPTED = node_runs.c.status == "succeeded"
 _OF_CELLS = node_runs.c.cells > 0
 _CODE = sa.case((_ACCEPTED, node_runs.c.fingerprint))  # min and max, because counting distinct values needs a sort
-_AT_ONCE = (
-    node_runs.c.usd,
-    node_runs.c.tokens_in,
-    node_runs.c.tokens_out,
-    node_runs.c.usd * node_runs.c.cells,
-)
+_AT_ONCE = (node_runs.c.usd, node_runs.c.tokens_in, node_runs.c.tokens_out, node_runs.c.usd * node_runs.c.cells)
 _TOTALS = (
     sa.select(
         _OF_CELLS,
@@ -126,22 +121,14 @@ def node_run_totals(database: Database, sweep_id: str) -> NodeRunTotals:
 
 def provider_attempts(database: Database, sweep_id: str) -> int:
     """Count the attempts of a sweep that providers failed."""
-    query = (
-        sa.select(sa.func.count())
-        .select_from(attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id))
-        .where(
-            node_runs.c.sweep_id == sweep_id, ~took_one_attempt, attempts.c.failure["kind"].as_string() == "provider"
-        )
-    )
-    return database.scalar(query) or 0
+    failed = attempts.c.failure["kind"].as_string() == "provider"
+    source = attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    return database.count(node_runs.c.sweep_id == sweep_id, ~took_one_attempt, failed, source=source)
 
 
 def answered_after_failure(database: Database, sweep_id: str) -> int:
     """Count the node runs that succeeded although a provider had failed one of their calls."""
-    query = sa.select(sa.func.count()).where(
-        events.c.sweep_id == sweep_id, events.c.kind == "node.answered_after_failure"
-    )
-    return database.scalar(query) or 0
+    return database.count(events.c.sweep_id == sweep_id, events.c.kind == "node.answered_after_failure")
 
 
 def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
@@ -242,11 +229,7 @@ def outcomes_by_combination(groups: Iterable[CellGroup]) -> Rows:
 
 def edited_cells(database: Database, sweep_id: str) -> int:
     """Return the number of cells with an outcome that depends on a state which a person edited."""
-    count = sa.select(sa.func.count()).where(
-        cells.c.sweep_id == sweep_id, cells.c.edited, cells.c.finished_at.is_not(None)
-    )
-    ((number,),) = _rows(database, count)
-    return int(number)
+    return database.count(cells.c.sweep_id == sweep_id, cells.c.edited, cells.c.finished_at.is_not(None))
 
 
 def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> Iterator[Columns]:
@@ -338,7 +321,7 @@ def untouched(database: Database, sweep_id: str) -> list[sa.ColumnElement[bool]]
     """Return the condition that a score is of no edited cell; nothing if the sweep has no such cell."""
     if not edited_cells(database, sweep_id):  # so that the condition costs nothing without edits
         return []
-    same = [cells.c[name] == scores.c[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
+    same = [cells.c[name] == scores.c[name] for name in CELL_KEY]
     return [~sa.exists().where(*same, cells.c.edited)]
 
 

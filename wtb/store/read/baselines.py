@@ -15,7 +15,7 @@ from wtb.core.frozen import frozen
 from wtb.store.access.projects import in_scope
 from wtb.store.bulk import fetch_row, insert_of
 from wtb.store.database import Database
-from wtb.store.housekeeping.retention import locked_sweep
+from wtb.store.housekeeping.retention import lock_present, locked_sweep
 from wtb.store.log import add_event, of_sweep, subject
 from wtb.store.read.queries import find_sweep
 from wtb.store.records import ListedBaseline, StoredNights
@@ -143,11 +143,8 @@ def add_night(database: Database, session_id: str, name: str, night: Night) -> N
 def noise_floor(database: Database, sweep_id: str) -> NoiseFloorDocument | None:
     """Return the noise between repeats of a sweep, as measured for a baseline; None if it was not measured."""
     query = sa.select(baselines.c.noise_floor).where(baselines.c.sweep_id == sweep_id)
-    with database.read() as connection:
-        floors = connection.scalars(
-            query.where(baselines.c.noise_floor.is_not(None)).order_by(baselines.c.set_at.desc())
-        )
-        return next(iter(floors), None)
+    floors = database.scalars(query.where(baselines.c.noise_floor.is_not(None)).order_by(baselines.c.set_at.desc()))
+    return next(iter(floors), None)
 
 
 def baseline_rows(database: Database, session: str | None = None) -> list[ListedBaseline]:
@@ -156,11 +153,7 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Listed
         sa.select(
             baselines.c.name,
             sessions.c.name.label("session"),
-            baselines.c.set_at,
-            baselines.c.sweep_id,
-            baselines.c.noise_floor,
-            baselines.c.reference_id,
-            baselines.c.nights,
+            *(baselines.c[name] for name in ("set_at", "sweep_id", "noise_floor", "reference_id", "nights")),
             sweeps.c.name.label("sweep"),
             sweeps.c.status,
             sweeps.c.finished_at,
@@ -192,9 +185,7 @@ def set_baseline(
     """
     check_name(name)
     with database.write() as connection:
-        sweep = locked_sweep(connection, sweep_id)
-        if sweep is None:
-            raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
+        sweep = lock_present(connection, sweep_id)
         mine = _named(sweep.session_id, name)
         before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
         insert = insert_of(connection, baselines)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.store.access.projects import in_scope
 from wtb.store.access.usage import total
+from wtb.store.bulk import equal
 from wtb.store.cell_status import attempt_column, is_attempt, of_node_run
 from wtb.store.database import Database
 from wtb.store.tables.column_types import error_in_json
@@ -36,11 +37,7 @@ _TOOLS = sa.union_all(
     sa.select(
         calls.c.node_run_id,
         calls.c.attempt.label("number"),
-        calls.c.tool,
-        calls.c.usd,
-        calls.c.tokens_in,
-        calls.c.tokens_out,
-        calls.c.duration_s,
+        *(calls.c[name] for name in ("tool", "usd", "tokens_in", "tokens_out", "duration_s")),
         sa.case((error_in_json(calls.c.response).is_not(None), 1), else_=0).label("failed"),
         sa.literal(0).label("reversed"),
     ).where(calls.c.tool.is_not(None)),
@@ -140,13 +137,10 @@ def last_sweep_of(database: Database, workflow: str) -> str | None:
 def unknown_costs_of(database: Database, which: Which) -> list[UnknownCost]:
     """Return the reasons for unknown costs of all selected sweeps."""
     query = sa.select(sweeps.c.id).where(is_visible, *in_scope(database, sweeps))
-    if which.sweep_id is not None:
-        query = query.where(sweeps.c.id == which.sweep_id)
+    query = query.where(*equal({sweeps.c.id: which.sweep_id, sweeps.c.project: which.project}))
     if which.execution_id is not None:
         of = sa.select(executions.c.sweep_id).where(executions.c.id == which.execution_id)
         query = query.where(sweeps.c.id.in_(of))
-    if which.project is not None:
-        query = query.where(sweeps.c.project == which.project)
     if which.since is not None:
         query = query.where(sa.func.coalesce(sweeps.c.finished_at, which.since) >= which.since)
     recorded = sa.exists().where(
@@ -173,16 +167,10 @@ class Which:
     @property
     def conditions(self) -> list[sa.ColumnElement[bool]]:
         """The conditions of the selection."""
-        values_by_column = {
-            sweeps.c.id: self.sweep_id,
-            node_runs.c.execution_id: self.execution_id,
-            sweeps.c.project: self.project,
-        }
-        conditions = [
-            is_visible,
-            *(column == operand for column, operand in values_by_column.items() if operand is not None),
-        ]
-        return conditions if self.since is None else [*conditions, attempt_column("started_at") >= self.since]
+        selected = equal({sweeps.c.id: self.sweep_id, sweeps.c.project: self.project})
+        selected += equal({node_runs.c.execution_id: self.execution_id})
+        since = [] if self.since is None else [attempt_column("started_at") >= self.since]
+        return [is_visible, *selected, *since]
 
 
 def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Spent]:

@@ -16,7 +16,7 @@ from wtb.core.tree.history import ExecutionHistory
 from wtb.core.tree.recorded_runs import Decision, RecordedRun
 from wtb.store.access.projects import in_scope
 from wtb.store.bulk import equal, fetch_among
-from wtb.store.cell_status import cell_columns, cell_status, cells_and_running
+from wtb.store.cell_status import cell_columns, cell_status, cells_and_running, of_place
 from wtb.store.database import Database
 from wtb.store.log import derived_counts, row_counts
 from wtb.store.read import lineage, queries
@@ -74,12 +74,7 @@ def execution_cells(database: Database, execution: ExecutionRow) -> list[CellRow
     query = (
         sa.select(*cell_columns)
         .select_from(cells_and_running)
-        .where(
-            cells.c.sweep_id == execution.sweep_id,
-            cells.c.case_number == execution.case_number,
-            cells.c.repeat == execution.repeat,
-            cells.c.execution_id == execution.id,
-        )
+        .where(*of_place(cells, execution), cells.c.execution_id == execution.id)
         .order_by(cells.c.combination)
     )
     return database.records(CellRow, query)
@@ -87,12 +82,7 @@ def execution_cells(database: Database, execution: ExecutionRow) -> list[CellRow
 
 def execution_scores(database: Database, execution: ExecutionRow) -> list[ScoreRow]:
     """Return the scores of the cells of an execution's case and repeat."""
-    query = sa.select(scores).where(
-        scores.c.sweep_id == execution.sweep_id,
-        scores.c.case_number == execution.case_number,
-        scores.c.repeat == execution.repeat,
-    )
-    return database.records(ScoreRow, query)
+    return database.records(ScoreRow, sa.select(scores).where(*of_place(scores, execution)))
 
 
 def children(database: Database, execution_id: str) -> list[ExecutionRow]:
@@ -127,25 +117,20 @@ def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[Dec
     return database.records(DecisionRow, query)
 
 
+_is_of_case = sa.and_(executions.c.sweep_id == cases.c.sweep_id, executions.c.case_number == cases.c.number)
+
+
 def execution_case(database: Database, execution_id: str) -> tuple[str, int]:
     """Return the id of an execution's case, and its repeat."""
-    query = (
-        sa.select(cases.c.id, executions.c.repeat)
-        .join(
-            executions, sa.and_(executions.c.sweep_id == cases.c.sweep_id, executions.c.case_number == cases.c.number)
-        )
-        .where(executions.c.id == execution_id)
-    )
-    ((case, repeat),) = database.tuples(query)
+    query = sa.select(cases.c.id, executions.c.repeat).join(executions, _is_of_case)
+    ((case, repeat),) = database.tuples(query.where(executions.c.id == execution_id))
     return case, repeat
 
 
 def cases_of(database: Database, execution_ids: Sequence[str]) -> dict[str, str]:
     """Return the ids of executions' cases, by execution."""
-    same = sa.and_(executions.c.sweep_id == cases.c.sweep_id, executions.c.case_number == cases.c.number)
-    query = sa.select(executions.c.id, cases.c.id).join(cases, same)
-    with database.read() as connection:
-        return dict(fetch_among(connection, query, executions.c.id, execution_ids))
+    query = sa.select(executions.c.id, cases.c.id).join(cases, _is_of_case)
+    return dict(database.rows_among(query, executions.c.id, execution_ids))
 
 
 def check_case(database: Database, sweep_id: str, case: str) -> None:
@@ -270,12 +255,9 @@ def _beside(
 
 def _checkpoints(database: Database, ids: Sequence[str]) -> list[Checkpoint]:
     """Read checkpoints by id, oldest first."""
-    rows: list[CheckpointRow] = []
-    if ids:
-        with database.read() as connection:
-            rows = [
-                CheckpointRow(*row) for row in fetch_among(connection, sa.select(checkpoints), checkpoints.c.id, ids)
-            ]
+    if not ids:
+        return []
+    rows = [CheckpointRow(*row) for row in database.rows_among(sa.select(checkpoints), checkpoints.c.id, ids)]
     rows.sort(key=lambda row: (row.created_at, row.id))
     return [queries.as_checkpoint(row, queries.state_order(database, row.sweep_id)) for row in rows]
 
@@ -294,9 +276,7 @@ def _chosen_variants(database: Database, row: ExecutionRow, nodes: Sequence[str]
 def _runs(database: Database, rows: Sequence[NodeRunRow]) -> list[RecordedRun]:
     """Return node runs with the failures of the last attempts of those that have not succeeded."""
     open_ids = [row.id for row in rows if row.status != "succeeded"]
-    last: dict[str, AttemptRow] = {}
-    for attempt in queries.attempt_rows(database, open_ids) if open_ids else ():
-        last[attempt.node_run_id] = attempt
+    last = {attempt.node_run_id: attempt for attempt in queries.attempt_rows(database, open_ids)} if open_ids else {}
     return [_run(row, last.get(row.id)) for row in rows]
 
 

@@ -160,7 +160,7 @@ def case_numbers(database: Database, sweep_id: str, names: Iterable[str] | None 
 
 
 def case_count(database: Database, sweep_id: str) -> int:
-    return database.scalar(sa.select(sa.func.count()).where(cases.c.sweep_id == sweep_id, is_kept)) or 0
+    return database.count(cases.c.sweep_id == sweep_id, is_kept)
 
 
 def earlier(database: Database, sweep: SweepRow, limit: int) -> list[EarlierSweep]:

@@ -122,9 +122,8 @@ def cells_held(database: Database, sweep_id: str, number: int) -> dict[str, dict
         .group_by(cells.c.execution_id, cell_status)
     )
     counts: dict[str, dict[str, int]] = {}
-    with database.read() as connection:
-        for execution, status, count in connection.execute(query):
-            counts.setdefault(execution, {})[status] = count
+    for execution, status, count in database.tuples(query):
+        counts.setdefault(execution, {})[status] = count
     return counts
 
 

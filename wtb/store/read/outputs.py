@@ -15,6 +15,7 @@ from wtb.core.frozen import frozen
 from wtb.core.status import FAILED_CELLS
 from wtb.core.tree.checkpoints import HIDDEN
 from wtb.store.bulk import among
+from wtb.store.cell_status import CELL_KEY
 from wtb.store.database import Database
 from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.tables.column_types import BinaryJson
@@ -181,13 +182,7 @@ def _wrong_in(sweep_id: str, wrong: WrongIn) -> sa.Select[Any]:
 
 def _scored_by(metric: str) -> sa.ColumnElement[bool]:
     """Join the scores of a metric to their cells."""
-    return sa.and_(
-        scores.c.sweep_id == cells.c.sweep_id,
-        scores.c.metric == metric,
-        scores.c.case_number == cells.c.case_number,
-        scores.c.repeat == cells.c.repeat,
-        scores.c.combination == cells.c.combination,
-    )
+    return sa.and_(scores.c.metric == metric, *(scores.c[name] == cells.c[name] for name in CELL_KEY))
 
 
 def _differing(sweep_id: str, rows: tuple[int, int], keys: Sequence[str]) -> sa.Select[Any]:
@@ -198,11 +193,7 @@ def _differing(sweep_id: str, rows: tuple[int, int], keys: Sequence[str]) -> sa.
     unlike = [state[key].as_string().is_distinct_from(other_state[key].as_string()) for key in keys]
     if not keys:
         unlike = [sa.cast(state, sa.Text).is_distinct_from(sa.cast(other_state, sa.Text))]
-    same = sa.and_(
-        first.c.sweep_id == other.c.sweep_id,
-        first.c.case_number == other.c.case_number,
-        first.c.repeat == other.c.repeat,
-    )
+    same = sa.and_(*(first.c[name] == other.c[name] for name in CELL_KEY[:3]))
     query = sa.select(first.c.case_number, first.c.repeat).join(other, same)
     for execution, on, _ in heads:
         query = query.outerjoin(execution[0], on[0]).outerjoin(execution[1], on[1])
@@ -331,10 +322,8 @@ def output_cells(
         .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
         .where(*_of(cells, sweep_id, places, rows))
     )
-    with database.read() as connection:
-        size = len(own)
-        rows_read = map(tuple, connection.execute(query).all())
-        return [OutputCell._make((*row[:size], row[size:])) for row in rows_read]
+    size = len(own)
+    return [OutputCell._make((*row[:size], row[size:])) for row in map(tuple, database.tuples(query))]
 
 
 def output_scores(
@@ -346,9 +335,8 @@ def output_scores(
         *(scores.c.metric, scores.c.value, sa.func.coalesce(scores.c.error, scores.c.reason), scores.c.version),
     ).where(*_of(scores, sweep_id, places, rows), scores.c.metric.in_(list(metrics)))  # the index has it first
     by_place: dict[CellPlace, dict[str, OutputScore]] = defaultdict(dict)
-    with database.read() as connection:
-        for number, repeat, row, metric, score, reason, version in connection.execute(query).all():
-            by_place[number, repeat, row][metric] = {"value": score, "reason": reason, "version": version}
+    for number, repeat, row, metric, score, reason, version in database.tuples(query):
+        by_place[number, repeat, row][metric] = {"value": score, "reason": reason, "version": version}
     return by_place
 
 
@@ -385,10 +373,8 @@ def beginnings(database: Database, digests: Iterable[str]) -> dict[str, Beginnin
     query = sa.select(values.c.digest, beginning, size).where(
         among(values.c.digest, digest_set, on_sqlite=database.is_sqlite)
     )
-    by_digest: dict[str, Beginning] = {}
-    with database.read() as connection:
-        for digest, stored, bytes_ in connection.execute(query).all():
-            by_digest[digest] = Beginning(as_bytes(stored)[:WHOLE_BYTES], bytes_)
+    rows = database.tuples(query)
+    by_digest = {digest: Beginning(as_bytes(stored)[:WHOLE_BYTES], size) for digest, stored, size in rows}
     if missing := digest_set - by_digest.keys():
         raise DamagedError(f"stored value {min(missing)} is missing")
     return by_digest

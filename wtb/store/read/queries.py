@@ -178,13 +178,8 @@ def list_sweeps(
     Returns:
         Their records.
     """
-    of_run = (
-        workflows.c.graph["metadata"].label("metadata"),
-        _shown_status,
-        executions.c.id,
-        executions.c.reason,
-        executions.c.failure,
-    )
+    of_execution = (executions.c[name] for name in ("id", "reason", "failure"))
+    of_run = (workflows.c.graph["metadata"].label("metadata"), _shown_status, *of_execution)
     query = (
         select_sweeps(workflows.c.name.label("workflow"), workflows.c.version, *of_run)
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
@@ -397,10 +392,7 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, StoredPos
     query = (
         sa.select(executions.c.head_id, checkpoints.c.position)
         .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
-        .where(
-            executions.c.sweep_id == sweep_id,
-            executions.c.status.in_(OPEN_EXECUTIONS),
-        )
+        .where(executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS))
     )
     return database.tuples(query)
 
@@ -461,8 +453,7 @@ def cell_rows(
 def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return the states of checkpoints, digests by key, by the id of the checkpoint."""
     query = sa.select(checkpoints.c.id, checkpoints.c.sweep_id, checkpoints.c.state)
-    with database.read() as connection:
-        rows = list(fetch_among(connection, query, checkpoints.c.id, ids))
+    rows = database.rows_among(query, checkpoints.c.id, ids)
     return {id: in_order(state, state_order(database, sweep_id)) for id, sweep_id, state in rows}
 
 

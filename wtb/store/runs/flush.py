@@ -14,6 +14,7 @@ from wtb.core.frozen import frozen
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.access.reservations import forget, settle
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, parts, together, update_rows
+from wtb.store.cell_status import CELL_KEY
 from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
 from wtb.store.control.executions import stopped_in
@@ -296,19 +297,17 @@ def _update(connection: sa.Connection, table: sa.Table, changes: Iterable[Change
 
 
 def _finish_cells(connection: sa.Connection, rows: list[Outcome]) -> None:
-    key = ("sweep_id", "case_number", "repeat", "combination")
     by_status: dict[str, list[Outcome]] = {}
     for row in rows:
         by_status.setdefault(row["status"], []).append(row)
     for status, members in by_status.items():
         # Cells with an outcome that cannot change, such as cancelled ones, keep it.
-        update_rows(connection, cells, members, key, only={"status": sources(CELL, status)}, stamp="finished_at")
+        update_rows(connection, cells, members, CELL_KEY, only={"status": sources(CELL, status)}, stamp="finished_at")
 
 
 def _hold_cells(connection: sa.Connection, rows: list[HeldCell]) -> None:
     for status in ("waiting", "pending"):
         members = [row for row in rows if row["status"] == status]
         if members:
-            key = ("sweep_id", "case_number", "repeat", "combination")
             # Cells that have ended stay so, such as those of a combination that was stopped meanwhile.
-            update_rows(connection, cells, members, key, only={"status": ("pending", "running", "waiting")})
+            update_rows(connection, cells, members, CELL_KEY, only={"status": ("pending", "running", "waiting")})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,16 +12,16 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, ENDED_SWEEPS, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, keeping_written
-from wtb.core.tree.stored_spec import StoredEvaluators
+from wtb.core.tree.stored_spec import StoredEvaluators, StoredSpec
 from wtb.store.access.reservations import forget_reservations_of_lost
-from wtb.store.bulk import fetch_among, fetch_records, parts
-from wtb.store.cell_status import end_waiting
+from wtb.store.bulk import fetch_records, parts
+from wtb.store.cell_status import end_waiting, of_place
 from wtb.store.database import Database
 from wtb.store.log import add_event, of_sweep, subject
 from wtb.store.process_identity import ProcessIdentity, may_live
 from wtb.store.records import OfExecution, OwnerRow
 from wtb.store.runs.node_progress import record_first_attempts
-from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import (
     cells,
     executions,
@@ -53,9 +53,7 @@ def register(database: Database, runner: ProcessIdentity) -> None:
 
 def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, RunnerRow]:
     """Return the runners by id; those that the database does not know are left out."""
-    with database.read() as connection:
-        rows = fetch_among(connection, sa.select(runners), runners.c.id, ids)
-        return {row.id: RunnerRow(*row) for row in rows}
+    return {row.id: RunnerRow(*row) for row in database.rows_among(sa.select(runners), runners.c.id, ids)}
 
 
 def runner_ids(database: Database) -> list[str]:
@@ -129,8 +127,7 @@ def claim_rows(
 
 def of_cells(table: sa.Table, execution: OfExecution) -> list[sa.ColumnElement[bool]]:
     """Return the conditions that rows of `cells` or `scores` are of the cells of an execution."""
-    same = [table.c[name] == getattr(execution, name) for name in ("sweep_id", "case_number", "repeat")]
-    return [*same, table.c.combination.in_(list(execution.combinations))]
+    return [*of_place(table, execution), table.c.combination.in_(list(execution.combinations))]
 
 
 def move_cells(connection: sa.Connection, execution: OfExecution, status: str, **changes: Any) -> list[int]:
@@ -151,6 +148,23 @@ def move_cells(connection: sa.Connection, execution: OfExecution, status: str, *
         .values(status=status, execution_id=execution.id, **changes)
     )
     return list(connection.scalars(query.returning(cells.c.combination)))
+
+
+def continuing(id: str, origin: str, first: ExecutionRow, combinations: list[int]) -> NewExecution:
+    """Return an execution that continues cells of another one from its head."""
+    return {
+        "id": id,
+        "session_id": first.session_id,
+        "sweep_id": first.sweep_id,
+        "parent_id": first.id,
+        "origin": origin,
+        "case_number": first.case_number,
+        "repeat": first.repeat,
+        "combinations": combinations,
+        "head_id": first.head_id,
+        "queue": first.queue,
+        "edited": first.edited,
+    }
 
 
 def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
@@ -221,9 +235,7 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
     Returns how many there were.
     """
     claimed = sa.select(executions.c.id).where(
-        executions.c.sweep_id == sweep_id,
-        executions.c.owner_id.in_(list(runner_ids)),
-        is_running,
+        executions.c.sweep_id == sweep_id, executions.c.owner_id.in_(list(runner_ids)), is_running
     )
     with database.write() as connection:
         ids = list(connection.scalars(claimed))
@@ -359,10 +371,7 @@ def last_outcome(sweep_id: str) -> sa.Select[Any]:
 
 def unfinished(database: Database, sweep_id: str) -> int:
     """Return the number of executions of a sweep that have not ended."""
-    query = sa.select(sa.func.count()).where(
-        executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS)
-    )
-    return database.scalar(query) or 0
+    return database.count(executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS))
 
 
 def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[str, str | None]]:
@@ -376,32 +385,35 @@ def record_code(
 ) -> None:
     """Record the code that a sweep continues with: its fingerprints and its files."""
     plain = {node: dict(variants) for node, variants in fingerprints.items()}
-    this = sweeps.c.id == sweep_id
-    with database.write() as connection:
-        # The whole document is read, changed and written, so the lock keeps two writers from losing a change.
-        spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
-        if spec is not None:
-            code = keeping_written(code, spec.get("code"))
-            connection.execute(sweeps.update().where(this).values(fingerprints=plain, spec={**spec, "code": code}))
+    _change_spec(database, sweep_id, lambda spec: {"code": keeping_written(code, spec.get("code"))}, fingerprints=plain)
 
 
 def record_evaluators(database: Database, sweep_id: str, evaluators: StoredEvaluators) -> None:
     """Record the code of the evaluators by which a sweep continues to be scored."""
-    this = sweeps.c.id == sweep_id
-    with database.write() as connection:
-        spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
-        if spec is not None:
-            connection.execute(sweeps.update().where(this).values(spec={**spec, "evaluators": evaluators}))
+    _change_spec(database, sweep_id, lambda spec: {"evaluators": evaluators})
 
 
 def record_written(database: Database, sweep_id: str, written: Mapping[str, str]) -> None:
     """Record the files of a sweep's code that its nodes write: the node by file."""
+
+    def with_written(spec: StoredSpec) -> dict[str, Any]:
+        if "code" not in spec:
+            return {}
+        return {"code": {**spec["code"], "written": {**written, **spec["code"].get("written", {})}}}
+
+    _change_spec(database, sweep_id, with_written)
+
+
+def _change_spec(
+    database: Database, sweep_id: str, changed: Callable[[StoredSpec], dict[str, Any]], **columns: Any
+) -> None:
+    """Change keys of the spec of a sweep, and other columns, if the sweep is there and there are such keys."""
     this = sweeps.c.id == sweep_id
     with database.write() as connection:
+        # The whole document is read, changed and written, so the lock keeps two writers from losing a change.
         spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
-        if spec is not None and "code" in spec:
-            code = {**spec["code"], "written": {**written, **spec["code"].get("written", {})}}
-            connection.execute(sweeps.update().where(this).values(spec={**spec, "code": code}))
+        if spec is not None and (keys := changed(spec)):
+            connection.execute(sweeps.update().where(this).values(spec={**spec, **keys}, **columns))
 
 
 def recorded_code(database: Database, sweep: SweepRow) -> RecordedCode:
@@ -430,12 +442,12 @@ def record_tools(database: Database, sweep_id: str, tools: Mapping[str, Mapping[
     """Record the tools of servers that a sweep continues with. Tools that were called before stay in the rows of the
     calls.
     """
-    this = sweeps.c.id == sweep_id
-    with database.write() as connection:
-        spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
-        if spec is not None:
-            spec["environment"]["tools"] |= {server: dict(versions) for server, versions in tools.items()}
-            connection.execute(sweeps.update().where(this).values(spec=spec))
+
+    def with_tools(spec: StoredSpec) -> dict[str, Any]:
+        of_servers = {server: dict(versions) for server, versions in tools.items()}
+        return {"environment": {**spec["environment"], "tools": spec["environment"]["tools"] | of_servers}}
+
+    _change_spec(database, sweep_id, with_tools)
 
 
 def runs_now(database: Database, sweep: SweepRow) -> bool:

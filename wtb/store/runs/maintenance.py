@@ -81,18 +81,12 @@ def reclaim(database: Database) -> list[LostExecution]:
         .where(executions.c.id == expired.c.id, executions.c.sweep_id == sweeps.c.id, sweeps.c.queued, is_visible)
         .values(
             # A worker that died before it recorded that it was in a node is only suspected to have died there.
-            losses=sa.case((in_a_node, executions.c.losses + 1), else_=sa.func.greatest(executions.c.losses, 1)),
+            losses=sa.case((in_a_node, executions.c.losses + 1), else_=sa.func.greatest(executions.c.losses, 1))
         )
         .returning(
-            executions.c.id,
-            executions.c.session_id,
-            executions.c.sweep_id,
+            *(executions.c[name] for name in ("id", "session_id", "sweep_id")),
             expired.c.owner_id,
-            executions.c.losses,
-            executions.c.case_number,
-            executions.c.repeat,
-            executions.c.combinations,
-            executions.c.task_id,
+            *(executions.c[name] for name in ("losses", "case_number", "repeat", "combinations", "task_id")),
         )
     )
     with database.write() as connection:

@@ -36,9 +36,8 @@ def tool_calls(database: Database, node_run_id: str, until: float | None = None)
 def ends_of_attempts(database: Database, node_run_id: str) -> dict[int, str | None]:
     """Return the kinds of failure of the recorded attempts of a node run, by number."""
     query = sa.select(attempt_column("number"), attempt_column("failure")).select_from(node_runs_with_attempts)
-    with database.read() as connection:
-        ended = connection.execute(query.where(node_runs.c.id == node_run_id, is_attempt))
-        return {number: failure and failure["kind"] for number, failure in ended}
+    ended = database.tuples(query.where(node_runs.c.id == node_run_id, is_attempt))
+    return {number: failure and failure["kind"] for number, failure in ended}
 
 
 def record_first_attempts(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:

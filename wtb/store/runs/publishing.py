@@ -208,7 +208,8 @@ def _publish(connection: sa.Connection) -> list[Task]:
         for queue in sorted(_queues(connection, state))
         for task in _publish_on(connection, queue, candidates, state, room)
     ]
-    return [*_described(connection, tasks), *scorings]
+    heads = {(task_id, queue, sweep.id): [head.id for head in heads] for task_id, queue, sweep, heads in tasks}
+    return [*describe(connection, heads), *scorings]
 
 
 def _in_turn(database: Database, publish_tasks: Callable[[sa.Connection], list[Task]]) -> list[Task]:
@@ -302,11 +303,7 @@ def _queues(connection: sa.Connection, state: _State) -> set[str]:
 
 
 def _publish_on(
-    connection: sa.Connection,
-    queue: str,
-    candidates: Sequence[QueuedSweep],
-    state: _State,
-    room: dict[str, float],
+    connection: sa.Connection, queue: str, candidates: Sequence[QueuedSweep], state: _State, room: dict[str, float]
 ) -> list[tuple[str, str, QueuedSweep, list[_Head]]]:
     """Publish on one queue. Returns (task, queue, sweep, executions) of each task."""
     published = []
@@ -398,14 +395,6 @@ def _heads(connection: sa.Connection, queue: str, sweep_id: str, limit: int, *, 
         .with_for_update(skip_locked=True)
     )
     return [_Head(*row) for row in connection.execute(query)]
-
-
-def _described(connection: sa.Connection, tasks: Sequence[tuple[str, str, QueuedSweep, list[_Head]]]) -> list[Task]:
-    """Add what a monitor shows of tasks that were published just now."""
-    return describe(
-        connection,
-        {(task_id, queue, sweep.id): [head.id for head in heads] for task_id, queue, sweep, heads in tasks},
-    )
 
 
 def publish_again(database: Database, after_s: float) -> list[Task]:

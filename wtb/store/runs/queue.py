@@ -207,10 +207,6 @@ def _start(connection: sa.Connection, sweep_id: str) -> None:
         try_move(connection, sweep_id, "running", by="worker")
 
 
-def _of(slots: Collection[Slot], statement: sa.Delete) -> sa.Delete:
-    return statement.where(_are(slots))
-
-
 def _are(slots: Collection[Slot]) -> sa.ColumnElement[bool]:
     """Return the condition that a row of `working` is of one of these slots of a runner."""
     (runner_id,) = {slot.runner_id for slot in slots}
@@ -309,7 +305,7 @@ def mark_busy(database: Database, execution_ids: Mapping[Slot, str], sweep_id: s
 
 def mark_free(database: Database, slot: Slot) -> None:
     """Mark a slot as free."""
-    database.execute(_of([slot], working.delete()))
+    database.execute(working.delete().where(_are([slot])))
 
 
 @dataclass(frozen=True)

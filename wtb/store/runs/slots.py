@@ -178,13 +178,7 @@ def make_place(database: Database, place: Place) -> None:
 
 
 def ask(
-    database: Database,
-    place: Place,
-    run_count: int,
-    limits: Limits,
-    *,
-    fresh_s: float,
-    alive: Alive,
+    database: Database, place: Place, run_count: int, limits: Limits, *, fresh_s: float, alive: Alive
 ) -> float | None:
     """Request one more run of a node than the `run_count` that this runner has.
 

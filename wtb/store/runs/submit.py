@@ -66,7 +66,7 @@ def submit(database: Database, sweep: NewSweep, new_cases: Iterable[NewCase], al
                     _renew(connection, sweep)
                 else:
                     _insert_sweep(connection, sweep, session)
-                _insert_batch(connection, session, batch)
+                insert_batch(connection, session, batch)
                 if is_last:
                     _add_look(connection, sweep, owner, sketch)
                     _publish(connection, sweep, session, also)
@@ -127,7 +127,8 @@ def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> N
     insert_rows(connection, metrics, rows)
 
 
-def _insert_batch(connection: sa.Connection, session: str, batch: Batch) -> None:
+def insert_batch(connection: sa.Connection, session: str, batch: Batch) -> None:
+    """Write the rows of a batch for a session, by its id."""
     insert_rows(connection, combinations, batch.combinations)
     # Sorted, so that two submissions or flushes of the same values never wait for each other in a circle.
     insert_values(connection, sorted(batch.values.items()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, TypedDict, dataclass_transform
+from typing import Any, ClassVar, Final, TypedDict, TypeVar, dataclass_transform
 
 import msgspec
 import sqlalchemy as sa
@@ -10,6 +10,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from wtb.core.ids import DEFAULT_PROJECT
+
+T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True)
@@ -118,11 +120,27 @@ Count = sa.BigInteger()
 FARTHEST_S: Final = 3_600.0  # no lease or pause between two tries lasts longer
 
 
-class now(FunctionElement[float]):
+class SqlFunction(FunctionElement[T]):
+    """A function with its SQL by database, in which {0} stands for the first argument."""
+
+    inherit_cache = True
+    postgresql: ClassVar[str]
+    sqlite: ClassVar[str]
+
+
+@compiles(SqlFunction)
+def _sql_function(expression: SqlFunction[Any], compiler: Any, **kw: Any) -> str:
+    template: str = getattr(expression, compiler.dialect.name)
+    return template.format(*(compiler.process(clause, **kw) for clause in expression.clauses))
+
+
+class now(SqlFunction[float]):
     """The database's clock at this moment, not at the start of the transaction, in seconds since the epoch."""
 
     type = sa.Double()
     inherit_cache = True
+    postgresql = "(extract(epoch from clock_timestamp())::double precision)"
+    sqlite = "((julianday('now') - 2440587.5) * 86400.0)"
 
 
 def is_ahead(stored: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
@@ -141,87 +159,42 @@ def is_over(lease_until: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
     return sa.or_(lease_until <= now(), is_ahead(lease_until))
 
 
-@compiles(now, "postgresql")
-def _now_postgresql(expression: now, compiler: Any, **kw: Any) -> str:
-    return "(extract(epoch from clock_timestamp())::double precision)"
-
-
-@compiles(now, "sqlite")
-def _now_sqlite(expression: now, compiler: Any, **kw: Any) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"
-
-
-class transaction_number(FunctionElement[int]):
+class transaction_number(SqlFunction[int]):
     """A number that orders events of transactions that commit out of order; on SQLite, with its one writer, a
     constant.
     """
 
     type = sa.BigInteger()
     inherit_cache = True
+    postgresql = "(pg_current_xact_id()::text::bigint)"
+    sqlite = "0"
 
 
-@compiles(transaction_number, "postgresql")
-def _transaction_postgresql(expression: transaction_number, compiler: Any, **kw: Any) -> str:
-    return "(pg_current_xact_id()::text::bigint)"
-
-
-@compiles(transaction_number, "sqlite")
-def _transaction_sqlite(expression: transaction_number, compiler: Any, **kw: Any) -> str:
-    return "0"
-
-
-class array_length(FunctionElement[int]):
+class array_length(SqlFunction[int]):
     """The length of an array in a column of `OrderedJson`."""
 
     type = sa.Integer()
     inherit_cache = True
+    postgresql = sqlite = "json_array_length({0})"
 
 
-@compiles(array_length, "postgresql")
-def _array_length_postgresql(expression: array_length, compiler: Any, **kw: Any) -> str:
-    return f"json_array_length({compiler.process(expression.clauses, **kw)})"
-
-
-@compiles(array_length, "sqlite")
-def _array_length_sqlite(expression: array_length, compiler: Any, **kw: Any) -> str:
-    return f"json_array_length({compiler.process(expression.clauses, **kw)})"
-
-
-class array_elements(FunctionElement[Any]):
+class array_elements(SqlFunction[Any]):
     """The elements of an array in a column of `OrderedJson`: rows of one column `value`."""
 
     inherit_cache = True
+    postgresql = "json_array_elements_text({0})"
+    sqlite = "json_each({0})"
 
 
-@compiles(array_elements, "postgresql")
-def _array_elements_postgresql(expression: array_elements, compiler: Any, **kw: Any) -> str:
-    return f"json_array_elements_text({compiler.process(expression.clauses, **kw)})"
-
-
-@compiles(array_elements, "sqlite")
-def _array_elements_sqlite(expression: array_elements, compiler: Any, **kw: Any) -> str:
-    return f"json_each({compiler.process(expression.clauses, **kw)})"
-
-
-class score_object(FunctionElement[Any]):
+class score_object(SqlFunction[Any]):
     """An object of the scores of several rows (metric, value, error): the value or the error by metric."""
 
     type = Json
     inherit_cache = True
-
-
-@compiles(score_object, "postgresql")
-def _score_object_postgresql(expression: score_object, compiler: Any, **kw: Any) -> str:
-    metric, score, error = (compiler.process(clause, **kw) for clause in expression.clauses)
-    return f"jsonb_object_agg({metric}, coalesce(to_jsonb({error}), to_jsonb({score})))"
-
-
-@compiles(score_object, "sqlite")
-def _score_object_sqlite(expression: score_object, compiler: Any, **kw: Any) -> str:
-    metric, score, error = (compiler.process(clause, **kw) for clause in expression.clauses)
+    postgresql = "jsonb_object_agg({0}, coalesce(to_jsonb({2}), to_jsonb({1})))"
     # By itself SQLite writes 15 digits of a number, which is read as a different number.
-    number = f"json(CASE WHEN {score} IS NOT NULL THEN printf('%!.17g', {score}) END)"
-    return f"json_group_object({metric}, CASE WHEN {error} IS NULL THEN {number} ELSE {error} END)"
+    _number = "json(CASE WHEN {1} IS NOT NULL THEN printf('%!.17g', {1}) END)"
+    sqlite = f"json_group_object({{0}}, CASE WHEN {{2}} IS NULL THEN {_number} ELSE {{2}} END)"
 
 
 class rows_array(FunctionElement[Any]):
@@ -245,25 +218,15 @@ def _rows_array_sqlite(expression: rows_array, compiler: Any, **kw: Any) -> str:
     return f"json_group_array(json_array({listed}))"
 
 
-class error_in_json(FunctionElement[str]):
+class error_in_json(SqlFunction[str]):
     """The `error` of a recorded reply, which is typed JSON, and has it as its first key if the call failed."""
 
     type = sa.Text()
     inherit_cache = True
-
-
-@compiles(error_in_json, "postgresql")
-def _error_in_json_postgresql(expression: error_in_json, compiler: Any, **kw: Any) -> str:
-    reply = compiler.process(expression.clauses, **kw)
     # PostgreSQL has no text with a NUL, and raises an error instead of returning one.
-    is_readable = f"""left({reply}, 9) = '{{"error":' AND strpos({reply}, '\\u0000') = 0"""
-    return f"(CASE WHEN {is_readable} THEN CAST({reply} AS json) ->> 'error' END)"
-
-
-@compiles(error_in_json, "sqlite")
-def _error_in_json_sqlite(expression: error_in_json, compiler: Any, **kw: Any) -> str:
-    reply = compiler.process(expression.clauses, **kw)
-    return f"""(CASE WHEN substr({reply}, 1, 9) = '{{"error":' THEN json_extract({reply}, '$.error') END)"""
+    _is_readable = """left({0}, 9) = '{{"error":' AND strpos({0}, '\\u0000') = 0"""
+    postgresql = f"(CASE WHEN {_is_readable} THEN CAST({{0}} AS json) ->> 'error' END)"
+    sqlite = """(CASE WHEN substr({0}, 1, 9) = '{{"error":' THEN json_extract({0}, '$.error') END)"""
 
 
 def one_of(column: str, statuses: Any) -> sa.CheckConstraint:

@@ -58,11 +58,7 @@ class State(Message, Update):
 
 
 wf = Workflow(
-    "triage",
-    state=State,
-    input=Message,
-    description="Which team should answer a customer's message?",
-    version="1",
+    "triage", state=State, input=Message, description="Which team should answer a customer's message?", version="1"
 )
 
 

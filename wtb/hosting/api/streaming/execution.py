@@ -23,10 +23,9 @@ from wtb.core.documents.all_events import EventDocument
 from wtb.core.documents.executions import OutcomeDocument
 from wtb.core.errors import AccessDenied, ConflictError, NotFound, StoreError, WTBError
 from wtb.core.frozen import frozen
-from wtb.display.json_text import as_json
 from wtb.hosting.api.ends import ENDED, GOING_ON, when_ended, when_stopped
-from wtb.hosting.api.identities import origin_of
-from wtb.hosting.api.problems import Problem
+from wtb.hosting.api.identities import needing, origin_of
+from wtb.hosting.api.problems import Problem, json_response
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streaming.follow import COMMENT, HEADERS, RECONNECT, full
 from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, SILENCE_S, Streams, read_position
@@ -85,7 +84,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
         context: The context of executions.
         streams: The server's streams.
     """
-    routes = APIRouter(tags=["executions"])
+    routes = APIRouter(tags=["executions"], dependencies=[needing(Permission.read)])
 
     @routes.get(PATH, summary="Follow the events of an execution to its result.", response_model=None)
     async def events(
@@ -97,8 +96,6 @@ def router(context: Context, streams: Streams) -> APIRouter:
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
         identity: Identity = request.state.identity
-        if refusal := identity.refusal(Permission.read):
-            return Problem(HTTPStatus.FORBIDDEN, refusal)
         reading = context.acting_as(identity, Permission.read)
         event_filter = WantedEvents(severities_from(severity), kinds)
         about = await run_quickly(outcome, reading, ref)
@@ -340,5 +337,4 @@ def _with_outcome(response: Response, current: OutcomeDocument) -> Response:
     """Return the response to a start with the outcome of the execution, or with 202 if it has not ended."""
     document = orjson.loads(bytes(response.body)) | current
     status = HTTPStatus.CREATED if current["status"] in ENDED else HTTPStatus.ACCEPTED
-    headers = {"Location": response.headers["Location"]}
-    return Response(as_json(document), status, headers, media_type="application/json")
+    return json_response(document, status, Location=response.headers["Location"])

@@ -18,6 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from wtb.core.errors import WTBError
 from wtb.hosting.api.guard import Rates
+from wtb.hosting.api.identities import needing
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
@@ -133,7 +134,13 @@ def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
         mine = context.acting_as(identity, Permission.read)
         return await run_quickly(query.selection, mine, ref)
 
-    @routes.get(PATH, summary="Follow the events of a sweep.", tags=["sweeps"], response_model=None)
+    @routes.get(
+        PATH,
+        summary="Follow the events of a sweep.",
+        tags=["sweeps"],
+        response_model=None,
+        dependencies=[needing(Permission.read)],
+    )
     async def events(
         request: Request,
         ref: str,
@@ -143,8 +150,6 @@ def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
         identity: Identity = request.state.identity
-        if refusal := identity.refusal(Permission.read):
-            return Problem(HTTPStatus.FORBIDDEN, refusal)
         position = read_position(last_event_id or after)
         selection = await selected(identity, ref, query)
         if streams.followers >= MOST_SUBSCRIBERS:

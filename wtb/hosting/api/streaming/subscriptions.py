@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from wtb.core.errors import AccessDenied, InputError, NotFound, WTBError
 from wtb.hosting.api.guard import Rates
+from wtb.hosting.api.identities import needing
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streaming.follow import full, received, send, sent
@@ -311,13 +312,17 @@ def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
 
         return Subscriptions(streams, select, identity.follower)
 
-    @routes.get(PATH, summary="Follow the events of several sweeps.", tags=["sweeps"], response_model=None)
+    @routes.get(
+        PATH,
+        summary="Follow the events of several sweeps.",
+        tags=["sweeps"],
+        response_model=None,
+        dependencies=[needing(Permission.read)],
+    )
     async def events(
         request: Request, subscribe: Subscribe, last_event_id: Annotated[str | None, Header()] = None
     ) -> Response:
         identity: Identity = request.state.identity
-        if refusal := identity.refusal(Permission.read):
-            return Problem(HTTPStatus.FORBIDDEN, refusal)
         subscriptions = read_subscriptions(subscribe, last_event_id)
         if streams.followers + len(subscriptions) > MOST_SUBSCRIBERS:
             return full()

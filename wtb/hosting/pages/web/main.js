@@ -2,7 +2,7 @@
 import { identity, signIn, whoAmI } from "./lib/api.js";
 import { html, render, useEffect, useRef } from "./lib/html.js";
 import { useKeys } from "./lib/keys.js";
-import { address, Link } from "./lib/router.js";
+import { address, Link, useTitle } from "./lib/router.js";
 import { words } from "./lib/words.js";
 import { AccessPage } from "./pages/access.js";
 import { ComparePage } from "./pages/compare.js";
@@ -60,9 +60,7 @@ function Page() {
 
 /** @param {{path: string}} props */
 function Nowhere({ path }) {
-  useEffect(() => {
-    document.title = `${words.error.notFound} · WTB`;
-  }, [path]);
+  useTitle(words.error.notFound);
   return html`<h1>${words.error.notFound}</h1><p><code>${path}</code></p><p><${Link} to="/">${words.error.toSweeps}<//></p>`;
 }
 
@@ -86,9 +84,7 @@ async function begin() {
 function App() {
   useKeys();
   const isKnown = Boolean(identity.value);
-  useEffect(() => {
-    if (!isKnown) document.title = `${words.signIn.title} · WTB`;
-  }, [isKnown]);
+  useTitle(isKnown ? undefined : words.signIn.title);
   if (identity.value === undefined) return html`<p class="quiet" role="status">${words.loading}</p>`;
   if (!isKnown) return html`<${SignIn} />`;
   return html`<a class="skip" href="#content">${words.skip}</a>

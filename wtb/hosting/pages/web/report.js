@@ -1,6 +1,6 @@
 /** The report: the views of the pages in one file, with the evidence that they show. Nothing is requested from a server. */
 import { html, render, useMemo } from "./lib/html.js";
-import { factorsOf, rowsByEvidence, rowsOf, viewOf } from "./lib/matrix_view.js";
+import { factorsOf, isBaseline, rowsByEvidence, rowsOf, viewOf } from "./lib/matrix_view.js";
 import { fromFile } from "./lib/output_file.js";
 import { reportWords as texts } from "./lib/report_words.js";
 import { address, look } from "./lib/router.js";
@@ -12,9 +12,7 @@ import { Failures } from "./views/failures.js";
 import { HardCases } from "./views/hard_cases.js";
 import { HeatMap, scoreEnds } from "./views/heat_map.js";
 import { IntervalsTable } from "./views/intervals_table.js";
-import { Filtered, MatrixControls } from "./views/matrix_controls.js";
-import { ViewedRows } from "./views/matrix_view.js";
-import { MetricChoice } from "./views/metric_choice.js";
+import { Filtered, MatrixControls, MetricChoice, ViewedRows } from "./views/matrix_controls.js";
 import { MetricsTable } from "./views/metrics_table.js";
 import { NodeRuns } from "./views/node_runs.js";
 import { anchorsOf, OpenedCases } from "./views/opened_cases.js";
@@ -36,9 +34,7 @@ const factors = factorsOf(matrix);
 const isCompared = matrix.rows.length > 1;
 
 /** Rows that the file has figures of, best first. @param {string | null} metric @returns {number[]} */
-function orderBy(metric) {
-  return rowsByEvidence(matrix, metric).filter((number) => sections?.includes(number) ?? true);
-}
+const orderBy = (metric) => rowsByEvidence(matrix, metric).filter((number) => sections?.includes(number) ?? true);
 
 /** A view of each metric below its name. @param {(metric: string) => any} view @param {string[]} [of] */
 function each(view, of = metrics) {
@@ -92,9 +88,8 @@ function SideBySide() {
 function History({ metric }) {
   const { sweeps, metrics: measured } = evidence.history;
   const { better, series, reference } = measured[metric];
-  const isBase = (/** @type {any} */ line) => matrix.baseline && JSON.stringify(line.combination) === JSON.stringify(matrix.baseline);
-  const leader = series.find((/** @type {any} */ line) => !isBase(line)) ?? series[0];
-  const base = series.find((/** @type {any} */ line) => isBase(line) && line !== leader);
+  const leader = series.find((/** @type {any} */ line) => !isBaseline(matrix, line)) ?? series[0];
+  const base = series.find((/** @type {any} */ line) => isBaseline(matrix, line) && line !== leader);
   const fires = sweeps.map((/** @type {any} */ sweep, /** @type {number} */ place) => ({
     ...(leader?.points[place] ?? { mean: null, ci: null }),
     fire_at: sweep.at,
@@ -153,9 +148,7 @@ function Navigation() {
     <button class="plain" id="theme" aria-label=${texts.theme} onClick=${toggleTheme}>◐</button></nav>`;
 }
 
-function Parts() {
-  return PARTS.map(([id, view]) => html`<section id=${id}><h2>${texts.sections[id]}</h2>${view}</section>`);
-}
+const Parts = () => PARTS.map(([id, view]) => html`<section id=${id}><h2>${texts.sections[id]}</h2>${view}</section>`);
 
 const place = /** @type {HTMLElement} */ (document.getElementById("views"));
 const bar = document.createElement("div");

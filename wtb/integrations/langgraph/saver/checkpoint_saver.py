@@ -11,7 +11,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -27,33 +26,10 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from wtb.core.errors import InputError, StateError
 from wtb.core.serialization.codec import decode
-from wtb.integrations.langgraph.saver.rows import (
-    Head,
-    Version,
-    channels_of,
-    config_of,
-    merge,
-    next_version,
-    prune,
-    row_of,
-    tuple_of,
-    value_of,
-    without,
-    writes_of,
-)
+from wtb.integrations.langgraph.saver import rows, validation
+from wtb.integrations.langgraph.saver.rows import Head, Version, config_of, value_of
 from wtb.integrations.langgraph.saver.serde import Serializer, checked_serializer
-from wtb.integrations.langgraph.saver.validation import (
-    Pairing,
-    Place,
-    Waiting,
-    check_channels,
-    checked_filter,
-    checked_name,
-    checked_names,
-    criteria_of,
-    id_of,
-    place_of,
-)
+from wtb.integrations.langgraph.saver.validation import Pairing, Place, Waiting, id_of, place_of
 from wtb.store.access.sessions import find_session
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.thread_rows import ThreadTask, copy_thread, delete_checkpoints, delete_runs, delete_threads
@@ -136,9 +112,7 @@ class Saver(BaseCheckpointSaver[Any]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *of: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -159,7 +133,7 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:
         """Return the version after `current`: a number, or a text in threads that began with another saver."""
-        return 1 if current is None else next_version(current)
+        return 1 if current is None else rows.next_version(current)
 
     def put(
         self,
@@ -170,16 +144,16 @@ class Saver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Store a checkpoint, and the writes of its step that are not stored yet. Both are committed on return."""
         place, parent_id = place_of(config), id_of(config)
-        check_channels(checkpoint["channel_values"])
+        validation.check_channels(checkpoint["channel_values"])
         # Channels that did not change keep the digests of the parent, so that their values are not encoded again.
         head = self._heads.get(place)
         before = head.channels if head is not None and head.id == parent_id else {}
         # Of a step of a run, LangGraph hands over writes, too.
         with self._pairing.take_waiting(place, parent_id if metadata.get("source") == "loop" else None) as waiting:
-            written, values = merge(waiting)
+            written, values = rows.merge(waiting)
             while True:
-                channels, new = channels_of(self.serde, checkpoint, without(before, new_versions))
-                row = row_of(place, config, checkpoint, metadata, channels)
+                channels, new = rows.channels_of(self.serde, checkpoint, rows.without(before, new_versions))
+                row = rows.row_of(place, config, checkpoint, metadata, channels)
                 # The database must still have these values. A garbage collection may have removed them since.
                 stored_digests = {at.digest for at in channels.values() if at.digest} - new.keys()
                 if self._threads.put(row, written, {**values, **new}, stored_digests):
@@ -197,26 +171,24 @@ class Saver(BaseCheckpointSaver[Any]):
             raise InputError(
                 "config: it names no checkpoint_id; writes are stored with the checkpoint they were made from"
             )
-        check_channels(channel for channel, _ in writes)
-        task_id, task_path = checked_name("task_id", task_id), checked_name("task_path", task_path)
+        validation.check_channels(channel for channel, _ in writes)
         task: ThreadTask = {
             "thread_id": place[0],
             "namespace": place[1],
             "checkpoint_id": id,
-            "task_id": task_id,
-            "path": task_path,
+            "task_id": validation.checked_name("task_id", task_id),
+            "path": validation.checked_name("task_path", task_path),
         }
-        waiting = Waiting(*writes_of(self.serde, task, writes))
+        waiting = Waiting(*rows.writes_of(self.serde, task, writes))
         with self._pairing.offer(place, id, waiting) as was_stored:
             if not was_stored:
-                written, values = merge([waiting])
+                written, values = rows.merge([waiting])
                 self._threads.put(None, written, values)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = place_of(config)
-        checkpoints = self._threads.find(thread_id=place[0], namespace=place[1], id=id_of(config), limit=1)
-        for each in checkpoints:
-            channels, checkpoint_tuple = tuple_of(self.serde, each)
+        for each in self._threads.find(thread_id=place[0], namespace=place[1], id=id_of(config), limit=1):
+            channels, checkpoint_tuple = rows.tuple_of(self.serde, each)
             self._remember(place, Head(each.row["id"], channels))
             return checkpoint_tuple
         return None
@@ -233,17 +205,16 @@ class Saver(BaseCheckpointSaver[Any]):
 
         Without a config, of all threads.
         """
-        checkpoints = self._threads.find(
-            **criteria_of(config), before=id_of(before), matching=checked_filter(filter), limit=limit
-        )
-        return (tuple_of(self.serde, each)[1] for each in checkpoints)
+        criteria, matching = validation.criteria_of(config), validation.checked_filter(filter)
+        checkpoints = self._threads.find(**criteria, before=id_of(before), matching=matching, limit=limit)
+        return (rows.tuple_of(self.serde, each)[1] for each in checkpoints)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Return the writes to channels, the oldest first, since the nearest ancestor that has a value of them."""
         place, id = place_of(config), id_of(config)
-        check_channels(channels)
+        validation.check_channels(channels)
         written: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}
         if not id:
@@ -270,11 +241,11 @@ class Saver(BaseCheckpointSaver[Any]):
         return histories
 
     def delete_thread(self, thread_id: str) -> None:
-        delete_threads(*self._mine, [checked_name("thread_id", thread_id)])
+        delete_threads(*self._mine, [validation.checked_name("thread_id", thread_id)])
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata name one of these runs, with the writes made from them."""
-        delete_runs(*self._mine, checked_names("run_ids", run_ids))
+        delete_runs(*self._mine, validation.checked_names("run_ids", run_ids))
 
     def delete_checkpoints(self, thread_id: str, ids: Collection[str]) -> None:
         """Delete some checkpoints of a thread, with the writes made from them and what subgraphs stored there.
@@ -283,15 +254,15 @@ class Saver(BaseCheckpointSaver[Any]):
             thread_id: The thread.
             ids: Ids of checkpoints of its outer graph; their children have no parent then.
         """
-        delete_checkpoints(*self._mine, checked_name("thread_id", thread_id), ids)
+        delete_checkpoints(*self._mine, validation.checked_name("thread_id", thread_id), ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes; no value is copied."""
-        copy_thread(*self._mine, *checked_names("thread_id", [source_thread_id, target_thread_id]))
+        copy_thread(*self._mine, *validation.checked_names("thread_id", [source_thread_id, target_thread_id]))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete threads (`delete`), or all but what their latest checkpoints need (`keep_latest`)."""
-        prune(*self._mine, thread_ids, strategy)
+        rows.prune(*self._mine, thread_ids, strategy)
 
     @property
     def _mine(self) -> tuple[Database, str]:

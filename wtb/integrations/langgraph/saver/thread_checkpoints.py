@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, cast
@@ -68,7 +69,7 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
         at = by_id.get(_id_of_config(at.parent_config)) if at.parent_config else None
     checkpoints: list[Checkpoint] = []
     runs: dict[str, RecordedRun] = {}
-    visits: dict[str, int] = {}
+    visits: Counter[str] = Counter()
     before: StateSnapshot | None = None
     for snapshot in reversed(line):
         # An update writes as if its nodes had run. The tasks that were next wrote nothing of it.
@@ -78,8 +79,7 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
         writers = tuple(Writer(task.name, DEFAULT, task.id) for task in done) or _saved_writers(snapshot)
         if before is not None:
             runs.update((task.id, _run(task, visits, _time(before), _time(snapshot))) for task in done)
-        for node in dict.fromkeys(writer.node for writer in writers):
-            visits[node] = visits.get(node, 0) + 1
+        visits.update(dict.fromkeys([writer.node for writer in writers], 1))
         checkpoints.append(_checkpoint(snapshot, checkpoints[-1].id if checkpoints else None, writers, dict(visits)))
         before = snapshot
     unfinished: list[RecordedRun] = []
@@ -123,10 +123,7 @@ def _checkpoint(
     snapshot: StateSnapshot, parent: CheckpointId | None, writers: tuple[Writer, ...], visits: Mapping[str, int]
 ) -> Checkpoint:
     values = snapshot.values if isinstance(snapshot.values, dict) else {ROOT: snapshot.values}
-    count: dict[str, int] = {}
-    for node in snapshot.next:
-        if node != START:
-            count[node] = count.get(node, 0) + 1
+    count = Counter(node for node in snapshot.next if node != START)
     step = (snapshot.metadata or {}).get("step", -1)
     fan_out = {node: number for node, number in count.items() if number > 1}
     return Checkpoint(
@@ -270,10 +267,7 @@ class ThreadCheckpoints:
                 f"{type(self._saver).__name__} deletes whole threads only (`delete_thread`); expected WTB's Saver"
             )
         snapshots = list(self._graph.get_state_history(_thread(thread)))
-        parents = {
-            _id(snapshot.config): _id(snapshot.parent_config) if snapshot.parent_config else None
-            for snapshot in snapshots
-        }
+        parents = {_id(snapshot.config): _id_of_config(snapshot.parent_config or {}) for snapshot in snapshots}
         # LangGraph lists the newest checkpoint first, which is the head.
         deleted = unreached_line(id, parents, {next(iter(parents)): thread})
         self._saver.delete_checkpoints(thread, deleted)
@@ -295,11 +289,9 @@ class ThreadCheckpoints:
     def _thread_of(self, id: str) -> str:
         # Savers find a checkpoint only within its thread, so all threads are searched.
         for checkpoint in self._saver.list(None):
-            if (
-                checkpoint.config["configurable"]["checkpoint_id"] == id
-                and not checkpoint.config["configurable"]["checkpoint_ns"]
-            ):
-                return str(checkpoint.config["configurable"]["thread_id"])
+            place = checkpoint.config["configurable"]
+            if place["checkpoint_id"] == id and not place["checkpoint_ns"]:
+                return str(place["thread_id"])
         raise no_checkpoint(id)
 
 

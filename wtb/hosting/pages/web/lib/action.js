@@ -3,6 +3,12 @@ import { useState } from "./html.js";
 
 export { Refused } from "./problems.js";
 
+/** A handler that does something in place of what a browser does. @param {() => unknown} run @returns {(event: Event) => void} */
+export const instead = (run) => (event) => {
+  event.preventDefault();
+  run();
+};
+
 /**
  * @typedef {object} Action
  * @property {(send: () => Promise<unknown>) => Promise<boolean>} perform whether it was carried out

@@ -15,9 +15,7 @@ export const identity = signal(/** @type {Identity | null | undefined} */ (undef
 export const hasEnded = signal(false);
 
 /** Whether who asks may do it; pages leave out what the server would refuse. @param {"read" | "submit" | "steer" | "answer" | "administer"} permission */
-export function may(permission) {
-  return identity.value?.scopes.includes(permission) ?? false;
-}
+export const may = (permission) => identity.value?.scopes.includes(permission) ?? false;
 
 /** Ask the server who this browser is signed in as. */
 export async function whoAmI() {
@@ -86,24 +84,16 @@ export async function request(method, path, options = {}) {
 }
 
 /** @param {string} path @param {Record<string, unknown>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
-export async function get(path, query, signal) {
-  return (await request("GET", path, { query, signal })).json();
-}
+export const get = async (path, query, signal) => (await request("GET", path, { query, signal })).json();
 
 /** The same with numbers as the server wrote them, for values that are edited and sent back. @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
-export async function getWritten(path, signal) {
-  return parseWritten(await (await request("GET", path, { signal })).text());
-}
+export const getWritten = async (path, signal) => parseWritten(await (await request("GET", path, { signal })).text());
 
 /** @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] @returns {Promise<any>} */
-export async function post(path, body = {}, signal) {
-  return (await request("POST", path, { body, signal })).json();
-}
+export const post = async (path, body = {}, signal) => (await request("POST", path, { body, signal })).json();
 
 /** One path segment. @param {string} text */
-export function segment(text) {
-  return encodeURIComponent(text);
-}
+export const segment = (text) => encodeURIComponent(text);
 
 /** @param {Record<string, unknown>} [query] */
 function queryOf(query = {}) {

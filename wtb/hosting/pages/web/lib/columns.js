@@ -12,10 +12,7 @@ import { request, segment } from "./api.js";
  * @property {Float32Array} score NaN where there is none
  */
 
-/**
- * @param {string} ref @param {string | null} metric @param {AbortSignal} [signal]
- * @returns {Promise<Columns>}
- */
+/** @param {string} ref @param {string | null} metric @param {AbortSignal} [signal] @returns {Promise<Columns>} */
 export async function getColumns(ref, metric, signal) {
   const answer = await request("GET", `/sweeps/${segment(ref)}/columns`, { query: { metric }, signal });
   return decode(await answer.arrayBuffer());

@@ -13,9 +13,7 @@ export function differing(combinations, first = null) {
 }
 
 /** The label of a level without the hash that ends a long one. @param {string} label */
-export function withoutHash(label) {
-  return label.replace(/#[0-9a-f]{8}$/, "");
-}
+export const withoutHash = (label) => label.replace(/#[0-9a-f]{8}$/, "");
 
 /**
  * Combinations by the labels that differ, such as `cited.md · medium · 0`; where one node or factor differs, with its name.

@@ -16,9 +16,9 @@ const PAGES = /** @type {Record<string, string>} */ ({
 /** What a browser has for a command: words, and an address if it has a page of its own; null if a terminal alone has it. @param {string} command without `wtb`, with or without `admin` @returns {{text: string, to?: string} | null} */
 function inBrowser(command) {
   const [first, second = ""] = command.replace(/^admin /, "").split(" ");
-  const texts = /** @type {Record<string, string>} */ (words.commands);
-  const verb = [`${first} ${second}`, first].find((name) => name in texts);
-  return verb === undefined ? null : { text: texts[verb], to: PAGES[verb] };
+  const { pages, ...buttons } = /** @type {Record<string, any>} */ (words.commands);
+  const verb = [`${first} ${second}`, first].find((name) => name in PAGES || name in buttons);
+  return verb === undefined ? null : { text: buttons[verb] ?? pages[PAGES[verb]], to: PAGES[verb] };
 }
 
 /**
@@ -40,11 +40,7 @@ export function Told({ text }) {
 }
 
 /** What is not there, without the command that lists what is: a page has a link for that. @param {string} text */
-export function withoutHint(text) {
-  return text.replace(HINT, "");
-}
+export const withoutHint = (text) => text.replace(HINT, "");
 
 /** A text that begins as a sentence does. @param {string} text */
-export function sentence(text) {
-  return /^[a-z]+[ ,]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
-}
+export const sentence = (text) => (/^[a-z]+[ ,]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);

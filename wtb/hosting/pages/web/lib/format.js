@@ -6,9 +6,7 @@ const clock = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "s
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
 /** @param {number | null | undefined} number */
-export function count(number) {
-  return number === null || number === undefined ? words.unknown : whole.format(number);
-}
+export const count = (number) => (number === null || number === undefined ? words.unknown : whole.format(number));
 
 /** A figure with three decimals, as the commands show it. @param {number | null | undefined} number */
 export function figure(number) {
@@ -51,9 +49,7 @@ function dollars(decimals) {
 }
 
 /** The largest of what is known, for figures of a column. @param {(number | null | undefined)[]} values */
-export function largestOf(values) {
-  return values.reduce((/** @type {number} */ largest, figure) => Math.max(largest, figure ?? 0), 0);
-}
+export const largestOf = (values) => values.reduce((/** @type {number} */ largest, figure) => Math.max(largest, figure ?? 0), 0);
 
 /** Seconds as a length of time. @param {number | null | undefined} seconds */
 export function duration(seconds) {
@@ -66,9 +62,7 @@ export function duration(seconds) {
 }
 
 /** @param {string | null | undefined} iso */
-export function date(iso) {
-  return iso ? clock.format(new Date(iso)) : words.unknown;
-}
+export const date = (iso) => (iso ? clock.format(new Date(iso)) : words.unknown);
 
 /** How long ago, or until when. @param {string | null | undefined} iso @param {number} now milliseconds */
 export function ago(iso, now = Date.now()) {
@@ -82,9 +76,7 @@ export function ago(iso, now = Date.now()) {
 }
 
 /** Seconds between two times. @param {string | null} start @param {string | null} end */
-export function between(start, end) {
-  return start && end ? (new Date(end).getTime() - new Date(start).getTime()) / 1000 : null;
-}
+export const between = (start, end) => (start && end ? (new Date(end).getTime() - new Date(start).getTime()) / 1000 : null);
 
 // A level in the name of a grid point, as `wtb/core/factors/level_names.py` writes it.
 const LEVEL = /([^\s,="]+)=("(?:[^"\\]|\\.)*"|[\[{][^\s=]*?(?=, |$)|[^,]*)/y;
@@ -165,6 +157,23 @@ export function visible(text) {
 }
 
 /** A value that a node, a model or a person made, as text that can be read. @param {unknown} content */
-export function readable(content) {
-  return visible(asText(content));
+export const readable = (content) => visible(asText(content));
+
+/** Bytes as people write them: `512 MB`, `1.5 GB`; in steps of 1,000 as commands have it, `GiB` in steps of 1,024. */
+const UNITS = /** @type {Record<string, number>} */ ({ "": 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 1024, mib: 1024 ** 2, gib: 1024 ** 3, tib: 1024 ** 4 });
+
+/** @param {string} text @returns {number} @throws {Error} */
+export function bytesOf(text) {
+  const parts = /^\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*$/i.exec(text);
+  const unit = UNITS[(parts?.[2] ?? "?").toLowerCase()];
+  if (!parts || !unit) throw new Error(words.sessions.wrongSize(text));
+  return Math.round(Number(parts[1]) * unit);
+}
+
+/** @param {number | null | undefined} bytes */
+export function sizeText(bytes) {
+  if (bytes === null || bytes === undefined) return words.unknown;
+  const unit = ["TB", "GB", "MB", "kB"].find((name) => bytes >= UNITS[name.toLowerCase()]);
+  const number = unit ? bytes / UNITS[unit.toLowerCase()] : bytes;
+  return `${Number(number.toPrecision(3))} ${unit ?? "B"}`;
 }

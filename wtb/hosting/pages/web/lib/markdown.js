@@ -10,9 +10,7 @@ const SAFE = /^(https?:\/\/|mailto:)/i;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 
 /** @param {string} text @returns {Node[]} */
-export function parse(text) {
-  return blocks(text.replace(/\r\n?/g, "\n").split("\n"), 0);
-}
+export const parse = (text) => blocks(text.replace(/\r\n?/g, "\n").split("\n"), 0);
 
 /** Where a link leads if it may, else null. @param {string} address */
 export function safeLink(address) {

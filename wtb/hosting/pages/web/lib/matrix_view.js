@@ -19,9 +19,7 @@ const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 export const FIGURES = ["cost", "latency"];
 
 /** Nodes and factors in which rows differ. @param {any} matrix @returns {string[]} */
-export function factorsOf(matrix) {
-  return differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
-}
+export const factorsOf = (matrix) => differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
 
 /** What an address looks at; factors that there are no longer are left out. @param {Record<string, string>} query @param {any} matrix @param {string | null} metric @returns {View} */
 export function viewOf(query, matrix, metric) {
@@ -71,9 +69,7 @@ function hasTogether(labels, together) {
 }
 
 /** @param {any} matrix @returns {number[]} */
-function everyRow(matrix) {
-  return matrix.rows.map((/** @type {any} */ _, /** @type {number} */ number) => number);
-}
+const everyRow = (matrix) => matrix.rows.map((/** @type {any} */ _, /** @type {number} */ number) => number);
 
 /** A sort without its direction, and the direction. @param {string} sort @returns {[string, "asc" | "desc" | null]} */
 export function sortParts(sort) {
@@ -88,9 +84,7 @@ function isSort(sort, matrix, factors) {
 }
 
 /** The direction in which a sort goes, if nothing is said. @param {any} matrix @param {string} name @returns {"asc" | "desc"} */
-export function usualDirection(matrix, name) {
-  return matrix.metrics[name]?.better === "higher" ? "desc" : "asc";
-}
+export const usualDirection = (matrix, name) => (matrix.metrics[name]?.better === "higher" ? "desc" : "asc");
 
 /** A row's mean of a metric with its interval; or its cost or latency, if no metric has that name. @param {any} row @param {string} metric @returns {[number | null, number[] | null]} */
 function figureOf(row, metric) {
@@ -171,10 +165,11 @@ export function standing(row, best) {
   return best?.candidates.some(same) ? "couldBeBest" : null;
 }
 
+/** Whether a row, or a line of a history, is of the baseline. @param {any} matrix @param {{combination: any}} row @returns {boolean} */
+export const isBaseline = ({ baseline }, { combination }) => Boolean(baseline) && JSON.stringify(combination) === JSON.stringify(baseline);
+
 /** Whether a row is shown to be within the margin of the best. @param {any} row @param {string} metric */
-export function isGoodEnough(row, metric) {
-  return row.metrics[metric]?.within?.shown === true;
-}
+export const isGoodEnough = (row, metric) => row.metrics[metric]?.within?.shown === true;
 
 /**
  * A figure by one or two factors: each cell is the mean over the means of the rows that share both levels, with the

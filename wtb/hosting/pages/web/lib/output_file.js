@@ -43,9 +43,7 @@ function isWrongIn(cells, which, metric, { better, best }) {
 }
 
 /** @param {any} cell */
-function isFailed(cell) {
-  return cell.status === "failed" || cell.status === "set_aside";
-}
+const isFailed = (cell) => cell.status === "failed" || cell.status === "set_aside";
 
 /** Whether two cells ended in different ways, or with different outputs. @param {any} cell @param {any} other */
 function unlike(cell, other) {

@@ -9,9 +9,7 @@ const AT_ONCE = 4; // requests
 /** What loads pages. @typedef {{load: (query: Record<string, unknown>, signal: AbortSignal) => Promise<any>}} Source */
 
 /** The server's. @param {string} sweep @returns {Source} */
-export function fromServer(sweep) {
-  return { load: (query, signal) => get(`/sweeps/${segment(sweep)}/outputs`, query, signal) };
-}
+export const fromServer = (sweep) => ({ load: (query, signal) => get(`/sweeps/${segment(sweep)}/outputs`, query, signal) });
 
 /** Pages of one view of the outputs of a sweep. */
 export class OutputPages {
@@ -36,10 +34,9 @@ export class OutputPages {
 
   /** Replace the comments on a cell, after somebody wrote or deleted one. @param {number} index @param {number} column @param {any[]} comments */
   setComments(index, column, comments) {
-    const page = this.pages.get(`${Math.floor(index / CASES)}.${Math.floor(column / COLUMNS)}`);
-    const outputs = page?.cases[index % CASES];
-    if (!outputs) return;
-    outputs.cells[column % COLUMNS] = { ...outputs.cells[column % COLUMNS], comments };
+    const loaded = this.at(index, column);
+    if (!loaded) return;
+    loaded.caseRow.cells[column % COLUMNS] = { ...loaded.cell, comments };
     this.onChange();
   }
 

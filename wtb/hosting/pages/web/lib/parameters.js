@@ -36,9 +36,7 @@ export function choicesOf(schema) {
 }
 
 /** @param {any} schema @param {string} type */
-function takes(schema, type) {
-  return (schema.anyOf ?? [schema]).some((/** @type {any} */ alternative) => alternative.type === type);
-}
+const takes = (schema, type) => (schema.anyOf ?? [schema]).some((/** @type {any} */ alternative) => alternative.type === type);
 
 /** A value as it is typed. @param {unknown} content */
 export function typedOf(content) {
@@ -46,10 +44,7 @@ export function typedOf(content) {
   return typeof content === "string" ? content : JSON.stringify(content) ?? "";
 }
 
-/**
- * A value as the type of a parameter: a text as it is, all else as JSON, with numbers as they were typed.
- * @param {Parameter} parameter @param {string} text
- */
+/** A value as the type of a parameter: a text as it is, all else as JSON, with numbers as they were typed. @param {Parameter} parameter @param {string} text */
 export function valueOf({ name, schema, shown: description }, text) {
   if (schema.type === "string") return text;
   try {

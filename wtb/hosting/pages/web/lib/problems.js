@@ -13,9 +13,7 @@ const LISTS = /** @type {Record<string, string>} */ ({
 });
 
 /** Whether it may be over in a moment, so that a page asks again by itself. @param {unknown} error */
-export function isAway(error) {
-  return !(error instanceof Problem) || AWAY.includes(error.status);
-}
+export const isAway = (error) => !(error instanceof Problem) || AWAY.includes(error.status);
 
 /** @param {number} status */
 function kindOf(status) {

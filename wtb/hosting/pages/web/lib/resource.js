@@ -5,6 +5,15 @@ import { words } from "./words.js";
 
 const TRY_AGAIN_MS = 2_000; // a server that did not answer
 
+/** Do something whenever a value is another one than before. @template T @param {T} now @param {(before: T) => void} run */
+export function useChange(now, run) {
+  const before = useRef(now);
+  useEffect(() => {
+    if (before.current !== now) run(before.current);
+    before.current = now;
+  }, [now]);
+}
+
 /** @typedef {{isAnswered: boolean, isAskedAgain: boolean}} Asking */
 
 /**

@@ -1,5 +1,5 @@
 /** The address is the state of a page: its path says which page it is, its query how it is looked at. */
-import { html, signal } from "./html.js";
+import { html, signal, useEffect } from "./html.js";
 
 /** Whether this is part of a file: it has no other pages, no server, and its view stands behind the # of its address. */
 export const isEmbedded = document.documentElement.dataset.embedded !== undefined;
@@ -53,4 +53,11 @@ export function Link({ to, children, ...rest }) {
     navigate(to);
   }
   return html`<a href=${to} onClick=${go} ...${rest}>${children}</a>`;
+}
+
+/** What a tab of the browser, its history and screen readers call a page. @param {string | undefined} title nothing as long as it is not known */
+export function useTitle(title) {
+  useEffect(() => {
+    if (title) document.title = `${title} · WTB`;
+  }, [title]);
 }

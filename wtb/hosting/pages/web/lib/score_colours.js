@@ -1,9 +1,7 @@
 /** The colours of scores: from poor to good on a scale of steps, by day and by night. */
 
 /** @param {number} colour as `packed` makes it */
-export function css(colour) {
-  return `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
-}
+export const css = (colour) => `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
 
 /** Where a score is on a scale of so many steps, the worst first. @param {number} score @param {[number, number]} scale @param {number} steps */
 export function stepOf(score, [worst, best], steps) {
@@ -34,6 +32,4 @@ export function rgb(text) {
 }
 
 /** @param {number[]} parts */
-export function packed([red, green, blue]) {
-  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-}
+export const packed = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;

@@ -17,13 +17,7 @@ let count = 0;
 let isRunning = false;
 let changed = new AbortController(); // what a connection carries is no longer what is wanted
 
-/**
- * @param {string} sweep
- * @param {Record<string, unknown>} query which events of it
- * @param {(message: Message) => void} onMessage
- * @param {(isConnected: boolean) => void} onState
- * @returns {() => void} ends it
- */
+/** @param {string} sweep @param {Record<string, unknown>} query which events of it @param {(message: Message) => void} onMessage @param {(isConnected: boolean) => void} onState @returns {() => void} ends it */
 export function follow(sweep, query, onMessage, onState) {
   const name = String(count++);
   subscriptions.set(name, { query: { ...query, name, sweep }, onMessage, onState, isConnected: null });
@@ -95,16 +89,9 @@ function tell(subscription, isConnected) {
 }
 
 /** @param {number} milliseconds @returns {Promise<void>} */
-function pause(milliseconds) {
-  return new Promise((done) => setTimeout(done, milliseconds));
-}
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
-/**
- * Wait until the tab is out of sight, or in sight again, or the signal comes.
- * @param {boolean} isHidden
- * @param {AbortSignal} signal
- * @returns {Promise<void>}
- */
+/** Wait until the tab is out of sight, or in sight again, or the signal comes. @param {boolean} isHidden @param {AbortSignal} signal @returns {Promise<void>} */
 function untilHidden(isHidden, signal) {
   return new Promise((resolve) => {
     const change = new AbortController();

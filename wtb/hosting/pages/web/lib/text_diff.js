@@ -20,15 +20,9 @@ export function compareWords(line, other) {
 }
 
 /** @param {string} line @returns {string[]} */
-export function wordsOf(line) {
-  return line.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
-}
+export const wordsOf = (line) => line.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
 
-/**
- * The hunks in which two lists of texts differ, with as few edits as there can be.
- * @param {string[]} a @param {string[]} b @param {number} mostEdits edits
- * @returns {Hunk[]}
- */
+/** The hunks in which two lists of texts differ, with as few edits as there can be. @param {string[]} a @param {string[]} b @param {number} mostEdits edits @returns {Hunk[]} */
 export function compare(a, b, mostEdits) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
@@ -37,7 +31,8 @@ export function compare(a, b, mostEdits) {
   if (start === endA && start === endB) return [];
   const hunks = shortest(...numbered(a.slice(start, endA), b.slice(start, endB)), mostEdits);
   if (!hunks) return [[start, endA, start, endB]];
-  return joined(hunks).map(([fromA, toA, fromB, toB]) => [fromA + start, toA + start, fromB + start, toB + start]);
+  const beside = joined(hunks, (last, next) => last[1] === next[0] && last[3] === next[2]);
+  return beside.map(([fromA, toA, fromB, toB]) => [fromA + start, toA + start, fromB + start, toB + start]);
 }
 
 /** Two lists of texts as numbers, the same for the same text: they are compared often. @param {string[]} a @param {string[]} b @returns {[Int32Array, Int32Array]} */
@@ -74,9 +69,7 @@ function shortest(a, b, mostEdits) {
 }
 
 /** Whether a diagonal is reached by an insertion. @param {Int32Array} furthest @param {number} place @param {number} diagonal @param {number} edits */
-function isDown(furthest, place, diagonal, edits) {
-  return diagonal === -edits || (diagonal !== edits && furthest[place - 1] < furthest[place + 1]);
-}
+const isDown = (furthest, place, diagonal, edits) => diagonal === -edits || (diagonal !== edits && furthest[place - 1] < furthest[place + 1]);
 
 /** The edits that led to the end, from what was reached before each. @param {Int32Array[]} before @param {number} x @param {number} y @returns {Hunk[]} */
 function traced(before, x, y) {
@@ -93,36 +86,25 @@ function traced(before, x, y) {
   return edits.reverse();
 }
 
-/** Edits beside each other as one hunk. @param {Hunk[]} edits @returns {Hunk[]} */
-function joined(edits) {
-  const hunks = /** @type {Hunk[]} */ ([]);
-  for (const edit of edits) {
-    const last = hunks.at(-1);
-    if (last && last[1] === edit[0] && last[3] === edit[2]) [last[1], last[3]] = [edit[1], edit[3]];
-    else hunks.push([...edit]);
+/** Hunks as one that belong together. @param {Hunk[]} hunks @param {(last: Hunk, next: Hunk) => boolean} isOne @returns {Hunk[]} */
+function joined(hunks, isOne) {
+  const whole = /** @type {Hunk[]} */ ([]);
+  for (const hunk of hunks) {
+    const last = whole.at(-1);
+    if (last && isOne(last, hunk)) [last[1], last[3]] = [hunk[1], hunk[3]];
+    else whole.push([...hunk]);
   }
-  return hunks;
+  return whole;
 }
 
 const NO_WORD = /^[^\p{L}\p{N}_]*$/u;
 
-/** Hunks of words with no word between them as one, so that a text that was replaced reads as one. @param {Hunk[]} hunks @param {string[]} a @returns {Hunk[]} */
-function inBlocks(hunks, a) {
-  const blocks = /** @type {Hunk[]} */ ([]);
-  for (const hunk of hunks) {
-    const last = blocks.at(-1);
-    if (last && a.slice(last[1], hunk[0]).every((word) => NO_WORD.test(word))) [last[1], last[3]] = [hunk[1], hunk[3]];
-    else blocks.push([...hunk]);
-  }
-  return blocks;
-}
+/** Hunks of words with no word between them as one, so that a text that was replaced reads as one. @param {Hunk[]} hunks @param {string[]} a */
+const inBlocks = (hunks, a) => joined(hunks, (last, next) => a.slice(last[1], next[0]).every((word) => NO_WORD.test(word)));
 
 /** A piece of two texts: of both, or of one of them. @typedef {{kind: "same" | "removed" | "added", text: string}} Piece */
 
-/**
- * Two texts word by word, as pieces in order: lines that are the same are found first, then words within those that are not.
- * @param {string} text @param {string} other @returns {Piece[]}
- */
+/** Two texts word by word, as pieces in order: lines that are the same are found first, then words within those that are not. @param {string} text @param {string} other @returns {Piece[]} */
 export function compareTexts(text, other) {
   const pieces = /** @type {Piece[]} */ ([]);
   const add = (/** @type {Piece["kind"]} */ kind, /** @type {string} */ text) => {

@@ -1,4 +1,4 @@
-/** Light or dark, or as the system has it. */
+/** Light or dark, or as the system has it; or on paper. */
 import { effect, signal } from "./html.js";
 import { isEmbedded } from "./router.js";
 
@@ -13,6 +13,9 @@ effect(() => {
 });
 
 /** The value of a colour of the style sheet, for canvases. @param {string} name */
-export function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-}
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+/** Whether the page is being printed: canvases are pictures of the screen, so views draw SVG instead. */
+export const isPrinting = signal(false);
+addEventListener("beforeprint", () => (isPrinting.value = true));
+addEventListener("afterprint", () => (isPrinting.value = false));

@@ -13,7 +13,7 @@ export class Turns {
     this.settling = 0;
   }
 
-  /** Note where a view was scrolled to. @param {number} top @param {number} left */
+  /** Note where a view was scrolled to. @param {number} top @param {number} across */
   move(top, across) {
     const at = performance.now();
     const { place } = this;

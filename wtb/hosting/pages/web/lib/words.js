@@ -4,16 +4,8 @@ export const many = (number, name) => `${number.toLocaleString("en")} ${name}${n
 
 export const words = {
   title: "Workflow Test Bench",
-  nav: {
-    sweeps: "Sweeps",
-    inbox: "Inbox",
-    schedules: "Schedules",
-    workers: "Workers",
-    costs: "Costs",
-    sessions: "Sessions",
-    access: "Access",
-    menu: "Menu",
-  },
+  menu: "Menu",
+  nav: { "/": "Sweeps", "/inbox": "Inbox", "/schedules": "Schedules", "/workers": "Workers", "/costs": "Costs", "/sessions": "Sessions", "/access": "Access" },
   status: {
     pending: "pending",
     running: "running",
@@ -605,21 +597,7 @@ export const words = {
     toAccess: "Your permissions",
   },
   commands: {
-    list: "the list of sweeps",
-    approvals: "the inbox",
-    costs: "the page of costs",
-    submit: "“New sweep”",
-    "workflow list": "“New sweep”",
-    "schedule list": "the page of schedules",
-    "session list": "the page of sessions",
-    "session create": "the page of sessions",
-    "session change": "the page of sessions",
-    "budget list": "the page of costs",
-    "token list": "the page of access",
-    "token create": "the page of access",
-    "user list": "the page of access",
-    "team list": "the page of access",
-    "access list": "the page of access",
+    pages: { "/": "the list of sweeps", "/inbox": "the inbox", "/costs": "the page of costs", "/submit": "“New sweep”", "/schedules": "the page of schedules", "/sessions": "the page of sessions", "/access": "the page of access" },
     show: "the heat map of the sweep’s page",
     history: "its page",
     tree: "its page",
@@ -638,16 +616,10 @@ export const words = {
 
 const whole = new Intl.NumberFormat("en");
 
-function format(/** @type {number} */ number) {
-  return whole.format(number);
-}
+const format = (/** @type {number} */ number) => whole.format(number);
 
 /** An approval mode as commands write it. @param {string | {after: string}} mode */
-export function modeText(mode) {
-  return typeof mode === "string" ? mode : `after ${mode.after}`;
-}
+export const modeText = (mode) => (typeof mode === "string" ? mode : `after ${mode.after}`);
 
 /** The approval modes that ask without a node asking, on one line; empty if none does. @param {(string | {after: string})[]} [modes] */
-export function asking(modes = []) {
-  return modes.filter((mode) => mode !== "manual").map(modeText).join(", ");
-}
+export const asking = (modes = []) => modes.filter((mode) => mode !== "manual").map(modeText).join(", ");

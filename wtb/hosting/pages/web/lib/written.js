@@ -29,6 +29,4 @@ export function parseWritten(text) {
 }
 
 /** JSON in which what was typed stands as it was typed. @param {unknown} content */
-export function jsonOf(content) {
-  return JSON.stringify(content).replace(MARKED, (text) => JSON.parse(text).slice(MARK.length));
-}
+export const jsonOf = (content) => JSON.stringify(content).replace(MARKED, (text) => JSON.parse(text).slice(MARK.length));

@@ -1,5 +1,5 @@
 /** Who may ask this server, and for what; who asked for what, and what was refused. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { get, identity, may, post, Problem } from "../lib/api.js";
 import { ago, date } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
@@ -37,11 +37,7 @@ function NewToken({ onDone, onClose }) {
   const [days, setDays] = useState("90");
   const [token, setToken] = useState(/** @type {any} */ (null));
   const { perform, problem, isBusy } = useAction(onDone);
-  /** @param {Event} event */
-  function submit(event) {
-    event.preventDefault();
-    perform(async () => setToken(await post("/tokens", { name, scopes, ...(days ? { expires_s: Number(days) * 86_400 } : {}) })));
-  }
+  const submit = instead(() => perform(async () => setToken(await post("/tokens", { name, scopes, ...(days ? { expires_s: Number(days) * 86_400 } : {}) }))));
   if (token) return html`<div class="notice" role="status"><p>${words.access.tokenOnce(name)}</p><pre tabindex="0">${token.token}</pre><button onClick=${onClose}>${words.keys.close}</button></div>`;
   /** @param {string} scope */
   const toggle = (scope) => setScopes(scopes.includes(scope) ? scopes.filter((other) => other !== scope) : [...scopes, scope]);

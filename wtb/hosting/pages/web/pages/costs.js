@@ -37,18 +37,10 @@ export function CostsPage() {
       : null}`;
 }
 
-/**
- * @param {any} row
- * @param {number} dearest
- */
-function ofOther(row, dearest) {
-  return [usd(row.usd, dearest), count(row.tokens_in), count(row.tokens_out), count(row.calls), count(row.attempts)];
-}
+/** @param {any} row @param {number} dearest */
+const ofOther = (row, dearest) => [usd(row.usd, dearest), count(row.tokens_in), count(row.tokens_out), count(row.calls), count(row.attempts)];
 
-/**
- * @param {any} row
- * @param {number} dearest
- */
+/** @param {any} row @param {number} dearest */
 function ofTool(row, dearest) {
   return [count(row.calls), count(row.failed_calls), count(row.reversed_calls), duration(row.duration_s), usd(row.usd, dearest)];
 }

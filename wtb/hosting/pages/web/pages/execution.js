@@ -1,12 +1,11 @@
 /** One execution: what can be done with it, its steps on one axis of time, and the state that it came to. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
 import { combination, count, duration, figure, usd, visible } from "../lib/format.js";
-import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
-import { useResource, Waiting } from "../lib/resource.js";
-import { address, Link, look } from "../lib/router.js";
+import { html, useEffect, useMemo, useState } from "../lib/html.js";
+import { useChange, useResource, Waiting } from "../lib/resource.js";
+import { address, Link, look, useTitle } from "../lib/router.js";
 import { asking, words } from "../lib/words.js";
-import { useTitle } from "../lib/title.js";
 import { ModelCalls } from "../views/calls.js";
 import { CaseOfExecution } from "../views/case_of_execution.js";
 import { changesOf, StateFields } from "../views/changes.js";
@@ -34,11 +33,7 @@ export function ExecutionPage({ parts: [ref] }) {
   const standing = useResource((signal) => get(`${path}/status`, {}, signal), [ref], isLive ? ASK_AGAIN_MS : null);
   const at = place(standing.data);
   const resource = useResource((signal) => get(path, { calls: true }, signal), [ref]);
-  const seen = useRef(at);
-  useEffect(() => {
-    if (seen.current && at !== seen.current) resource.reload();
-    seen.current = at;
-  }, [at]);
+  useChange(at, (before) => before && resource.reload());
   const status = standing.data?.execution.status;
   useTitle(resource.data ? titleOf(resource.data.execution) : undefined);
   useEffect(() => setLive(status !== undefined && !ENDED.includes(status)), [status]);
@@ -157,7 +152,7 @@ function Edited({ path, state, reload }) {
   const { perform, problem, isBusy } = useAction(reload);
   const [typed, setTyped] = useState(/** @type {Record<string, string>} */ ({}));
   return html`<details><summary>${words.steering.edit}</summary>
-      <form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); perform(async () => post(`${path}/resume`, changesOf(typed, state))); }}>
+      <form class="fields" onSubmit=${instead(() => perform(async () => post(`${path}/resume`, changesOf(typed, state))))}>
         <${StateFields} state=${state} typed=${typed} onChange=${setTyped} />
         <${Refused} problem=${problem} />
         <div class="bar"><button disabled=${isBusy || !Object.keys(typed).length}>${words.steering.resumeChanged}</button></div>

@@ -1,6 +1,7 @@
 /** What waits for people: each question once, answered where it stands. */
 import { get, segment } from "../lib/api.js";
-import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { html, useRef, useState } from "../lib/html.js";
+import { useKeydown } from "../lib/keys.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
@@ -26,22 +27,12 @@ export function InboxPage() {
 
 /**
  * J and K go from question to question; a digit goes to an answer of the one that has the focus, or of the first, and
- * Enter gives it: two keys, of which the first alone decides nothing.
- * @param {{current: HTMLElement | null}} list
+ * Enter gives it: two keys, of which the first alone decides nothing. @param {{current: HTMLElement | null}} list
  */
-function useKeys(list) {
-  useEffect(() => {
-    /** @param {KeyboardEvent} event */
-    function on(event) {
-      const target = /** @type {HTMLElement} */ (event.target);
-      if (event.metaKey || event.ctrlKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
-      const questions = /** @type {HTMLElement[]} */ ([...(list.current?.children ?? [])]);
-      const at = questions.findIndex((question) => question.contains(document.activeElement));
-      if (event.key === "j") questions[Math.min(at + 1, questions.length - 1)]?.focus();
-      else if (event.key === "k") questions[Math.max(at - 1, 0)]?.focus();
-      else if (/^[1-9]$/.test(event.key)) /** @type {HTMLElement | undefined} */ (questions[Math.max(at, 0)]?.querySelectorAll("[data-answer]")[Number(event.key) - 1])?.focus();
-    }
-    addEventListener("keydown", on);
-    return () => removeEventListener("keydown", on);
-  }, []);
-}
+const useKeys = (list) => useKeydown("input, textarea, select, dialog", (event) => {
+  const questions = /** @type {HTMLElement[]} */ ([...(list.current?.children ?? [])]);
+  const at = questions.findIndex((question) => question.contains(document.activeElement));
+  if (event.key === "j") questions[Math.min(at + 1, questions.length - 1)]?.focus();
+  else if (event.key === "k") questions[Math.max(at - 1, 0)]?.focus();
+  else if (/^[1-9]$/.test(event.key)) /** @type {HTMLElement | undefined} */ (questions[Math.max(at, 0)]?.querySelectorAll("[data-answer]")[Number(event.key) - 1])?.focus();
+});

@@ -1,11 +1,11 @@
 /** What people say of answers, one after another, without whose they are: a key labels one and shows the next. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
 import { figure, visible } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { useKeydown } from "../lib/keys.js";
 import { useResource, Waiting } from "../lib/resource.js";
-import { address, Link, look } from "../lib/router.js";
-import { useTitle } from "../lib/title.js";
+import { address, Link, look, useTitle } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { Empty } from "../views/empty.js";
 
@@ -100,11 +100,7 @@ function NumberOf({ ends, isBusy, onLabel }) {
   const type = (/** @type {any} */ event) => setTyped(event.target.value);
   const [low, high] = ends ?? [undefined, undefined];
   const isScale = ends !== null && Number.isFinite(ends[0]) && Number.isFinite(ends[1]);
-  /** @param {Event} event */
-  function submit(event) {
-    event.preventDefault();
-    if (typed !== "") onLabel(Number(typed));
-  }
+  const submit = instead(() => typed !== "" && onLabel(Number(typed)));
   return html`<form class="bar" onSubmit=${submit}>
     ${isScale ? html`<input type="range" aria-label=${words.label.slide} min=${low} max=${high} step=${(ends[1] - ends[0]) / STEPS} value=${typed === "" ? (ends[0] + ends[1]) / 2 : typed} onInput=${type} />` : null}
     <label>${ends ? words.label.number(ends[0], ends[1]) : words.label.anyNumber}
@@ -125,30 +121,15 @@ function estimateText(estimate) {
 }
 
 /** The key of a level: its own digit, else its place where some level has no digit of its own. @param {string[]} levels @param {string} level */
-function keyOf(levels, level) {
-  return levels.every((level) => /^\d$/.test(level)) ? level : String(levels.indexOf(level) + 1);
-}
+const keyOf = (levels, level) => (levels.every((level) => /^\d$/.test(level)) ? level : String(levels.indexOf(level) + 1));
 
 /** @param {string[]} levels @param {string} key */
-function levelOf(levels, key) {
-  return levels.find((level) => keyOf(levels, level) === key);
-}
+const levelOf = (levels, key) => levels.find((level) => keyOf(levels, level) === key);
 
 /** @param {(key: string) => void} onKey */
-function useKeys(onKey) {
-  const latest = useRef(onKey);
-  latest.current = onKey;
-  useEffect(() => {
-    /** @param {KeyboardEvent} event */
-    function on(event) {
-      const target = /** @type {HTMLElement} */ (event.target);
-      if (event.metaKey || event.ctrlKey || event.altKey || event.repeat || target.closest("textarea, select, dialog")) return;
-      const isNumber = target.matches("input[type=number], input[type=range]"); // where letters are no input
-      if (target.closest("input") && !(isNumber && /^[a-z]$/.test(event.key))) return;
-      if (isNumber) event.preventDefault();
-      latest.current(event.key);
-    }
-    addEventListener("keydown", on);
-    return () => removeEventListener("keydown", on);
-  }, []);
-}
+const useKeys = (onKey) => useKeydown("textarea, select, dialog", (event, target) => {
+  const isNumber = target.matches("input[type=number], input[type=range]"); // where letters are no input
+  if (event.repeat || (target.closest("input") && !(isNumber && /^[a-z]$/.test(event.key)))) return;
+  if (isNumber) event.preventDefault();
+  onKey(event.key);
+});

@@ -38,9 +38,7 @@ export function SchedulesPage() {
 }
 
 /** How a fire ended, in words. @param {any} fire @returns {string} */
-function endOf(fire) {
-  return fire.verdict ?? words.schedules.statuses[/** @type {"due"} */ (fire.status)] ?? fire.status;
-}
+const endOf = (fire) => fire.verdict ?? words.schedules.statuses[/** @type {"due"} */ (fire.status)] ?? fire.status;
 
 /** How a fire ended, as a link to its sweep. @param {{fire: any}} props */
 function Ended({ fire }) {

@@ -1,11 +1,10 @@
 /** Sessions, to which sweeps belong: what each uses of its quotas, and the quotas to change. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
-import { ago, count, date, usd } from "../lib/format.js";
+import { ago, bytesOf, count, date, sizeText, usd } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
-import { bytesOf, sizeText } from "../lib/sizes.js";
 import { words } from "../lib/words.js";
 import { Empty } from "../views/empty.js";
 
@@ -66,16 +65,11 @@ function Form({ session, onDone, onClose }) {
   const [name, setName] = useState("");
   const [typed, setTyped] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(LIMITS.map((limit) => [limit, before(limit)]))));
   const { perform, problem, isBusy } = useAction(onDone);
-  /** @param {Event} event */
-  function submit(event) {
-    event.preventDefault();
-    perform(async () => {
-      const changed = LIMITS.filter((limit) => typed[limit].trim() !== before(limit));
-      const limits = Object.fromEntries(changed.map((limit) => [limit, valueOf(limit, typed[limit])]));
-      if (session) await post(`/sessions/${segment(session.name)}/change`, { limits });
-      else await post("/sessions", { name, quota: limits });
-    });
-  }
+  const submit = instead(() => perform(async () => {
+    const changed = LIMITS.filter((limit) => typed[limit].trim() !== before(limit));
+    const limits = Object.fromEntries(changed.map((limit) => [limit, valueOf(limit, typed[limit])]));
+    await (session ? post(`/sessions/${segment(session.name)}/change`, { limits }) : post("/sessions", { name, quota: limits }));
+  }));
   return html`<section class="notice" aria-label=${session ? words.sessions.changeOf(session.name) : words.sessions.create}><h2>${session ? words.sessions.changeOf(session.name) : words.sessions.create}</h2>
     <form class="fields" onSubmit=${submit}>
       ${session ? null : html`<label>${words.sessions.name}<input required autofocus value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>`}

@@ -1,5 +1,5 @@
 /** A new sweep of a workflow that workers publish: what varies, the cases and the evaluators. It is planned as it is filled in. */
-import { useAction, Refused } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { get, getWritten, may, post, segment } from "../lib/api.js";
 import { evaluatorWords } from "../lib/evaluator_words.js";
 import { html, useEffect, useState } from "../lib/html.js";
@@ -50,7 +50,7 @@ function Fields({ workflow, description, own, builtIn }) {
   /** @param {Partial<Form>} changes */
   const change = (changes) => setForm((before) => ({ ...before, ...changes }));
   const submit = () => perform(async () => navigate(`/sweeps/${segment((await post("/sweeps", { keys: plan.keys })).sweep)}`));
-  return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); if (plan) submit(); }}>
+  return html`<form class="fields" onSubmit=${instead(() => plan && submit())}>
     <label>${words.submit.name}<input value=${form.sweep} required onInput=${(/** @type {any} */ event) => change({ sweep: event.target.value })} /></label>
     <${CaseFileField} workflow=${workflow} example=${exampleOf(description)} onChange=${(/** @type {Form["cases"]} */ cases) => change({ cases })} />
     <section class="part"><h2>${parameterWords.title}</h2><p class="quiet">${parameterWords.legend}</p>
@@ -69,11 +69,7 @@ function Fields({ workflow, description, own, builtIn }) {
   </form>`;
 }
 
-/**
- * The plan of what is filled in, with the keys that were planned; none while it cannot be planned.
- * @param {() => any} keys which throws what is wrong; null while something is missing
- * @param {Form} form
- */
+/** The plan of what is filled in, with the keys that were planned; none while it cannot be planned. @param {() => any} keys which throws what is wrong; null while something is missing @param {Form} form */
 function usePlan(keys, form) {
   const [state, setState] = useState(/** @type {{plan: any, problem: string, isPlanning: boolean}} */ ({ plan: null, problem: "", isPlanning: false }));
   useEffect(() => {

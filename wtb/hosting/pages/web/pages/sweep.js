@@ -5,8 +5,8 @@ import { getColumns, withOutcomes } from "../lib/columns.js";
 import { between, combination, duration, usd } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { rowsByEvidence, rowsOf, viewOf } from "../lib/matrix_view.js";
-import { useResource, Waiting } from "../lib/resource.js";
-import { address, addressWith, Link, look, navigate } from "../lib/router.js";
+import { useChange, useResource, Waiting } from "../lib/resource.js";
+import { address, addressWith, Link, look, navigate, useTitle } from "../lib/router.js";
 import { follow } from "../lib/stream.js";
 import { outputWords } from "../lib/output_words.js";
 import { asking, words } from "../lib/words.js";
@@ -18,17 +18,14 @@ import { Empty } from "../views/empty.js";
 import { Extension } from "../views/extension.js";
 import { differing, HeatMap, scoreEnds } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
-import { Filtered, MatrixControls } from "../views/matrix_controls.js";
-import { ViewedRows } from "../views/matrix_view.js";
-import { MetricChoice } from "../views/metric_choice.js";
+import { Filtered, MatrixControls, MetricChoice, ViewedRows } from "../views/matrix_controls.js";
 import { Outputs, outputsHere } from "../views/outputs.js";
 import { People } from "../views/people.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
 import { Slices } from "../views/slices.js";
 import { Announced, Progress, Status } from "../views/status.js";
-import { mayRetry, Steering } from "../views/steering.js";
-import { StopRow } from "../views/stop_row.js";
+import { mayRetry, Steering, StopRow } from "../views/steering.js";
 import { WhatWasRun } from "../views/what_was_run.js";
 
 const TABS = /** @type {const} */ (["matrix", "outputs", "effects", "tree", "failures", "log", "run"]);
@@ -43,11 +40,7 @@ export function SweepPage({ parts: [ref] }) {
   const { tab = "matrix", metric, baseline } = address.value.query;
   const status = useResource((signal) => get(`/sweeps/${segment(ref)}/status`, {}, signal), [ref]);
   const figures = useResource((signal) => get(`/sweeps/${segment(ref)}/figures`, { baseline }, signal), [ref]);
-  const drawnFrom = useRef(baseline);
-  useEffect(() => {
-    if (drawnFrom.current !== baseline) figures.reload(); // figures stay, and with them the focus, until there are others
-    drawnFrom.current = baseline;
-  }, [baseline]);
+  useChange(baseline, figures.reload); // figures stay, and with them the focus, until there are others
   const matrix = figures.data?.matrix;
   const isWrong = matrix && metric && !(metric in matrix.metrics); // an address of before a metric was renamed
   const currentMetric = (isWrong ? null : metric) ?? matrix?.primary ?? null;
@@ -66,11 +59,7 @@ export function SweepPage({ parts: [ref] }) {
   const isAgain = sweep?.status === "completed" && status.data.cells.pending + status.data.cells.running > 0; // a retry that begins in a moment
   const isLive = sweep !== undefined && (!ENDED.includes(sweep.status) || isAgain);
   const isConnected = useLive(ref, isLive, { status, figures, columns, events });
-
-  useEffect(() => {
-    if (sweep) document.title = `${sweep.name} · WTB`;
-  }, [sweep?.name]);
-
+  useTitle(sweep?.name);
   const isSingle = status.data && !sweep;
   useEffect(() => {
     if (isSingle) navigate(`/executions/${segment(ref)}`, { replace: true });
@@ -320,9 +309,7 @@ async function compareWith(sweep, columns, mark, row, column) {
 }
 
 /** Rows that cells are known of: one that was added a moment ago may not be there yet. @param {number[]} order @param {any} columns */
-function measuredRows(order, columns) {
-  return order.filter((number) => number < (columns?.combinations.length ?? 0));
-}
+const measuredRows = (order, columns) => order.filter((number) => number < (columns?.combinations.length ?? 0));
 
 /** Cases in which combinations differ. @param {any} columns */
 function onlyDiffering(columns) {

@@ -54,10 +54,7 @@ export function SweepsPage() {
       : null}`;
 }
 
-/**
- * What each has cost so far, by id: of those that are open as they stand, of all others as of when one of them ended.
- * @param {any[]} sweeps @returns {Map<string, number>}
- */
+/** What each has cost so far, by id: of those that are open as they stand, of all others as of when one of them ended. @param {any[]} sweeps @returns {Map<string, number>} */
 function useCosts(sweeps) {
   const ended = sweeps.filter((sweep) => !OPEN.includes(sweep.status)).length;
   const hasOpen = sweeps.length > ended;

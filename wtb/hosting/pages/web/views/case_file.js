@@ -10,7 +10,10 @@ const PAUSE_MS = 400; // after which what is typed is read
 
 /** What a request that submits or extends a sweep takes of it, beside how many cases can be read and the first of them. @typedef {{cases: import("../lib/upload.js").Upload, columns?: Record<string, string | string[]>, count: number, first: {id: string, input: Record<string, unknown>, expected: unknown}}} CasesToSend */
 /** As the server read it: see the operation `cases`. @typedef {{name: string, cases: number, blank_rows: number, columns: Column[] | null, mapping: Record<string, string | string[]>, keys: string[], takes_any: boolean, problems: string[], preview: {id: string, input: Record<string, unknown>, expected: unknown}[]}} Read */
+/** What the field holds. @typedef {{text: string, sent: import("../lib/upload.js").Upload | null, read: Read | null, problem: string, isBusy: boolean}} State */
 /** @typedef {{heading: string, key: string | null, offered: boolean, examples: string[]}} Column */
+
+const NOTHING = /** @type {State} */ ({ text: "", sent: null, read: null, problem: "", isBusy: false });
 
 /**
  * @param {object} props
@@ -21,11 +24,9 @@ const PAUSE_MS = 400; // after which what is typed is read
  * @param {(cases: CasesToSend | null) => void} props.onChange called with null while there are none that can be read
  */
 export function CaseFileField({ workflow, sweep, title = caseWords.title, example = "", onChange }) {
-  const [text, setText] = useState("");
-  const [sent, setSent] = useState(/** @type {import("../lib/upload.js").Upload | null} */ (null));
-  const [read, setRead] = useState(/** @type {Read | null} */ (null));
-  const [problem, setProblem] = useState("");
-  const [isBusy, setBusy] = useState(false);
+  const [{ text, sent, read, problem, isBusy }, setState] = useState(NOTHING);
+  /** @param {Partial<State>} changes */
+  const change = (changes) => setState((before) => ({ ...before, ...changes }));
   const latest = useRef(/** @type {AbortController | null} */ (null)); // an earlier file does not overtake a later one
   const timer = useRef(0);
   const isFile = sent !== null && text === "";
@@ -34,31 +35,24 @@ export function CaseFileField({ workflow, sweep, title = caseWords.title, exampl
   async function take(send, columns) {
     latest.current?.abort();
     const mine = (latest.current = new AbortController());
-    setProblem("");
-    setBusy(true);
-    if (!columns) setRead(null);
+    change({ problem: "", isBusy: true, ...(columns ? {} : { read: null }) });
     onChange(null);
     try {
       const cases = await send();
       const answer = /** @type {Read} */ (await post("/case-files", { cases, ...(sweep ? { sweep } : { workflow }), ...(columns ? { columns } : {}) }, mine.signal));
       if (mine !== latest.current) return;
-      setSent(cases);
-      setRead(answer);
+      change({ sent: cases, read: answer });
       if (!answer.problems.length) onChange({ cases, ...(answer.columns && Object.keys(answer.mapping).length ? { columns: answer.mapping } : {}), count: answer.cases, first: answer.preview[0] });
     } catch (error) {
-      if (mine === latest.current) setProblem(error instanceof TypeError ? words.offline : /** @type {Error} */ (error).message);
+      if (mine === latest.current) change({ problem: error instanceof TypeError ? words.offline : /** @type {Error} */ (error).message });
     }
-    if (mine === latest.current) setBusy(false);
+    if (mine === latest.current) change({ isBusy: false });
   }
   function clear() {
     latest.current?.abort();
     latest.current = null;
     clearTimeout(timer.current);
-    setText("");
-    setSent(null);
-    setRead(null);
-    setProblem("");
-    setBusy(false);
+    setState(NOTHING);
     onChange(null);
   }
   /** @param {FileList | null | undefined} files */
@@ -67,13 +61,13 @@ export function CaseFileField({ workflow, sweep, title = caseWords.title, exampl
     const [file] = files;
     clear();
     const wrong = files.length > 1 ? caseWords.oneFile : problemOf(file);
-    if (wrong) setProblem(wrong);
+    if (wrong) change({ problem: wrong });
     else take(() => upload(file.name, file));
   }
   /** @param {string} typed @param {number} [pause] */
   function type(typed, pause = PAUSE_MS) {
     clear();
-    setText(typed);
+    change({ text: typed });
     if (typed.trim()) timer.current = window.setTimeout(() => take(() => upload(nameOf(typed), new Blob([typed]))), pause);
   }
   useEffect(() => () => { clearTimeout(timer.current); latest.current?.abort(); }, []);

@@ -32,9 +32,7 @@ export function Causes({ sweep, failures }) {
 }
 
 /** What a status has that lists no cases. @param {any} failures */
-function withoutCases({ causes, more }) {
-  return { causes: causes.map((/** @type {any} */ { cases, text, ...rest }) => rest), more };
-}
+const withoutCases = ({ causes, more }) => ({ causes: causes.map((/** @type {any} */ { cases, text, ...rest }) => rest), more });
 
 /** The cases of a cause, each linked to an execution in which it failed, and the cells behind the others. @param {{cause: any}} props */
 function Cases({ cause }) {

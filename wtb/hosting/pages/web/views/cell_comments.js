@@ -1,5 +1,5 @@
 /** What people wrote about a cell, and a form to write more. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { identity, may, post, segment } from "../lib/api.js";
 import { date, visible } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
@@ -36,16 +36,14 @@ export function CellComments({ sweep, caseRow, cell, isWriting, onWriting, onCha
   useEffect(() => {
     if (isWriting) field.current?.focus();
   }, [isWriting]);
-  /** @param {Event} event */
-  async function save(event) {
-    event.preventDefault();
+  const save = instead(async () => {
     if (isBusy || !text.trim()) return;
     let comment = /** @type {any} */ (null);
     if (!(await perform(async () => (comment = await post(path, { case: caseRow.case, text, row: cell.row, repeat: caseRow.repeat }))))) return;
     setText("");
     onWriting(false);
     onChange([...comments, comment]);
-  }
+  });
   /** @param {number} number */
   async function remove(number) {
     if (!isBusy && (await perform(() => post(`${path}/${number}/delete`, {})))) onChange(comments.filter((/** @type {any} */ comment) => comment.number !== number));

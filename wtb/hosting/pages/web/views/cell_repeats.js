@@ -7,10 +7,7 @@ import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { Status } from "./status.js";
 
-/**
- * @param {string} sweep @param {Record<string, string>} combination @param {string} id of the case @param {AbortSignal} [signal]
- * @returns {Promise<any[]>} by number
- */
+/** @param {string} sweep @param {Record<string, string>} combination @param {string} id of the case @param {AbortSignal} [signal] @returns {Promise<any[]>} by number */
 export async function repeatsOf(sweep, combination, id, signal) {
   const { cells } = await get(`/sweeps/${segment(sweep)}/cells`, { case: id }, signal);
   const key = JSON.stringify(combination);

@@ -7,19 +7,14 @@ import { jsonOf, written } from "../lib/written.js";
 
 /** What is typed so far, by key: only keys that were touched. @typedef {Record<string, string>} Typed */
 
-/**
- * Values by key, and those of them that are text as it was typed, which a server reads as the types of their keys.
- * @param {Typed} typed @param {Record<string, unknown>} state
- */
+/** Values by key, and those of them that are text as it was typed, which a server reads as the types of their keys. @param {Typed} typed @param {Record<string, unknown>} state */
 export function changesOf(typed, state) {
   const changed = Object.entries(typed).filter(([key, text]) => text !== asTyped(state[key]));
   return { set: Object.fromEntries(changed.map(([key, text]) => [key, read(key, text, state[key])])), written: Object.fromEntries(changed) };
 }
 
 /** A value as it is edited: text as it is, all else as JSON. @param {unknown} content */
-function asTyped(content) {
-  return typeof content === "string" ? content : asText(content);
-}
+const asTyped = (content) => (typeof content === "string" ? content : asText(content));
 
 /** @param {string} key @param {string} text @param {unknown} before */
 function read(key, text, before) {
@@ -70,14 +65,10 @@ export function variantsOf(picked, typed, parameters) {
 }
 
 /** @param {unknown} current */
-function textOf(current) {
-  return current === undefined ? "" : typedOf(current);
-}
+const textOf = (current) => (current === undefined ? "" : typedOf(current));
 
 /** @param {Parameter} parameter @param {string} text */
-function valueFrom(parameter, text) {
-  return choicesOf(parameter.schema) ? written(text) : valueOf(parameter, text);
-}
+const valueFrom = (parameter, text) => (choicesOf(parameter.schema) ? written(text) : valueOf(parameter, text));
 
 /** @param {string} text */
 function shortened(text) {

@@ -11,9 +11,7 @@ export function isConversation(content) {
 }
 
 /** @param {any} message */
-function roleOf(message) {
-  return message.role ?? message.type;
-}
+const roleOf = (message) => message.role ?? message.type;
 
 /** @param {{messages: any[], execution?: string | null}} props */
 export function Conversation({ messages, execution = null }) {

@@ -82,9 +82,7 @@ function asKey(text, key) {
 }
 
 /** @param {string} text @param {unknown} before what the case has, whose kind it is read as */
-function asExpected(text, before) {
-  return typeof before === "string" ? text : before === null && !/^\s*[[{]/.test(text) ? text : jsonElseText(text);
-}
+const asExpected = (text, before) => (typeof before === "string" ? text : before === null && !/^\s*[[{]/.test(text) ? text : jsonElseText(text));
 
 /** @param {string} text */
 function jsonElseText(text) {

@@ -1,5 +1,5 @@
 /** Adding cases, repeats, levels and variants to a sweep: what that adds is shown while it is filled in, then it is done. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { may, post, segment } from "../lib/api.js";
 import { combination, labelsOf, usd } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
@@ -88,17 +88,14 @@ export function Extension({ sweep, combinations, isQueued, reload }) {
   if (!may("submit")) return null;
   /** @param {Partial<Form>} changes */
   const change = (changes) => setForm((before) => ({ ...before, ...changes }));
-  /** @param {Event} event */
-  const extend = async (event) => {
-    event.preventDefault();
-    if (!planned?.cells) return;
+  const extend = instead(async () => {
     let added = /** @type {any} */ (null);
-    if (!(await perform(async () => { added = await post(path, { ...askedFor(form), run: isQueued }); }))) return;
+    if (!planned?.cells || !(await perform(async () => { added = await post(path, { ...askedFor(form), run: isQueued }); }))) return;
     setForm(EMPTY);
     setRound(round + 1);
     if (added.sweep === sweep.id) reload();
     else navigate(`/sweeps/${segment(added.sweep)}`);
-  };
+  });
   return html`<details class="extension" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}><summary>${words.extension.title}</summary>
     ${isOpen ? html`<p class="quiet">${words.extension.legend}</p>
     <form class="fields" onSubmit=${extend}>

@@ -8,15 +8,7 @@ import { theme, THEMES } from "../lib/theme.js";
 import { words } from "../lib/words.js";
 
 const LOGO = new URL("../icon.svg", import.meta.url).href;
-const ITEMS = /** @type {[string, string][]} */ ([
-  ["/", words.nav.sweeps],
-  ["/inbox", words.nav.inbox],
-  ["/schedules", words.nav.schedules],
-  ["/workers", words.nav.workers],
-  ["/costs", words.nav.costs],
-  ["/sessions", words.nav.sessions],
-  ["/access", words.nav.access],
-]);
+const ITEMS = Object.entries(words.nav); // each an address and its name
 const ASK_AGAIN_MS = 10_000;
 
 export function SideBar() {
@@ -30,7 +22,7 @@ export function SideBar() {
   return html`<nav class=${`side ${isOpen ? "is-open" : ""}`} aria-label=${words.title} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && setOpen(false)}>
     <${Link} to="/" class="brand"><img src=${LOGO} alt="" />WTB<//>
     <span class="here" aria-hidden="true">${ITEMS.find(([to]) => isHere(to, path))?.[1] ?? ""}</span>
-    <button class="menu" aria-expanded=${isOpen} aria-controls="menu" onClick=${() => setOpen(!isOpen)}>${words.nav.menu} ${count}</button>
+    <button class="menu" aria-expanded=${isOpen} aria-controls="menu" onClick=${() => setOpen(!isOpen)}>${words.menu} ${count}</button>
     <div class="items" id="menu">
       ${ITEMS.map(
         ([to, name]) => html`<${Link} to=${to} class="item" aria-current=${isHere(to, path) ? "page" : undefined}>
@@ -48,9 +40,7 @@ export function SideBar() {
 }
 
 /** @param {string} to @param {string} path */
-function isHere(to, path) {
-  return to === "/" ? path === "/" || /^\/(submit$|sweeps\/|executions\/|compare\/)/.test(path) : path.startsWith(to);
-}
+const isHere = (to, path) => (to === "/" ? path === "/" || /^\/(submit$|sweeps\/|executions\/|compare\/)/.test(path) : path.startsWith(to));
 
 export function KeySheet() {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));

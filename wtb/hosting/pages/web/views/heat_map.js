@@ -6,10 +6,9 @@
 import { differing, shortNames } from "../lib/combinations.js";
 import { combination, figure, labelsOf } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
-import { isPrinting } from "../lib/printing.js";
 import { isEmbedded } from "../lib/router.js";
 import { css, isDark, packed, rampOf, rgb, stepOf } from "../lib/score_colours.js";
-import { colour, theme } from "../lib/theme.js";
+import { colour, isPrinting, theme } from "../lib/theme.js";
 import { words } from "../lib/words.js";
 import { PrintedHeatMap } from "./printed_heat_map.js";
 
@@ -40,7 +39,7 @@ const MOST_GLYPHS = 2_000; // of 7 kB each
 export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const marked = useRef(/** @type {OffscreenCanvas | null} */ (null));
-  const [width, setWidth] = useState(600);
+  const width = useWidth(() => canvas.current?.parentElement, 600);
   const [view, setView] = useState({ left: 0, zoom: 1, top: 0 });
   const [cursor, setCursor] = useState(/** @type {Place | null} */ (null)); // of the keyboard, which the pointer leaves where it is
   const [pointed, setPointed] = useState(/** @type {Place | null} */ (null));
@@ -59,14 +58,6 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   const bin = Math.max(1, Math.floor(1 / cell));
   const colours = theme.value;
   const picture = useMemo(() => paint(columns, order, scale, bin), [columns, order, ...scale, bin, colours]);
-
-  useLayoutEffect(() => {
-    const box = canvas.current?.parentElement;
-    if (!box) return; // on paper
-    const watch = new ResizeObserver(() => setWidth(box.clientWidth));
-    watch.observe(box);
-    return () => watch.disconnect();
-  }, [isPrinting.value]);
 
   useEffect(() => {
     const frame = requestAnimationFrame(() => {
@@ -184,6 +175,19 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   </div>`;
 }
 
+/** The pixels that an element has from side to side; those of `usual` until that is known. @param {() => HTMLElement | null | undefined} element none on paper @param {number} usual */
+export function useWidth(element, usual) {
+  const [width, setWidth] = useState(usual);
+  useLayoutEffect(() => {
+    const box = element();
+    if (!box) return;
+    const watch = new ResizeObserver(() => setWidth(box.clientWidth || usual));
+    watch.observe(box);
+    return () => watch.disconnect();
+  }, [isPrinting.value]);
+  return width;
+}
+
 /** Which cases are named below the picture: as many as have room. @param {number} cases @param {number} cell @param {number} across @param {number} width */
 function labels(cases, cell, across, width) {
   const step = Math.max(1, Math.ceil(LABEL / cell));
@@ -232,9 +236,7 @@ function Told({ columns, chosenCell, order, x, y, width, height, bin, mark }) {
 }
 
 /** @param {number} index @param {number} size */
-function clamp(index, size) {
-  return Math.max(0, Math.min(size - 1, index));
-}
+const clamp = (index, size) => Math.max(0, Math.min(size - 1, index));
 
 /** What a cell came to, its repeats together. @param {Columns} columns @param {number} row @param {number} column */
 function resultOf(columns, row, column) {
@@ -249,10 +251,7 @@ function resultOf(columns, row, column) {
   return { status: columns.statuses[worst] ?? words.none, score: scored ? sum / scored : NaN };
 }
 
-/**
- * A pixel for each cell, or for each few cases of a row.
- * @param {Columns} columns @param {number[]} order @param {[number, number]} scale @param {number} bin
- */
+/** A pixel for each cell, or for each few cases of a row. @param {Columns} columns @param {number[]} order @param {[number, number]} scale @param {number} bin */
 function paint(columns, order, scale, bin) {
   const width = Math.max(1, Math.ceil(columns.cases.length / bin));
   const image = new ImageData(width, Math.max(1, order.length));

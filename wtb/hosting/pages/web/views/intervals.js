@@ -7,11 +7,7 @@ const WIDTH = 200;
 const MIDDLE = 10;
 const SIGNIFICANT = 0.05; // as the commands have it
 
-/**
- * The ends of what all rows show.
- * @param {any[]} estimates
- * @returns {[number, number]}
- */
+/** The ends of what all rows show. @param {any[]} estimates @returns {[number, number]} */
 export function scaleOf(estimates) {
   const ends = estimates.flatMap((estimate) => [estimate?.mean, ...(estimate?.ci ?? [])]).filter(Number.isFinite);
   const [low, high] = [Math.min(...ends), Math.max(...ends)];

@@ -2,7 +2,7 @@
 import { shortNames } from "../lib/combinations.js";
 import { difference, figure, probability } from "../lib/format.js";
 import { html } from "../lib/html.js";
-import { standing } from "../lib/matrix_view.js";
+import { isBaseline, standing } from "../lib/matrix_view.js";
 import { reportWords as texts } from "../lib/report_words.js";
 import { words } from "../lib/words.js";
 import { Interval, scaleOf } from "./intervals.js";
@@ -15,7 +15,7 @@ export function IntervalsTable({ matrix, metric, order }) {
   const scored = order.filter((number) => Number.isFinite(matrix.rows[number].metrics[metric]?.mean));
   if (!scored.length) return html`<p class="quiet">${texts.notScored(metric)}</p>`;
   const estimateOf = (/** @type {number} */ number) => matrix.rows[number].metrics[metric];
-  const isBase = (/** @type {number} */ number) => matrix.baseline && JSON.stringify(matrix.rows[number].combination) === JSON.stringify(matrix.baseline);
+  const isBase = (/** @type {number} */ number) => isBaseline(matrix, matrix.rows[number]);
   const base = scored.find(isBase);
   const deltas = new Map(scored.map((number) => [number, { mean: isBase(number) ? null : estimateOf(number).delta, ci: estimateOf(number).delta_ci }]));
   const hasDeltas = [...deltas.values()].some((delta) => Number.isFinite(delta.mean));
@@ -35,6 +35,4 @@ export function IntervalsTable({ matrix, metric, order }) {
 }
 
 /** @param {number[] | null} ci @param {(amount: number) => string} show */
-function span(ci, show) {
-  return ci ? words.people.interval(show(ci[0]), show(ci[1])) : "";
-}
+const span = (ci, show) => (ci ? words.people.interval(show(ci[0]), show(ci[1])) : "");

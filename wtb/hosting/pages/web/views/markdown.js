@@ -33,20 +33,12 @@ function ofManual(node) {
 }
 
 /** @param {import("../lib/markdown.js").Node} node @returns {string} */
-function textOf(node) {
-  return node.text ?? node.children?.map(textOf).join("") ?? "";
-}
+const textOf = (node) => node.text ?? node.children?.map(textOf).join("") ?? "";
 
 /** What links call a heading. @param {import("../lib/markdown.js").Node} node */
-function slugOf(node) {
-  return textOf(node).toLowerCase().replace(/[^\p{L}\p{N}\s_-]/gu, "").trim().replace(/\s/g, "-");
-}
+const slugOf = (node) => textOf(node).toLowerCase().replace(/[^\p{L}\p{N}\s_-]/gu, "").trim().replace(/\s/g, "-");
 
-/**
- * @param {import("../lib/markdown.js").Node} node @param {string | null} execution
- * @param {(node: import("../lib/markdown.js").Node) => any} [each] what is made of the parts
- * @returns {any}
- */
+/** @param {import("../lib/markdown.js").Node} node @param {string | null} execution @param {(node: import("../lib/markdown.js").Node) => any} [each] what is made of the parts @returns {any} */
 function element(node, execution, each = (child) => element(child, execution)) {
   const all = (/** @type {import("../lib/markdown.js").Node[]} */ nodes) => nodes.map(each);
   const inner = all(node.children ?? []);

@@ -1,9 +1,11 @@
-/** How the rows of a matrix are seen: which levels, in which order, in which groups, or as a pivot table. */
+/** How the rows of a matrix are seen: by which metric, which levels, in which order, in which groups, or as a pivot table. */
 import { html } from "../lib/html.js";
 import { FIGURES, factorsOf, levelsOf, sortParts, usualDirection, whereText } from "../lib/matrix_view.js";
 import { matrixWords as texts } from "../lib/matrix_words.js";
 import { look } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { MatrixTable } from "./matrix_table.js";
+import { PivotTable } from "./pivot_table.js";
 
 /** @param {{matrix: any, metric: string | null, view: import("../lib/matrix_view.js").View}} props */
 export function MatrixControls({ matrix, metric, view }) {
@@ -59,4 +61,19 @@ function LevelFilter({ factor, levels, view }) {
   }
   return html`<details class=${`choices ${selected.length ? "on" : ""}`}><summary>${texts.levels(factor, selected)}</summary><div class="choice-list">
     ${levels.map((level) => html`<label key=${level}><input type="checkbox" checked=${selected.includes(level)} onChange=${(/** @type {any} */ event) => change(level, event.target.checked)} />${level}</label>`)}</div></details>`;
+}
+
+/** The rows as the address wants to see them. @param {{matrix: any, metric: string, order: number[], view: import("../lib/matrix_view.js").View}} props */
+export function ViewedRows({ matrix, metric, order, view }) {
+  if (!order.length) return html`<p class="quiet">${texts.none}</p>`;
+  if (view.pivot.length) return html`<${PivotTable} matrix=${matrix} metric=${view.measure ?? metric} rows=${order} view=${view} />`;
+  return html`<${MatrixTable} matrix=${matrix} metric=${metric} order=${order} group=${view.group} sort=${view.sort} />`;
+}
+
+/** By which metric rows are compared. @param {{matrix: any, metric: string}} props */
+export function MetricChoice({ matrix, metric }) {
+  return html`<label>${words.sweep.metric}
+    <select value=${metric} onChange=${(/** @type {any} */ event) => look({ metric: event.target.value })}>
+      ${Object.keys(matrix.metrics).map((name) => html`<option value=${name}>${name}${matrix.metrics[name].better === "lower" ? " ↓" : " ↑"}</option>`)}
+    </select></label>`;
 }

@@ -1,9 +1,9 @@
 /** The rows of a matrix under one metric: means, intervals, differences from the baseline, and who could be best. */
 import { count, duration, figure, labelsOf, largestOf, probability, usd } from "../lib/format.js";
 import { html } from "../lib/html.js";
-import { sortParts, standing, usualDirection } from "../lib/matrix_view.js";
+import { isBaseline, sortParts, standing, usualDirection } from "../lib/matrix_view.js";
 import { matrixWords as texts } from "../lib/matrix_words.js";
-import { isPrinting } from "../lib/printing.js";
+import { isPrinting } from "../lib/theme.js";
 import { look } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
@@ -37,8 +37,7 @@ export function MatrixTable({ matrix, metric, order, group, sort }) {
   const scale = scaleOf(estimates);
   const { better, classes } = matrix.metrics[metric];
   const margin = matrix.rows.find((/** @type {any} */ row) => row.metrics[metric])?.metrics[metric].within?.margin;
-  const isBase = (/** @type {any} */ row) => matrix.baseline && JSON.stringify(row.combination) === JSON.stringify(matrix.baseline);
-  const base = matrix.rows.find(isBase)?.metrics[metric]?.mean;
+  const base = matrix.rows.find((/** @type {any} */ row) => isBaseline(matrix, row))?.metrics[metric]?.mean;
   const columns = words.sweep.columns;
   const costliest = largestOf(matrix.rows.map((/** @type {any} */ row) => row.cost_usd));
   const isPaid = costliest || matrix.cost.unknown?.length;
@@ -56,7 +55,7 @@ export function MatrixTable({ matrix, metric, order, group, sort }) {
       const stands = standing(row, matrix.best[metric]);
       return html`<tr key=${number} class=${isFirst ? "apart" : ""}>
         <td class="num quiet">${number}</td><td>${stands ? html`<span class=${`tag ${row.exploratory || row.stopped ? "" : "star"}`} title=${row.exploratory?.reason ?? (row.stopped ? words.sweep.stoppedBy(row.stopped.by, row.stopped.cases) : undefined)}>${stands === "best" ? "★ " : row.exploratory || row.stopped ? "" : "☆ "}${row.stopped ? words.sweep.stoppedAfter(row.stopped.by, row.stopped.cases) : words.sweep[/** @type {"best"} */ (stands)]}</span>` : null}
-          ${isBase(row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
+          ${isBaseline(matrix, row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
         ${nodes.map((node) => html`<td class=${`name ${(labels[node]?.length ?? 0) > LONG ? "long" : ""}`}>${labels[node]}</td>`)}
         <td class="num">${count(estimate.n)}${row.exploratory && estimate.n ? html` <small class="quiet" title=${words.sweep.suggestedBy(row.exploratory.suggested_by)}>${words.sweep.leftOut(row.exploratory.cases_left_out)}</small>` : null}</td><td class="num">${figure(estimate.mean)}</td>
         <td title=${classes && Number.isFinite(estimate.class_cases) ? words.sweep.classCases(estimate.class_cases) : undefined}><${Interval} estimate=${estimate} scale=${scale} baseline=${base} /></td>

@@ -1,7 +1,7 @@
 /** All metrics of the rows at a glance: each mean with its difference from the baseline, shaded within its column. */
 import { count, duration, figure, labelsOf, usd } from "../lib/format.js";
 import { html } from "../lib/html.js";
-import { factorsOf, standing } from "../lib/matrix_view.js";
+import { factorsOf, isBaseline, standing } from "../lib/matrix_view.js";
 import { reportWords as texts } from "../lib/report_words.js";
 import { words } from "../lib/words.js";
 import { Difference } from "./intervals.js";
@@ -19,18 +19,17 @@ export function MetricsTable({ matrix, order }) {
   const costliest = new Map(money.map((key) => [key, Math.max(...rows.map((row) => row[key] ?? 0))]));
   const shades = new Map(metrics.map(([name, { better }]) => [name, shading(rows.map((row) => row.metrics[name]?.mean), better)]));
   const hasFailures = rows.some((row) => row.failed);
-  const isBase = (/** @type {any} */ row) => matrix.baseline && JSON.stringify(row.combination) === JSON.stringify(matrix.baseline);
   return html`<div class="scroll" tabindex="0" role="group" aria-label=${texts.allMetrics}><table class="metrics">
     <thead><tr><th class="num">#</th>${factors.map((factor) => html`<th>${factor}</th>`)}<th></th>${metrics.map(([name, { better }]) => html`<th class="num">${name} ${better === "lower" ? "↓" : "↑"}</th>`)}
       ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${money.map((key) => html`<th class="num">${texts.money[key]}</th>`)}<th class="num">${columns.p50}</th><th class="num">${texts.cells}</th></tr></thead>
     <tbody>${rows.map((row, place) => {
       const labels = labelsOf(row.combination);
-      return html`<tr key=${order[place]}><td class="num quiet">${order[place]}</td>${factors.map((factor) => html`<td class="name">${labels[factor]}</td>`)}<td>${isBase(row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
+      return html`<tr key=${order[place]}><td class="num quiet">${order[place]}</td>${factors.map((factor) => html`<td class="name">${labels[factor]}</td>`)}<td>${isBaseline(matrix, row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
         ${metrics.map(([name, { better }]) => {
           const estimate = row.metrics[name];
           const stands = standing(row, matrix.best[name]);
           const mark = stands === "best" ? "★ " : stands === "leads" || stands === "couldBeBest" ? "☆ " : "";
-          return html`<td class="num shaded" style=${{ "--share": shades.get(name)?.(estimate?.mean) ?? 0 }}>${mark}${figure(estimate?.mean)}${estimate && !isBase(row) && estimate.delta !== null ? html` <small><${Difference} estimate=${estimate} better=${better} /></small>` : null}</td>`;
+          return html`<td class="num shaded" style=${{ "--share": shades.get(name)?.(estimate?.mean) ?? 0 }}>${mark}${figure(estimate?.mean)}${estimate && !isBaseline(matrix, row) && estimate.delta !== null ? html` <small><${Difference} estimate=${estimate} better=${better} /></small>` : null}</td>`;
         })}
         ${hasFailures ? html`<td class="num">${row.failed ? html`<span class="bad">${count(row.failed)}</span>` : ""}</td>` : null}${money.map((key) => html`<td class="num">${usd(row[key], costliest.get(key))}</td>`)}
         <td class="num" title=${texts.p95(duration(row.latency_s.p95))}>${duration(row.latency_s.p50)}</td><td class="num">${count(row.n)}</td></tr>`;

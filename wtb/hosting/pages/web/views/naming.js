@@ -1,5 +1,5 @@
 /** A name and a note for the checkpoint after a step, by which people, rollbacks and forks find it again. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { post, segment } from "../lib/api.js";
 import { html, useState } from "../lib/html.js";
 import { words } from "../lib/words.js";
@@ -9,11 +9,7 @@ export function Naming({ step, origin }) {
   const [name, setName] = useState(step.name ?? "");
   const [note, setNote] = useState(step.note ?? "");
   const { perform, problem, isBusy } = useAction(origin.reload);
-  /** @param {Event} event */
-  function submit(event) {
-    event.preventDefault();
-    perform(() => post(`/executions/${segment(origin.id)}/checkpoints`, { name, at: step.checkpoint, ...(note.trim() ? { note } : {}) }));
-  }
+  const submit = instead(() => perform(() => post(`/executions/${segment(origin.id)}/checkpoints`, { name, at: step.checkpoint, ...(note.trim() ? { note } : {}) })));
   return html`<details class="naming"><summary>${step.name ? words.naming.rename : words.naming.title}</summary>
     <form class="fields" onSubmit=${submit}>
       <p class="quiet">${words.naming.legend}</p>

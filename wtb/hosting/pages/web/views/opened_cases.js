@@ -1,10 +1,9 @@
 /** Cases opened: input, expected value, and two combinations side by side with what differs between them. */
-import { combination, duration, figure, usd, visible } from "../lib/format.js";
+import { combination, duration, figure, sizeText, usd, visible } from "../lib/format.js";
 import { html, useMemo, useState } from "../lib/html.js";
 import { factorsOf } from "../lib/matrix_view.js";
-import { isPrinting } from "../lib/printing.js";
+import { isPrinting } from "../lib/theme.js";
 import { reportWords as texts } from "../lib/report_words.js";
-import { sizeText } from "../lib/sizes.js";
 import { compareTexts } from "../lib/text_diff.js";
 
 const PARTS = /** @type {const} */ (["steps", "calls", "files"]);
@@ -116,11 +115,7 @@ function spentOn({ status, totals }) {
 }
 
 /** @param {unknown} score */
-function shownScore(score) {
-  return typeof score === "string" ? texts.failedScore : figure(/** @type {number | null} */ (score));
-}
+const shownScore = (score) => (typeof score === "string" ? texts.failedScore : figure(/** @type {number | null} */ (score)));
 
 /** @param {(string | null)[]} facts */
-function listed(facts) {
-  return facts.filter(Boolean).join(", ");
-}
+const listed = (facts) => facts.filter(Boolean).join(", ");

@@ -48,6 +48,4 @@ export function CaseGlimpse({ caseRow, limit }) {
 }
 
 /** @param {{text: string, limit: number}} props */
-function Glimpse({ text, limit }) {
-  return html`<p class="glimpse" dir="auto">${visible(text.slice(0, limit))}</p>`;
-}
+const Glimpse = ({ text, limit }) => html`<p class="glimpse" dir="auto">${visible(text.slice(0, limit))}</p>`;

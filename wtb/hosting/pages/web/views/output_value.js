@@ -16,9 +16,7 @@ const MOST_DRAWN = 100_000; // characters that are read as Markdown, and shown b
 /** @typedef {{value: any, kind: "text" | "json", cut: boolean, bytes: number, whole: string | null}} OutputValue */
 
 /** A value as text, as it is compared. @param {OutputValue | null | undefined} output */
-export function textOf(output) {
-  return output ? asText(output.value) : "";
-}
+export const textOf = (output) => (output ? asText(output.value) : "");
 
 /** @param {{output: OutputValue, execution?: string | null, against?: OutputValue | null, isWhole?: boolean}} props isWhole: whether all of it can be asked for here */
 export function OutputText({ output, execution = null, against, isWhole = false }) {

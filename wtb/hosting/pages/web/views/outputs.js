@@ -5,7 +5,7 @@ import { shortNames } from "../lib/combinations.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { fromServer, OutputPages } from "../lib/output_pages.js";
 import { outputWords as words } from "../lib/output_words.js";
-import { useResource, Waiting } from "../lib/resource.js";
+import { useChange, useResource, Waiting } from "../lib/resource.js";
 import { address, addressWith, isEmbedded, look, navigate } from "../lib/router.js";
 import { OutputDetails } from "./output_details.js";
 import { OutputFilters } from "./output_filters.js";
@@ -20,9 +20,7 @@ export function numbersOf(text) {
 }
 
 /** Keys of an address, which may have any character. @param {string | undefined} text @returns {string[]} */
-function keysOf(text) {
-  return (text ?? "").split(",").filter(Boolean).map(decodeURIComponent);
-}
+const keysOf = (text) => (text ?? "").split(",").filter(Boolean).map(decodeURIComponent);
 
 /** What an address looks at. @param {Record<string, string>} query @param {any} matrix @param {number[]} order @param {string | null} metric */
 function seenBy(query, matrix, order, metric) {
@@ -45,23 +43,14 @@ function seenBy(query, matrix, order, metric) {
 }
 
 /** Whether a metric has a best score, so that others are wrong. @param {any} matrix @param {string | null} metric */
-function hasScale(matrix, metric) {
-  return typeof matrix.metrics[metric ?? ""]?.low === "number";
-}
+const hasScale = (matrix, metric) => typeof matrix.metrics[metric ?? ""]?.low === "number";
 
-/**
- * How many cases all combinations get wrong, and how many none does; null while that is not known.
- * @param {import("../lib/output_pages.js").Source} source @param {any} matrix @param {string | null} metric
- */
+/** How many cases all combinations get wrong, and how many none does; null while that is not known. @param {import("../lib/output_pages.js").Source} source @param {any} matrix @param {string | null} metric */
 function useWrong(source, matrix, metric) {
   const isScaled = hasScale(matrix, metric);
   const count = async (/** @type {string} */ wrong, /** @type {AbortSignal} */ signal) => (await source.load({ keys: [], differ: [], cases: [], rows: [0], columns: [0], wrong, metric, offset: 0, limit: 1 }, signal)).total;
   const wrongCounts = useResource(async (signal) => (isScaled ? { all: await count("all", signal), none: await count("none", signal) } : null), [metric, isScaled]);
-  const lastMatrix = useRef(matrix);
-  useEffect(() => {
-    if (lastMatrix.current !== matrix) wrongCounts.reload(); // there are more outcomes
-    lastMatrix.current = matrix;
-  }, [matrix]);
+  useChange(matrix, wrongCounts.reload); // there are more outcomes
   return isScaled ? { all: wrongCounts.data?.all ?? null, none: wrongCounts.data?.none ?? null } : null;
 }
 
@@ -120,9 +109,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
 }
 
 /** Where the outputs of a sweep are seen, looked at in a way. @param {string} sweep @param {Record<string, string>} query */
-export function addressOfOutputs(sweep, query) {
-  return `/sweeps/${segment(sweep)}?${new URLSearchParams({ tab: "outputs", ...query })}`;
-}
+export const addressOfOutputs = (sweep, query) => `/sweeps/${segment(sweep)}?${new URLSearchParams({ tab: "outputs", ...query })}`;
 
 /** The same on this page. @param {Record<string, string | null>} query */
 export function outputsHere(query) {

@@ -32,14 +32,10 @@ export function PivotTable({ matrix, metric, rows, view }) {
 }
 
 /** @param {string | null} level */
-function named(level) {
-  return level ?? texts.without;
-}
+const named = (level) => level ?? texts.without;
 
 /** The levels of a cell by factor. @param {import("../lib/matrix_view.js").Pivot} pivot @param {number} line @param {number} column @returns {[string, string | null][]} */
-function levelsAt(pivot, line, column) {
-  return pivot.factors.map((factor, place) => [factor, place ? pivot.columns[column] : pivot.lines[line]]);
-}
+const levelsAt = (pivot, line, column) => pivot.factors.map((factor, place) => [factor, place ? pivot.columns[column] : pivot.lines[line]]);
 
 /** How a figure is written. @param {any} matrix @param {string} metric @param {number[]} means @returns {(amount: number | null) => string} */
 function showing(matrix, metric, means) {

@@ -57,6 +57,4 @@ function labelled(cases, width) {
 }
 
 /** @param {string} text @param {number} limit */
-function cut(text, limit) {
-  return text.length <= limit ? text : `${text.slice(0, Math.max(1, limit - 1))}…`;
-}
+const cut = (text, limit) => (text.length <= limit ? text : `${text.slice(0, Math.max(1, limit - 1))}…`);

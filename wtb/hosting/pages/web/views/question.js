@@ -1,5 +1,5 @@
 /** A question to people, with the ways to answer it. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
 import { ago, date, visible } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
@@ -9,10 +9,7 @@ import { modeText, words } from "../lib/words.js";
 import { changesOf, StateFields } from "./changes.js";
 import { Value } from "./value.js";
 
-/**
- * Answer the questions that ask the same as one.
- * @param {any} group @param {Record<string, unknown>} reply
- */
+/** Answer the questions that ask the same as one. @param {any} group @param {Record<string, unknown>} reply */
 async function send(group, reply) {
   if (group.questions === 1) return post(`/approvals/${segment(group.id)}/answer`, reply);
   const { rows } = await get("/answers", { action: reply.action, question: group.id, sweep: group.sweep.id, node: group.node });
@@ -63,11 +60,7 @@ function Whole({ group, perform, isBusy }) {
   if (!resource.data) return html`<${Waiting} resource=${resource} />`;
   if (state === null || state === undefined) return html`<p class="quiet">${words.inbox.nothingToSee}</p>`;
   if (!isOfStep || !may("answer")) return html`<${Value} value=${state} />`;
-  /** @param {Event} event */
-  function modify(event) {
-    event.preventDefault();
-    perform(() => post(`/approvals/${segment(group.id)}/answer`, { action: "modify", ...changesOf(typed, state) }));
-  }
+  const modify = instead(() => perform(() => post(`/approvals/${segment(group.id)}/answer`, { action: "modify", ...changesOf(typed, state) })));
   return html`<form class="fields" onSubmit=${modify}><${StateFields} state=${state} typed=${typed} onChange=${setTyped} />
     <div class="bar"><button disabled=${isBusy}>${words.inbox.modify}</button></div></form>`;
 }

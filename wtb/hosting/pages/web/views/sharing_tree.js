@@ -4,11 +4,10 @@
  */
 import { combination, count } from "../lib/format.js";
 import { html, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
-import { isPrinting } from "../lib/printing.js";
 import { address, look } from "../lib/router.js";
-import { colour, theme } from "../lib/theme.js";
+import { colour, isPrinting, theme } from "../lib/theme.js";
 import { words } from "../lib/words.js";
-import { differing } from "./heat_map.js";
+import { differing, useWidth } from "./heat_map.js";
 
 const SHOWN = 30; // combinations of a prefix
 const MOST = 5_000; // prefixes that are drawn at a time: narrower ones are folded with their neighbours until one zooms in
@@ -24,8 +23,8 @@ const HUES = ["#7da3e8", "#76c2ad", "#e0b36a", "#c99be0", "#e08f8f", "#8fc7e0", 
 /** @param {{tree: any, matrix: any}} props */
 export function SharingTree({ tree, matrix }) {
   const [selection, setSelection] = useState(/** @type {{depth: number, box: Box} | null} */ (null));
-  const [width, setWidth] = useState(800);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
+  const width = useWidth(() => list.current, 800);
   const takesFocus = useRef(false); // what is chosen, once it is drawn
   const size = matrix.rows.length;
   const [from, to] = rangeOf(address.value.query.part, size);
@@ -37,13 +36,6 @@ export function SharingTree({ tree, matrix }) {
   const varied = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
   const current = useRef(/** @type {Place} */ ({ depth: 0, place: 0 })); // where keys are, which come before what they do is drawn
   current.current = useMemo(() => placeOf(selection, drawnBoxes), [selection, drawnBoxes]);
-  useLayoutEffect(() => {
-    const box = list.current;
-    if (!box) return;
-    const watch = new ResizeObserver(() => setWidth(box.clientWidth || 800));
-    watch.observe(box);
-    return () => watch.disconnect();
-  }, [isPrinting.value]);
   useLayoutEffect(() => {
     performance.clearMarks(MARK);
     performance.mark(MARK, { detail: drawnBoxes.reduce((sum, boxes) => sum + boxes.length, 0) });
@@ -143,9 +135,7 @@ function Level({ node, hues, describe, depth, boxes, from, to, width, current, i
 }
 
 /** Pixels between a box and the next one. @param {number} wide of the box */
-function gap(wide) {
-  return Math.min(2, wide / 4);
-}
+const gap = (wide) => Math.min(2, wide / 4);
 
 /** Where a box is, in pixels, as far as it is seen. @param {Box} box @param {number} from @param {number} to @param {number} perCombination */
 function extent(box, from, to, perCombination) {
@@ -237,14 +227,10 @@ function rangeOf(text, size) {
 }
 
 /** Time and money of all nodes. @param {any[]} nodes */
-function totalOf(nodes) {
-  return nodes.reduce((sum, node) => ({ seconds: sum.seconds + node.seconds, usd: sum.usd + node.usd }), { seconds: 0, usd: 0 });
-}
+const totalOf = (nodes) => nodes.reduce((sum, node) => ({ seconds: sum.seconds + node.seconds, usd: sum.usd + node.usd }), { seconds: 0, usd: 0 });
 
 /** A share in per cent, or null of nothing. @param {number} part @param {number} whole */
-function share(part, whole) {
-  return whole ? `${Math.round((100 * part) / whole)}%` : null;
-}
+const share = (part, whole) => (whole ? `${Math.round((100 * part) / whole)}%` : null);
 
 /** @param {string} node @param {any} prefix @param {{seconds: number, usd: number}} total */
 function toldOf(node, { variant, executed, unshared, combinations, failed, seconds, usd }, total) {

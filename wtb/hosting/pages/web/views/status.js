@@ -39,8 +39,3 @@ export function Announced({ text, isLive }) {
   }, [isLive]);
   return html`<span class="seen-only-by-readers" role="status">${announced}</span>`;
 }
-
-/** A name set off from the text around it, whatever is in it. @param {{children?: unknown}} props */
-export function Code({ children }) {
-  return html`<code>${children}</code>`;
-}

@@ -1,8 +1,9 @@
 /** What can be done with a sweep or an execution as it stands: pause, resume, retry, cancel, and where it is to pause. */
-import { Refused, useAction } from "../lib/action.js";
-import { get, identity, may, post } from "../lib/api.js";
-import { count } from "../lib/format.js";
+import { instead, Refused, useAction } from "../lib/action.js";
+import { get, identity, may, post, segment } from "../lib/api.js";
+import { combination, count } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
+import { isBaseline } from "../lib/matrix_view.js";
 import { words } from "../lib/words.js";
 
 /** By kind and status, as the commands have it. A sweep that neither workers nor this server run is continued where its code is. */
@@ -13,9 +14,7 @@ const VERBS = /** @type {Record<string, Record<string, string[]>>} */ ({
 });
 
 /** Whether who asks may run cells again here. @param {"sweep" | "queued" | "execution"} kind @param {number} failed how many could be */
-export function mayRetry(kind, failed) {
-  return may("steer") && failed > 0 && (kind !== "sweep" || Boolean(identity.value?.runs));
-}
+export const mayRetry = (kind, failed) => may("steer") && failed > 0 && (kind !== "sweep" || Boolean(identity.value?.runs));
 
 /**
  * @param {object} props
@@ -45,11 +44,7 @@ export function Breakpoints({ path, breakpoints, nodes, reload }) {
   const [text, setText] = useState("");
   if (!may("steer")) return null;
   const change = (/** @type {Record<string, unknown>} */ changes) => perform(() => post(`${path}/breakpoints`, changes));
-  /** @param {Event} event */
-  async function add(event) {
-    event.preventDefault();
-    if (await change({ add: [text] })) setText("");
-  }
+  const add = instead(async () => (await change({ add: [text] })) && setText(""));
   return html`<details class="breakpoints"><summary>${words.steering.breakpoints(breakpoints.length)}</summary>
     <p class="quiet">${words.steering.breakpointsLegend}</p>
     <ul>${breakpoints.map((breakpoint) => html`<li key=${breakpoint}><code>${breakpoint}</code> <button class="plain" disabled=${isBusy} onClick=${() => change({ remove: [breakpoint] })}>${words.steering.remove}<span class="seen-only-by-readers"> ${breakpoint}</span></button></li>`)}</ul>
@@ -59,4 +54,22 @@ export function Breakpoints({ path, breakpoints, nodes, reload }) {
       <button disabled=${isBusy}>${words.steering.add}</button>
     </form>
     <${Refused} problem=${problem} /></details>`;
+}
+
+const STOPPABLE = ["pending", "running", "paused"];
+
+/** Stopping one combination of a sweep that has not ended: the others go on. @param {{matrix: any, nodes: string[]}} props */
+export function StopRow({ matrix, nodes }) {
+  const [selected, setSelected] = useState("");
+  const { perform, problem, isBusy } = useAction(() => setSelected(""));
+  const rows = matrix.rows.filter((/** @type {any} */ row) => !row.stopped && !isBaseline(matrix, row));
+  if (!may("steer") || !STOPPABLE.includes(matrix.sweep.status) || matrix.rows.length < 2 || !rows.length) return null;
+  const stop = () => perform(() => post(`/sweeps/${segment(matrix.sweep.id)}/combinations/stop`, { combination: JSON.parse(selected) }));
+  return html`<div class="bar"><label>${words.sweep.stopRow}
+      <select value=${selected} onChange=${(/** @type {any} */ event) => setSelected(event.target.value)}>
+        <option value="">${words.sweep.chooseRow}</option>
+        ${rows.map((/** @type {any} */ row) => html`<option value=${JSON.stringify(row.combination)}>${combination(row.combination, nodes)}</option>`)}
+      </select></label>
+      <button disabled=${isBusy || !selected} onClick=${stop}>${words.sweep.stop}</button></div>
+    <${Refused} problem=${problem} />`;
 }

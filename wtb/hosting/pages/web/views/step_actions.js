@@ -1,5 +1,5 @@
 /** What can be tried from the checkpoint before a step: go back there, or go on from there otherwise, for one case or all. */
-import { Refused, useAction } from "../lib/action.js";
+import { instead, Refused, useAction } from "../lib/action.js";
 import { get, getWritten, may, post, Problem, segment } from "../lib/api.js";
 import { html, useState } from "../lib/html.js";
 import { parametersOf } from "../lib/parameters.js";
@@ -33,10 +33,7 @@ async function stateAt(checkpoint, origin, signal) {
 
 /** What may be chosen. description: of the workflow as workers publish it; null where none does. definedVariants: what the sweep made of registered variants, by node and name. @typedef {{variants: Record<string, string[]>, description: any, definedVariants: Record<string, Record<string, {of: string | null, params: Record<string, unknown>}>>}} Known */
 
-/**
- * Variants by node: those that workers publish of its workflow, else the variants that the sweep has.
- * @param {Origin} origin @param {AbortSignal} signal @returns {Promise<Known>}
- */
+/** Variants by node: those that workers publish of its workflow, else the variants that the sweep has. @param {Origin} origin @param {AbortSignal} signal @returns {Promise<Known>} */
 async function knownOf(origin, signal) {
   const { definition } = await getWritten(`/sweeps/${segment(origin.sweep.id)}`, signal);
   const definedVariants = definition.variants ?? {};
@@ -87,7 +84,7 @@ function Fork({ before, step, origin }) {
   const path = `/executions/${segment(origin.id)}`;
   const fork = () => perform(async () => navigate(`/executions/${segment((await post(`${path}/fork`, { at: before, variants: changedVariants(), ...changesOf(typed, state) })).execution)}`));
   const forAll = () => perform(async () => navigate(`/sweeps/${segment((await post(`${path}/row`, { at: before, variants: changedVariants() })).sweep)}`));
-  return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); fork(); }}>
+  return html`<form class="fields" onSubmit=${instead(fork)}>
     <p class="quiet">${words.steering.forkLegend}</p>
     <${ParameterFields} parameters=${own ? { [step.node]: own, ...otherParameters } : otherParameters} typed=${parameters} onChange=${setParameters} />
     <${VariantFields} vary=${following(published.variants)} picked=${variants} onChange=${setVariants} />

@@ -10,10 +10,7 @@ const SHOWN = 400; // rows that are shown before somebody asks for more
 
 /** A line of each side by its number; null where a side has none. @typedef {{a: number | null, b: number | null, isSame: boolean}} Row */
 
-/**
- * Rows in order, with how many lines were left out in place of those.
- * @param {import("../lib/text_diff.js").Hunk[]} hunks @param {number} sizeA @param {number} sizeB @returns {(Row | number)[]}
- */
+/** Rows in order, with how many lines were left out in place of those. @param {import("../lib/text_diff.js").Hunk[]} hunks @param {number} sizeA @param {number} sizeB @returns {(Row | number)[]} */
 function rowsOf(hunks, sizeA, sizeB) {
   const rows = /** @type {(Row | number)[]} */ ([]);
   let [a, b] = [0, 0];
