@@ -19,7 +19,7 @@ JOURNEYS := tests/acceptance tests/faults tests/hosting/client tests/hosting/pag
 CHROMIUM_SHELL := chromium-headless-shell
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs prose mutants schemas operations untyped lines rooms chromium prometheus demo test journeys test-all package release constraints sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
+.PHONY: help install docs prose mutants schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package release constraints sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -88,6 +88,9 @@ test: .venv/rewritten chromium prometheus ## Run the tests, those on a real Post
 journeys: .venv/rewritten chromium ## Run the tests that go through documents, browsers, servers and killed processes
 	@$(COMPILED)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(JOURNEYS)
+
+test-again: .venv/all-ready ## Run what failed once more and alone, where it is at most 10: what passes then depends on how busy a machine is, and is named
+	@$(BIN)/python -m tests.again
 
 test-all: .venv/rewritten chromium prometheus phoenix ## Run all tests, with those that repeat others (on the other database, another pool or seed), wait for long or measure time
 	@$(COMPILED)

@@ -38,6 +38,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import again
 from tests.support import forkserver
 from wtb.config import credentials
 from wtb.config.distribution import start_collecting
@@ -88,6 +89,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             drawn = DATABASES[zlib.crc32(test.nodeid.replace(kind, "").encode()) % len(DATABASES)]
             if kind != drawn:
                 test.add_marker(pytest.mark.slow)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Note how the run ended: only what has come to its end is tried again."""
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        cache.set(again.STATUS, int(exitstatus))
 
 
 # Tests are handed out one by one, but for those of a module that share one of its fixtures: these run in one process,
