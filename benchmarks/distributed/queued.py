@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from benchmarks.embedded.sleepy import bare_sleeps
 from benchmarks.harness.environment import Environment
-from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.figures import Figure, of_rounds, ratios
 from benchmarks.harness.timing import verify
 from benchmarks.harness.workers import WorkerStack, worker_stack
 from benchmarks.peers.celery_tasks import Plain
@@ -53,11 +53,9 @@ def _tiny(stack: WorkerStack, pool: str, plain: Plain, runs: int) -> Iterator[Fi
     yield of_rounds(f"{name}: CPU of the workers", spent, "s")
     yield of_rounds(f"{name}: one plain Celery task a cell", plain_seconds, "s")
     yield of_rounds(f"{name}: CPU of plain Celery", plain_spent, "s")
-    ratios = [other / mine for other, mine in zip(plain_seconds, own, strict=True)]
-    yield of_rounds(f"{name}: plain Celery / WTB", ratios, "x", LEAST[pool], "least")
+    yield of_rounds(f"{name}: plain Celery / WTB", ratios(plain_seconds, own), "x", LEAST[pool], "least")
     yield of_rounds(f"{name}: plain Celery, {BATCH} cells a task", batched, "s")
-    ratios = [mine / other for mine, other in zip(own, batched, strict=True)]
-    yield of_rounds(f"{name}: WTB / plain Celery, {BATCH} cells a task", ratios, "x", MOST_RATIO[pool])
+    yield of_rounds(f"{name}: WTB / plain Celery, {BATCH} cells a task", ratios(own, batched), "x", MOST_RATIO[pool])
 
 
 def _sleepy(stack: WorkerStack, pool: str, plain: Plain | None, runs: int) -> Iterator[Figure]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.environment import Environment
-from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.figures import Figure, of_rounds, ratios
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep, evaluator
 from wtb.analysis.matrix.attribution import attribute
@@ -84,8 +84,7 @@ def _typical(runs: int) -> Iterator[Figure]:
     what = "200 x 2,000: comparison"
     yield of_rounds(f"{what} by mean, CPU", by_mean, "s")
     yield of_rounds(f"{what} by median, CPU", by_median, "s")
-    times = [median / mean for mean, median in zip(by_mean, by_median, strict=True)]
-    yield of_rounds(f"{what} by median beside mean", times, "times", 2.0)
+    yield of_rounds(f"{what} by median beside mean", ratios(by_median, by_mean), "times", 2.0)
 
 
 def _seconds(call: Callable[[], None]) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.harness.environment import Environment
-from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.figures import Figure, of_rounds, ratios
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
 
@@ -45,13 +45,12 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             added.append(new - CHANGED * SIZE)
             empty.append(_empty(workspaces) * 1e6)
             bare.append(_bare(home / "bare") * 1e6)
-    ratios = [own_s / other for own_s, other in zip(own, copies, strict=True)]
     reflinks = bool(workspaces.files._clones)
     yield of_rounds(
         "files, a node run that changes 10 of 1,000", [1000 * s for s in own], "ms", 30 if reflinks else None
     )
     yield of_rounds("files, `cp -a` of the 1,000", [1000 * s for s in copies], "ms")
-    yield of_rounds("files, node run / `cp -a`", ratios, "x", 3)
+    yield of_rounds("files, node run / `cp -a`", ratios(own, copies), "x", 3)
     yield of_rounds("files, bytes added beside the 10 files (a manifest)", added, "bytes", 150 * FILES)
     yield of_rounds("files, an empty workspace opened and closed", empty, "microseconds")
     yield of_rounds("files, mkdir and rmdir of it", bare, "microseconds")

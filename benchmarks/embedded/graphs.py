@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.harness.environment import KINDS, Environment, Kind
-from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.figures import Figure, of_rounds, ratios
 from benchmarks.harness.timing import open_warm, timed, timed_in_processes
 from benchmarks.peers import langgraph_graph
 from benchmarks.workloads import graph
@@ -38,12 +38,8 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         yield of_rounds(f"T as a graph, {kind}: time a node run", [1000 * s / NODE_RUNS for s in seconds[kind]], "ms")
     own = seconds["postgresql"]
     yield of_rounds(
-        "T as a graph, LangGraph / WTB on the same PostgreSQL", _ratios(langgraph_seconds, own), "x", 2, "least"
+        "T as a graph, LangGraph / WTB on the same PostgreSQL", ratios(langgraph_seconds, own), "x", 2, "least"
     )
     name = f"T as a graph, LangGraph / WTB in {PROCESSES} warm processes, PostgreSQL"
-    yield of_rounds(name, _ratios(langgraph_seconds, apart), "x")
-    yield of_rounds("T, a graph / native, PostgreSQL", _ratios(own, natives), "x")
-
-
-def _ratios(numerators: list[float], denominators: list[float]) -> list[float]:
-    return [first / second for first, second in zip(numerators, denominators, strict=True)]
+    yield of_rounds(name, ratios(langgraph_seconds, apart), "x")
+    yield of_rounds("T, a graph / native, PostgreSQL", ratios(own, natives), "x")

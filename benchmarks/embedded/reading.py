@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from secrets import token_hex
 
 from benchmarks.harness.environment import Environment
-from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.figures import Figure, of_rounds, ratios
+from benchmarks.harness.timing import seconds_of_command
 from benchmarks.harness.workers import ROOT
 
 WTB = [sys.executable, "-m", "wtb"]
@@ -64,8 +63,8 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     bare: list[float] = []
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(runs + 1):
-        imports_s = _seconds([sys.executable, "-c", IMPORT], folder, env)
-        took = {name: _seconds([*WTB, *words], folder, env) for name, words in commands.items()}
+        imports_s = seconds_of_command([sys.executable, "-c", IMPORT], folder, env)
+        took = {name: seconds_of_command([*WTB, *words], folder, env) for name, words in commands.items()}
         if number:  # the first round compiles
             bare.append(imports_s)
             for name, command_s in took.items():
@@ -74,7 +73,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         yield of_rounds(f"`wtb {name}`, {SIZES['small']:,} cells", seconds[name], "s", SOON_S)
     yield of_rounds(f"`wtb matrix`, {SIZES['large']:,} cells", seconds["matrix"], "s", MATRIX_S)
     yield of_rounds("bare imports of `wtb list`", bare, "s")
-    over_bare = [whole / imports for whole, imports in zip(seconds["list"], bare, strict=True)]
+    over_bare = ratios(seconds["list"], bare)
     yield of_rounds("`wtb list` / its bare imports", over_bare, "x")
 
 
@@ -94,19 +93,12 @@ def _run(folder: Path, env: Mapping[str, str], name: str, cells: int) -> None:
         "run": {"pool": "thread"},
     }
     (folder / f"{name}.json").write_text(json.dumps(sweep))
-    _seconds([*WTB, "run", f"{name}.json", "--quiet"], folder, env)
+    seconds_of_command([*WTB, "run", f"{name}.json", "--quiet"], folder, env)
 
 
 def _write_needed(folder: Path, env: Mapping[str, str]) -> None:
     """Write a list of the modules of other packages that `wtb list` imports."""
-    _seconds([sys.executable, "-c", MODULES], folder, env)
+    seconds_of_command([sys.executable, "-c", MODULES], folder, env)
     loaded = json.loads((folder / "modules.json").read_text())
     needed = [name for name in loaded if name.partition(".")[0] not in OWN]
     (folder / "needed.json").write_text(json.dumps(needed))
-
-
-def _seconds(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> float:
-    """Run a command. Return its seconds."""
-    start = time.perf_counter()
-    subprocess.run(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - start

@@ -25,7 +25,7 @@ from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
 from benchmarks.harness.environment import Environment
-from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.figures import Figure, of_rounds, ratios
 from benchmarks.workloads.chain import SLOTS
 from wtb.integrations.langgraph import Saver
 
@@ -159,5 +159,4 @@ def _figures(kind: str, rounds: dict[str, list[float]]) -> Iterator[Figure]:
     # LangGraph itself does more where there is a saver; this leaves that out.
     alone = [(t - k) / (o - k) for k, t, o in zip(in_memory, theirs, ours, strict=True)]
     yield of_rounds(f"saver, {kind}: the same over what InMemorySaver adds", alone, "x")
-    whole = [t / o for t, o in zip(theirs, ours, strict=True)]
-    yield of_rounds(f"saver, {kind}: the whole step, PostgresSaver / Saver", whole, "x", 2, "least")
+    yield of_rounds(f"saver, {kind}: the whole step, PostgresSaver / Saver", ratios(theirs, ours), "x", 2, "least")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from benchmarks.harness.environment import KINDS, Environment, Kind
-from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.figures import Figure, of_rounds, ratios
 from benchmarks.harness.timing import open_warm, timed
 from benchmarks.peers import langgraph_graph
 from benchmarks.workloads.chain import NODE_RUNS, SLOTS, workflow
@@ -56,4 +56,4 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 def _ratio(name: str, peer_seconds: Sequence[float], own: Sequence[float], least: float) -> Figure:
     """Return the time of a peer over WTB's in the same round."""
-    return of_rounds(name, [other / mine for other, mine in zip(peer_seconds, own, strict=True)], "x", least, "least")
+    return of_rounds(name, ratios(peer_seconds, own), "x", least, "least")

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +24,8 @@ import psutil
 import sqlalchemy as sa
 
 from benchmarks.harness.environment import Environment
-from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.figures import Figure, of_rounds, ratios
+from benchmarks.harness.timing import seconds_of_command
 from benchmarks.harness.workers import ROOT
 from benchmarks.peers import promptfoo_eval
 from benchmarks.workloads.waiting import CASES, IDEAL_S, WIDTH, bare
@@ -57,9 +58,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     yield from _figures("W", rounds, 1.25, 1.15, 200)
     yield from _figures("W as a graph", graphs, 1.6, 1.15, 350)
     whole = [round_.whole_s for round_ in rounds]
-    yield of_rounds("W: whole command / plain asyncio with a semaphore", _ratios(whole, bares), "x")
+    yield of_rounds("W: whole command / plain asyncio with a semaphore", ratios(whole, bares), "x")
     for name, seconds in peer_seconds.items():
-        yield of_rounds(f"W: {name} / whole command", _ratios(seconds, whole), "x", 1, "least")
+        yield of_rounds(f"W: {name} / whole command", ratios(seconds, whole), "x", 1, "least")
 
 
 def _figures(
@@ -74,10 +75,6 @@ def _figures(
     )
     yield of_rounds(f"{name}: memory of all processes", [round_.memory / 1e6 for round_ in rounds], "MB", mb)
     yield of_rounds(f"{name}: processes", [round_.processes for round_ in rounds], "")
-
-
-def _ratios(numerators: list[float], denominators: list[float]) -> list[float]:
-    return [first / second for first, second in zip(numerators, denominators, strict=True)]
 
 
 def _bare() -> float:
@@ -99,20 +96,14 @@ def _peers(parent: Path) -> dict[str, Callable[[], float]]:
 
 def _inspected(folder: Path) -> float:
     command = [sys.executable, "-m", "benchmarks.peers.inspect_task", str(folder)]
-    return _seconds(command, folder, {**os.environ, "PYTHONPATH": str(ROOT)})
+    return seconds_of_command(command, folder, {**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def _prompted(folder: Path) -> float:
     command, env = promptfoo_eval.command(folder)
-    seconds = _seconds(command, folder, env)
+    seconds = seconds_of_command(command, folder, env)
     promptfoo_eval.check(folder)
     return seconds
-
-
-def _seconds(command: list[str], folder: Path, env: Mapping[str, str]) -> float:
-    start = time.perf_counter()
-    subprocess.run(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - start
 
 
 def _new_folder(parent: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal
@@ -33,6 +33,11 @@ def of_rounds(
 ) -> Figure:
     """Return the median of several rounds as a figure."""
     return Figure(name, median(rounds), unit, target, at)
+
+
+def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
+    """Return the ratio in each round."""
+    return [first / second for first, second in zip(numerators, denominators, strict=True)]
 
 
 def table(figures: Iterable[Figure]) -> str:

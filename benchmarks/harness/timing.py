@@ -1,9 +1,12 @@
-"""Time sweeps of the workload."""
+"""Time sweeps of the workload, and commands."""
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from benchmarks.harness.environment import Environment, Kind
 from benchmarks.workloads.chain import CASES, NODE_RUNS, STEPS, VARIANTS, expected, workflow
@@ -111,3 +114,10 @@ def verify(database: Database, sweep_id: str, cases: int) -> None:
     node_runs, _ = queries.spent(database, sweep_id)
     if (count, node_runs * CASES) != (VARIANTS**3 * cases, NODE_RUNS * cases):
         raise RuntimeError(f"{count} cells and {node_runs} node runs of {cases} cases")
+
+
+def seconds_of_command(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> float:
+    """Run a command that must succeed, and return its seconds."""
+    start = time.perf_counter()
+    subprocess.run(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start

@@ -27,7 +27,7 @@ TEXTS = [
 ]
 
 
-def score(name: str, answer: Any, expected: Any, **options: Any) -> Any:
+def score(name: str, answer: Any, expected: Any = None, **options: Any) -> Any:
     evaluator = make_evaluator(name, {"field": "a", **options}, str)
     return evaluator.fn(ScoredCase("case", {}, expected), CellResult({"a": answer}))
 

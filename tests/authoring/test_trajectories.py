@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.authoring.test_library import score
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
-
-
-def score(name: str, answer: Any, expected: Any = None, **options: Any) -> Any:
-    evaluator = make_evaluator(name, {"field": "a", **options}, str)
-    return evaluator.fn(ScoredCase("case", {}, expected), CellResult({"a": answer}))
 
 
 def openai(*calls: tuple[str, str]) -> dict[str, Any]:

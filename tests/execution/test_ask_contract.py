@@ -15,11 +15,10 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import RetryPolicy, interrupt
 
 from tests.execution.engine_subjects import Fanned, LangGraph, Native, Sender, State, Subject
+from tests.execution.test_engine_contract import ctx
 from tests.support.bench import Bench
 from tests.support.prose import sentence
-from wtb import current_context
 from wtb.authoring.code.import_paths import as_workflow
-from wtb.authoring.context.node_context import Context as NodeContext
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import Rejected
 from wtb.operations.context import Context
@@ -29,12 +28,6 @@ from wtb.store.control import approvals, executions
 
 Ask = Callable[[str], str]
 QUICK = RetryPolicy(max_attempts=3, initial_interval=0.0, jitter=False)
-
-
-def ctx() -> NodeContext:
-    context = current_context()
-    assert context is not None, "a node finds its context"
-    return context
 
 
 def by_context(text: str) -> str:

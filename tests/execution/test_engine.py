@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypedDict
 import pydantic
 import pytest
 
+from tests.execution.test_engine_contract import encoded
 from tests.support.prose import sentence
 from wtb.authoring.context.attempt_record import CaseView, Previous
 from wtb.authoring.workflow import Workflow
@@ -61,10 +62,6 @@ def run(surroundings: Surroundings) -> Run:
         return NativeEngine(wf).run(Task(name, variant, encoded(inputs or {}), position, root, **task), surroundings)
 
     return attempt
-
-
-def encoded(state: Mapping[str, Any]) -> dict[str, Value]:
-    return {name: Value.of(value) for name, value in state.items()}
 
 
 def decoded(values: Mapping[str, Value] | None) -> dict[str, Any]:

@@ -24,14 +24,6 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
     project.close()
 
 
-@pytest.fixture
-def sqlite_project(tmp_path: Path) -> Iterator[Project]:
-    """An empty folder with SQLite, for what has nothing to do with the database."""
-    project = Project(tmp_path / "project")
-    yield project
-    project.close()
-
-
 class SmallDisk:
     """A file system of a few MB in memory, mounted somewhere."""
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -25,8 +24,6 @@ from tests.fuzz import nasty
 from tests.hosting.api.serving import HEADERS, TOKEN, answering
 from tests.support.tenants import Tenant
 from wtb.hosting.api.app import make_app
-from wtb.operations.context import Context
-from wtb.store.database import Database
 
 SEED = 20_261_126
 HANGS_S = 5.0
@@ -35,13 +32,6 @@ LAST = ("delete", "erase", "remove", "archive", "revoke", "cancel")  # of what t
 
 # The kind of object in a path, by the first part of the path.
 NAMES = {f"{kind}s": kind for kind in ("sweep", "execution", "approval", "baseline", "schedule", "session", "token")}
-
-
-@pytest.fixture
-def tenant(prepared_url: str, tmp_path: Path) -> Iterator[Tenant]:
-    database = Database(prepared_url)
-    yield Tenant(Context(database, by="ann", files=tmp_path / "files"), tmp_path / "files", "quokka")
-    database.close()
 
 
 CHECKS = list(HealthCheck)

@@ -11,7 +11,6 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,21 +25,12 @@ from wtb.hosting.api.app import make_app
 from wtb.hosting.api.connections import MOST_FRAME_BYTES
 from wtb.hosting.api.guard import Doors, Rates
 from wtb.hosting.api.routes import PREFIX
-from wtb.operations.context import Context
-from wtb.store.database import Database
 from wtb.store.log import add_event, subject
 
 SEED = 20_261_127
 PATIENCE_S = 60  # transactions of others on the same server are waited for, too
 TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
 UNREADABLE = "Invalid UTF-8 sequence"  # which uvicorn notes with a traceback, and closes
-
-
-@pytest.fixture
-def tenant(prepared_url: str, tmp_path: Path) -> Iterator[Tenant]:
-    database = Database(prepared_url)
-    yield Tenant(Context(database, by="ann", files=tmp_path / "files"), tmp_path / "files", "quokka")
-    database.close()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Workers that publish workflows, and a folder without any of their code."""
+"""Workers that publish workflows, a folder without any of their code, and the context of a server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from tests.hosting.client.sending import Sending, publishing
 from tests.support.cluster import Cluster
+from wtb.operations.context import Context
+from wtb.store.database import Database
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +22,9 @@ def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 def anyio_backend() -> str:
     """The event loop of tests that are coroutines, as that of the server."""
     return "asyncio"
+
+
+@pytest.fixture
+def context(database: Database) -> Context:
+    """The context of somebody who may do everything."""
+    return Context(database, by="ann")

@@ -13,7 +13,7 @@ import orjson
 import pytest
 import sqlalchemy as sa
 
-from tests.operations.test_extending import cases_of
+from tests.operations.test_extending import add, cases_of
 from tests.support.abc_flow import Abc, write_new
 from tests.support.bench import Bench
 from tests.support.prose import sentence
@@ -21,7 +21,7 @@ from wtb.core.errors import ConflictError, InputError
 from wtb.features.archive.sweep_copies import copy_sweep
 from wtb.operations.results.commenting import add_comment, list_comments
 from wtb.operations.results.comparing import set_baseline
-from wtb.operations.running.extending import Extended, extend, plan_extension
+from wtb.operations.running.extending import plan_extension
 from wtb.store.housekeeping.sweep_copy import digests_of_tables
 from wtb.store.read import queries
 from wtb.store.tables.schema import metadata, sweeps
@@ -32,10 +32,6 @@ Make = Callable[..., Abc]
 @pytest.fixture
 def abc(bench: Callable[..., Bench], tmp_path: Path) -> Make:
     return lambda cases=4, **spec: Abc(tmp_path, bench, cases, **spec)
-
-
-def add(flow: Abc, **options: Any) -> Extended:
-    return extend(flow.context, flow.bench.sweep_id, run=False, code=flow.code, **options)
 
 
 def everything(flow: Abc, sweep_id: str) -> dict[str, str]:

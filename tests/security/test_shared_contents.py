@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench, make_bench
-from tests.support.databases import postgres_database
 from tests.support.tenants import limited_to
 from wtb import END, Workflow
 from wtb.features.backup import queries
@@ -40,12 +39,6 @@ def telling() -> Workflow:
     workflow.entry(tell)
     workflow.edge(tell, END)
     return workflow
-
-
-@pytest.fixture
-def url(postgres_url: str, postgres_admin: Any, postgres_template: str) -> Iterator[str]:
-    with postgres_database(postgres_url, postgres_admin, postgres_template) as url:
-        yield url
 
 
 def ran(context: Context, folder: Path, project: str) -> Bench:
@@ -80,8 +73,8 @@ class Shared:
 
 
 @pytest.fixture
-def shared(url: str, tmp_path: Path) -> Iterator[Shared]:
-    operator, server = Database(role_url(url, WORKER)), Database(role_url(url, SERVER))
+def shared(prepared_postgres_url: str, tmp_path: Path) -> Iterator[Shared]:
+    operator, server = (Database(role_url(prepared_postgres_url, role)) for role in (WORKER, SERVER))
     context = Context(operator, by="ann", files=tmp_path / "files")
     other, own = (ran(context, tmp_path / "files", project) for project in ("quokka", "zebras"))
     limited = Context(server, files=tmp_path / "files").acting_as(limited_to("zebras"), Permission.administer)

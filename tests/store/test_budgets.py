@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench, finish
+from tests.support.flows import events_of
 from tests.support.prose import sentence
 from tests.support.waiting import until
 from wtb import END, Workflow
@@ -79,10 +80,6 @@ def spent_of(database: Database, key: Key = KEY) -> float:
 def reserved(database: Database) -> list[Any]:
     with database.read() as connection:
         return list(connection.execute(sa.select(reservations)))
-
-
-def events_of(bench: Bench, kind: str) -> list[dict[str, Any]]:
-    return [row["data"] for row in bench.events if row["kind"] == kind]
 
 
 def test_what_is_reserved_is_not_there_for_another_and_what_was_not_spent_is(database: Database) -> None:

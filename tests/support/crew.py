@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -91,6 +92,11 @@ def write_sweep(
     cases_text = "".join(json.dumps(line) + "\n" for line in lines)
     project.write({"flow.py": FLOW, f"{name}.jsonl": cases_text, f"{name}.yaml": sweep})
     return f"{name}.yaml"
+
+
+def submitted(cluster: Cluster, name: str, *more: str, **changes: Any) -> str:
+    """Submit a sweep that `write_sweep` writes, and return its id."""
+    return cluster.wtb("submit", write_sweep(cluster.project, name, **changes), *more, check=0).stdout.strip()
 
 
 def ran(project: Project, what: str) -> int:

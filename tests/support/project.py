@@ -239,6 +239,10 @@ class Project:
         done = run_inside(self.folder, self.environment(env), list(map(str, args)), timeout=timeout, stdin=stdin)
         return _checked(done, check)
 
+    def in_80_columns(self, *args: str, **environment: str) -> Outcome:
+        """Run the command in this process, as in a terminal of 80 columns."""
+        return self.inside(*args, env={"COLUMNS": "80", **environment})
+
     def json(self, *args: str | Path, **options: Any) -> Any:
         """Return the document that a command prints. `options` are those of `inside`."""
         return self.inside(*args, "--format", "json", check=0, **options).json

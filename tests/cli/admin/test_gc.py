@@ -42,10 +42,6 @@ vary: {write: all}
 """
 
 
-def wtb(project: Project, *arguments: str, **environment: str) -> Outcome:
-    return project.inside(*arguments, env={"COLUMNS": "80", **environment})
-
-
 def removed(outcome: Outcome) -> dict[str, Any]:
     """Return the counts of removed objects, without those that are 0."""
     assert outcome.code == 0, outcome.stderr
@@ -55,7 +51,7 @@ def removed(outcome: Outcome) -> dict[str, Any]:
 
 
 def gc(project: Project, *options: str) -> dict[str, Any]:
-    return removed(wtb(project, "admin", "gc", *options, "--format", "json"))
+    return removed(project.in_80_columns("admin", "gc", *options, "--format", "json"))
 
 
 @pytest.fixture
@@ -108,7 +104,7 @@ def test_judgements_that_nobody_used_for_long_go_and_a_dry_run_counts_them(ran: 
         (folder / name).write_text("[1.0, 0.001, null]")
         os.utime(folder / name, (time.time() - age_s,) * 2)
 
-    preview = wtb(ran, "admin", "gc", "--dry-run", "--format", "json")
+    preview = ran.in_80_columns("admin", "gc", "--dry-run", "--format", "json")
     assert removed(preview) == {"judgements": 2}
     assert preview.json["removed"]["judgements"]["bytes"] == 2 * len("[1.0, 0.001, null]")
     assert len(list(folder.iterdir())) == 3
@@ -120,7 +116,7 @@ def test_judgements_that_nobody_used_for_long_go_and_a_dry_run_counts_them(ran: 
 def test_the_table_says_what_would_be_removed_and_how_large_it_is(ran: Project) -> None:
     make_old(ran)
 
-    table = wtb(ran, "admin", "gc", "--sweeps", "7d", "--keep", "0", "--dry-run").stdout
+    table = ran.in_80_columns("admin", "gc", "--sweeps", "7d", "--keep", "0", "--dry-run").stdout
     lines = [line.split() for line in table.splitlines()]
 
     assert lines[0] == ["would", "be", "removed", "how", "many", "bytes"]
@@ -134,20 +130,20 @@ def test_the_policy_stands_in_wtb_toml(ran: Project) -> None:
     make_old(ran)
     (ran.folder / "wtb.toml").write_text('[retention]\nsweeps = "7d"\nkeep = 0\n')
 
-    preview = wtb(ran, "admin", "gc", "--dry-run", "--keep", "1", "--format", "json")
+    preview = ran.in_80_columns("admin", "gc", "--dry-run", "--keep", "1", "--format", "json")
     assert removed(preview) == {}
     assert (preview.json["policy"]["sweeps"], preview.json["policy"]["keep"]) == (7 * 86400.0, 1)
     assert gc(ran)["sweeps"] == 1
 
     (ran.folder / "wtb.toml").write_text('[retention]\nsweep = "7d"\n')
-    refused = wtb(ran, "admin", "gc")
+    refused = ran.in_80_columns("admin", "gc")
     assert refused.code == 2
     assert sentence("has no setting {}", "'sweep'") + sentence("; did you mean '{}'?", "sweeps") in refused.output
 
 
 @pytest.mark.parametrize("option", ["--outputs", "--superseded", "--sweeps", "--files"])
 def test_an_age_that_cannot_be_read_is_refused(ran: Project, option: str) -> None:
-    refused = wtb(ran, "admin", "gc", option, "soon")
+    refused = ran.in_80_columns("admin", "gc", option, "soon")
     assert refused.code == 2
     assert sentence("{} = {}: expected a duration such as 12h, 7d or 2w", option, "'soon'") in refused.output
 
@@ -156,38 +152,38 @@ def test_a_pinned_sweep_stays_until_it_is_unpinned(ran: Project) -> None:
     make_old(ran)
     options = ("--sweeps", "7d", "--keep", "0")
 
-    assert wtb(ran, "admin", "pin", "files").stdout == f"pinned sweep files ({sweep_id(ran)})\n"
+    assert ran.in_80_columns("admin", "pin", "files").stdout == f"pinned sweep files ({sweep_id(ran)})\n"
     assert gc(ran, *options) == {}
-    assert wtb(ran, "admin", "unpin", "files").stdout == f"unpinned sweep files ({sweep_id(ran)})\n"
+    assert ran.in_80_columns("admin", "unpin", "files").stdout == f"unpinned sweep files ({sweep_id(ran)})\n"
     assert gc(ran, *options)["sweeps"] == 1
 
 
 def test_a_checkpoint_is_pinned_by_its_id_or_as_the_head_of_an_execution(ran: Project) -> None:
     execution, head = ran.query("SELECT id, head_id FROM executions WHERE status = 'completed' ORDER BY id")[0]
 
-    assert wtb(ran, "admin", "pin", head, "--name", "before the change").stdout == (
+    assert ran.in_80_columns("admin", "pin", head, "--name", "before the change").stdout == (
         f"pinned checkpoint {head} as before the change\n"
     )
     pinned = ran.query("SELECT id, name FROM checkpoints WHERE pinned")
     assert pinned == [(head, "before the change")]
-    history = wtb(ran, "history", execution, "--format", "json").json
+    history = ran.in_80_columns("history", execution, "--format", "json").json
     assert history["checkpoints"][-1]["name"] == "before the change"
     make_old(ran)
     assert gc(ran, "--sweeps", "7d", "--keep", "0") == {}
-    assert wtb(ran, "admin", "unpin", execution).stdout == f"unpinned checkpoint {head}\n"
+    assert ran.in_80_columns("admin", "unpin", execution).stdout == f"unpinned checkpoint {head}\n"
     assert gc(ran, "--sweeps", "7d", "--keep", "0")["sweeps"] == 1
 
 
 def test_what_cannot_be_pinned_is_refused(ran: Project) -> None:
-    nothing = wtb(ran, "admin", "pin", "filse")
+    nothing = ran.in_80_columns("admin", "pin", "filse")
     assert (nothing.code, sentence("did you mean '{}'?", "files") in nothing.output) == (2, True)
-    named = wtb(ran, "admin", "pin", "files", "--name", "x")
+    named = ran.in_80_columns("admin", "pin", "files", "--name", "x")
     assert (named.code, sentence("a name is for checkpoints") in named.output) == (2, True)
-    assert wtb(ran, "admin", "pin", "files", "--name", " ").code == 2
+    assert ran.in_80_columns("admin", "pin", "files", "--name", " ").code == 2
 
 
 def test_a_collection_without_a_database_says_how_to_make_one(empty_project: Project) -> None:
-    refused = wtb(empty_project, "admin", "gc")
+    refused = empty_project.in_80_columns("admin", "gc")
     assert (refused.code, sentence("`wtb run` creates one") in refused.output) == (2, True)
     assert list(empty_project.folder.iterdir()) == []
 
@@ -197,7 +193,7 @@ def test_doctor_shows_how_much_is_stored_and_what_was_left_behind(ran: Project) 
     place = ran.folder / ".wtb" / "sessions" / "default" / "sweep" / "nobody"
     os.utime(place, (0, 0))
 
-    outcome = wtb(ran, "doctor", "--format", "json")
+    outcome = ran.in_80_columns("doctor", "--format", "json")
     checks = {check["name"]: check for check in outcome.json["checks"]}
 
     assert checks["values"]["found"] == "11 B in 3 values"
@@ -205,7 +201,7 @@ def test_doctor_shows_how_much_is_stored_and_what_was_left_behind(ran: Project) 
     assert place.exists()
     assert gc(ran) == {"directories": 1}
     assert not place.exists()
-    after = json.loads(wtb(ran, "doctor", "--format", "json").stdout)
+    after = json.loads(ran.in_80_columns("doctor", "--format", "json").stdout)
     assert "left behind" not in {check["name"] for check in after["checks"]}
     assert {check["found"] for check in after["checks"] if check["name"] == "files of default"} <= {
         f"{size} B in 4 stored files" for (size,) in ran.query("SELECT sum(size) FROM files")
@@ -235,12 +231,12 @@ def stored(project: Project, folder: str) -> set[str]:
 
 def test_what_earlier_releases_left_is_the_only_projects_once_it_runs_something(ran: Project) -> None:
     contents = flatten(ran)
-    assert wtb(ran, "files", "files", "--combination", "write=two", "made.txt").stdout == "two"
+    assert ran.in_80_columns("files", "files", "--combination", "write=two", "made.txt").stdout == "two"
     ran.wtb("run", "sweep.yaml", "--quiet", check=0)
     assert stored(ran, "projects/default") == contents.keys()
     assert not stored(ran, ".")
     assert (ran.folder / ".wtb" / "files" / "projects" / "default" / "judgements" / "ab" / "reply").exists()
-    assert wtb(ran, "files", "files", "--combination", "write=two", "made.txt").stdout == "two"
+    assert ran.in_80_columns("files", "files", "--combination", "write=two", "made.txt").stdout == "two"
 
 
 def test_of_several_projects_each_gets_its_own_copy_of_what_earlier_releases_left(ran: Project) -> None:
@@ -249,7 +245,7 @@ def test_of_several_projects_each_gets_its_own_copy_of_what_earlier_releases_lef
     contents = flatten(ran)
     make_old(ran)
     ran.wtb("run", "sweep.yaml", "--quiet", check=0)  # which leaves alone what may be the other's
-    assert wtb(ran, "files", "other", "--combination", "write=two", "made.txt").stdout == "two"
+    assert ran.in_80_columns("files", "other", "--combination", "write=two", "made.txt").stdout == "two"
 
     assert gc(ran) == {}
 
@@ -262,11 +258,11 @@ def test_of_several_projects_each_gets_its_own_copy_of_what_earlier_releases_lef
         assert [copy.read_bytes() for copy in copies] == [content] * 2
         assert not copies[0].samefile(copies[1])
     for sweep in ("files", "other"):
-        assert wtb(ran, "files", sweep, "--combination", "write=two", "made.txt").stdout == "two"
+        assert ran.in_80_columns("files", sweep, "--combination", "write=two", "made.txt").stdout == "two"
 
 
 def test_a_case_is_erased_from_where_earlier_releases_kept_it(ran: Project) -> None:
     flatten(ran)
-    wtb(ran, "admin", "erase", "a", "--yes")
+    ran.in_80_columns("admin", "erase", "a", "--yes")
     assert not stored(ran, ".")
     assert not stored(ran, "projects/default")

@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 ONE_CELL = ("--limit", "1", "--combination", "A=v1,B=v1,C=v1", "--quiet")
 
 
-def wtb(project: Project, *arguments: str, **environment: str) -> Outcome:
-    return project.inside(*arguments, env={"COLUMNS": "80", **environment})
-
-
 def session(project: Project, *arguments: str, **environment: str) -> Outcome:
-    return wtb(project, "admin", "session", *arguments, **environment)
+    return project.in_80_columns("admin", "session", *arguments, **environment)
 
 
 def run(project: Project, *arguments: str, **environment: str) -> Outcome:
-    done = wtb(project, "run", "sweep.yaml", *ONE_CELL, *arguments, **environment)
+    done = project.in_80_columns("run", "sweep.yaml", *ONE_CELL, *arguments, **environment)
     assert done.code == 0, done.stderr
     return done
 
@@ -278,17 +274,19 @@ def test_the_list_of_sweeps_is_that_of_a_session(project: Project) -> None:
     run(project, "--session", "ann")
 
     def sessions_of(*options: str, **environment: str) -> list[str]:
-        sweeps = wtb(project, "list", "--format", "json", *options, **environment).json["sweeps"]
+        sweeps = project.in_80_columns("list", "--format", "json", *options, **environment).json["sweeps"]
         return [sweep["session"] for sweep in sweeps]
 
     assert sorted(sessions_of()) == ["ann", "default"]
     assert sessions_of("--session", "ann") == ["ann"]
     assert sessions_of(WTB_SESSION="ann") == ["ann"]
     assert sessions_of("--session", "default", WTB_SESSION="ann") == ["default"]
-    done = wtb(project, "list", "--session", "anm")
+    done = project.in_80_columns("list", "--session", "anm")
     assert (done.code, done.stdout) == (2, "")
     assert sentence("there is no session {}", "'anm'") + sentence("; did you mean '{}'?", "ann") in done.output
-    assert sentence("no sweep matches") in wtb(project, "list", "--session", "ann", "--status", "failed").output
+    assert (
+        sentence("no sweep matches") in project.in_80_columns("list", "--session", "ann", "--status", "failed").output
+    )
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
@@ -302,21 +300,21 @@ def test_an_unknown_session_is_refused(project: Project, command: str, source: s
         project.write({"sweep.yaml": (project.folder / "sweep.yaml").read_text("utf-8") + "session: nigthly\n"})
     else:
         environment = {"WTB_SESSION": "nigthly"}
-    done = wtb(project, command, "sweep.yaml", *options, **environment)
+    done = project.in_80_columns(command, "sweep.yaml", *options, **environment)
     assert (done.code, done.stdout) == (2, "")
     assert "did you mean 'nightly'? (`wtb admin session create nigthly` makes it)" in done.output
     assert owned(project) == []
 
 
 def test_a_plan_needs_a_database_only_for_a_session_of_its_own(project: Project) -> None:
-    assert wtb(project, "plan", "sweep.yaml").code == 0
-    assert wtb(project, "plan", "sweep.yaml", "--session", "default").code == 0
-    done = wtb(project, "plan", "sweep.yaml", "--session", "ann")
+    assert project.in_80_columns("plan", "sweep.yaml").code == 0
+    assert project.in_80_columns("plan", "sweep.yaml", "--session", "default").code == 0
+    done = project.in_80_columns("plan", "sweep.yaml", "--session", "ann")
     assert done.code == 2
     assert "there is no session 'ann'; `wtb admin session create ann` makes it" in done.output
     assert not project.file.exists()
     make_session(project, "ann")
-    assert wtb(project, "plan", "sweep.yaml", "--session", "ann").code == 0
+    assert project.in_80_columns("plan", "sweep.yaml", "--session", "ann").code == 0
 
 
 # Archives
@@ -329,7 +327,7 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
     assert session(project, "archive", "ann").stdout == "session ann: archived already\n"
 
     for command in ("plan", "run"):
-        done = wtb(project, command, "sweep.yaml", "--session", "ann")
+        done = project.in_80_columns(command, "sweep.yaml", "--session", "ann")
         assert (done.code, done.stdout) == (2, "")
         assert (
             sentence(
@@ -344,7 +342,7 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
     assert listed(project, "--all")["ann"]["archived_at"] is not None
     assert "archived" in session(project, "list", "--all").stdout
     assert session(project, "show", "ann").stdout.startswith("ann (archived: it takes no new sweeps)\n")
-    assert wtb(project, "matrix", "first", "--format", "json").json["cells"]["succeeded"] == 1
+    assert project.in_80_columns("matrix", "first", "--format", "json").json["cells"]["succeeded"] == 1
 
     assert session(project, "archive", "ann", "--undo").stdout == sentence("session ann") + ": " + sentence(
         "not archived\n"
@@ -371,9 +369,9 @@ def test_a_session_goes_with_its_sweeps_and_directory_and_nothing_of_another(pro
         make_session(project, name)
         run(project, "--session", name)
         project.write({f".wtb/sessions/{name}/attempt/left.txt": "x"})
-    (sweep,) = wtb(project, "list", "--session", "bob", "--format", "json").json["sweeps"]
+    (sweep,) = project.in_80_columns("list", "--session", "bob", "--format", "json").json["sweeps"]
     before = project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=sweep["id"])
-    matrix = wtb(project, "matrix", sweep["id"], "--format", "json").json
+    matrix = project.in_80_columns("matrix", sweep["id"], "--format", "json").json
 
     done = session(project, "delete", "ann", "--yes")
 
@@ -383,7 +381,7 @@ def test_a_session_goes_with_its_sweeps_and_directory_and_nothing_of_another(pro
     assert owned(project) == ["bob"]
     assert sorted(path.name for path in (project.folder / ".wtb" / "sessions").iterdir()) == ["bob"]
     assert project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=sweep["id"]) == before
-    assert wtb(project, "matrix", sweep["id"], "--format", "json").json == matrix
+    assert project.in_80_columns("matrix", sweep["id"], "--format", "json").json == matrix
     assert project.query("SELECT DISTINCT sweep_id FROM events") == [(sweep["id"],)]
 
 
@@ -444,7 +442,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     }
     for digest in remaining:
         assert hashlib.sha256(Path(store.path(digest)).read_bytes()).hexdigest() == digest
-    (cell,) = wtb(project, "show", "sweep", "--cells", "--format", "json").json["cells"]
+    (cell,) = project.in_80_columns("show", "sweep", "--cells", "--format", "json").json["cells"]
     assert cell["state"] == {"own": "bob" * 100, "same": sentence("the same in both") * 100}
     project.close()
 

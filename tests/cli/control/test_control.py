@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from benchmarks.distributed.query_plans import claim_next
 from tests.support.cluster import Cluster
-from tests.support.crew import processes, ran, status_of, write_sweep
+from tests.support.crew import processes, ran, status_of, submitted, write_sweep
 from tests.support.project import Project
 from tests.support.prose import sentence
 from wtb.core.errors import ConflictError
@@ -35,10 +35,6 @@ from wtb.store.tables.schema import cells, events, executions, sweeps
 
 SOON_S = 5.0  # 2 s, on a machine that does other things too
 RACES = 25
-
-
-def submitted(cluster: Cluster, name: str, *more: str, **changes: Any) -> str:
-    return cluster.wtb("submit", write_sweep(cluster.project, name, **changes), *more, check=0).stdout.strip()
 
 
 def wait_for_nodes(cluster: Cluster, name: str) -> None:

@@ -7,17 +7,13 @@ import re
 import signal
 
 from tests.support.cluster import Cluster
-from tests.support.crew import ran, status_of, write_sweep
+from tests.support.crew import ran, status_of, submitted, write_sweep
 from tests.support.project import Project
 from tests.support.prose import sentence
 from wtb.config.broker import PREFIX, queue_key
 from wtb.core.tree.run_order import case_order
 from wtb.hosting.servers.server import free_port
 from wtb_workers import app
-
-
-def submitted(cluster: Cluster, name: str, *more: str, **changes: str) -> str:
-    return cluster.wtb("submit", write_sweep(cluster.project, name, **changes), *more, check=0).stdout.strip()
 
 
 def test_the_queues_of_the_broker_have_one_name() -> None:

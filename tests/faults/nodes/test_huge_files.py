@@ -160,9 +160,9 @@ def outboxes(project: Project) -> set[str]:
 
 @pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
 def test_files_that_are_too_large_or_no_files_fail_their_attempt_in_time_and_leave_nothing(
-    sqlite_project: Project, pool: str
+    empty_project: Project, pool: str
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     # On threads nobody ends what a node starts, nor has it a working directory of its own.
     variants = [name for name in WORDS if pool == "process" or name not in ("endless", "bound")]
     write_huge(project, f"[default, holes, {', '.join(variants)}]", f"pool: {pool}, concurrency: 2, {BOUNDS}")
@@ -178,8 +178,8 @@ def test_files_that_are_too_large_or_no_files_fail_their_attempt_in_time_and_lea
     assert stored_bytes(project) < 5 << 20, "holes are kept as holes, and what was refused is gone"
 
 
-def test_what_a_killed_node_process_had_not_finished_adding_is_removed(sqlite_project: Project) -> None:
-    project = sqlite_project
+def test_what_a_killed_node_process_had_not_finished_adding_is_removed(empty_project: Project) -> None:
+    project = empty_project
     write_huge(project, "[default, slow]", "concurrency: 2, set_aside_after: 1", None)
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: outboxes(project), "a snapshot to be under way")
@@ -194,8 +194,8 @@ def test_what_a_killed_node_process_had_not_finished_adding_is_removed(sqlite_pr
     nothing_is_left(project)
 
 
-def test_what_a_killed_runner_had_not_finished_adding_is_removed_by_the_next_run(sqlite_project: Project) -> None:
-    project = sqlite_project
+def test_what_a_killed_runner_had_not_finished_adding_is_removed_by_the_next_run(empty_project: Project) -> None:
+    project = empty_project
     write_huge(project, "[slow]", "pool: thread", None)
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: unfinished(project), "a snapshot to be under way")

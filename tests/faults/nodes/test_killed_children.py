@@ -100,8 +100,8 @@ wf.edge(work, END)
 
 
 @pytest.mark.parametrize("when", [sentence("before the first node"), "in place of one that was killed"])
-def test_a_node_process_killed_while_it_starts_is_started_again(sqlite_project: Project, when: str) -> None:
-    project = sqlite_project
+def test_a_node_process_killed_while_it_starts_is_started_again(empty_project: Project, when: str) -> None:
+    project = empty_project
     project.write_sweep("slow", SLOW_START, 2, vary={"work": "all"}, run={"concurrency": 1})
     project.write({"slow" if when == "before the first node" else "hold": ""})
     with project.start("run", "sweep.yaml", "--quiet") as running:
@@ -185,9 +185,9 @@ def write_beside(project: Project, mark: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["reducer", "evaluator"])
-def test_a_process_killed_while_it_joins_or_scores_costs_no_outcome(sqlite_project: Project, where: str) -> None:
+def test_a_process_killed_while_it_joins_or_scores_costs_no_outcome(empty_project: Project, where: str) -> None:
     """Fault 1 beside nodes: what was asked of it is asked again of another one."""
-    project = sqlite_project
+    project = empty_project
     write_beside(project, where)
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: [line for line in project.log() if line.startswith(where)], "it to wait")
@@ -200,8 +200,8 @@ def test_a_process_killed_while_it_joins_or_scores_costs_no_outcome(sqlite_proje
     invariants_hold(project, {"succeeded": 2})
 
 
-def test_a_reducer_that_always_kills_its_process_sets_its_cells_aside(sqlite_project: Project) -> None:
-    project = sqlite_project
+def test_a_reducer_that_always_kills_its_process_sets_its_cells_aside(empty_project: Project) -> None:
+    project = empty_project
     write_beside(project, "abort in reducer")
     project.wtb("run", "sweep.yaml", "--quiet", check=1)
     assert 1 <= len(project.log()) <= 6, "a bounded number of tries"

@@ -110,8 +110,8 @@ def picture(folder: Path) -> dict[str, Any]:
     return files
 
 
-def test_what_lies_outside_of_a_workspace_is_untouched(sqlite_project: Project, outside: Path) -> None:
-    project = sqlite_project
+def test_what_lies_outside_of_a_workspace_is_untouched(empty_project: Project, outside: Path) -> None:
+    project = empty_project
     write(project, "default", "dot_dot", *REFUSED)
     before = picture(outside)
     done = project.wtb("run", "sweep.yaml", "--quiet", check=1)
@@ -131,9 +131,9 @@ def test_what_lies_outside_of_a_workspace_is_untouched(sqlite_project: Project, 
     assert not list(project.folder.rglob("escaped"))
 
 
-def test_a_link_in_the_place_of_the_process_directory_is_not_followed(sqlite_project: Project, outside: Path) -> None:
+def test_a_link_in_the_place_of_the_process_directory_is_not_followed(empty_project: Project, outside: Path) -> None:
     """The outcome of that node does not matter; the others work outside of the folder that the link points to."""
-    project = sqlite_project
+    project = empty_project
     write(project, "default", "parent_replaced", "fails_with_link")
     before = picture(outside)
     done = project.wtb("run", "sweep.yaml", "--quiet")
@@ -144,11 +144,9 @@ def test_a_link_in_the_place_of_the_process_directory_is_not_followed(sqlite_pro
     invariants_hold(project, counts)
 
 
-def test_a_link_in_the_place_of_a_dead_runners_directory_is_not_followed(
-    sqlite_project: Project, outside: Path
-) -> None:
+def test_a_link_in_the_place_of_a_dead_runners_directory_is_not_followed(empty_project: Project, outside: Path) -> None:
     """Later cleanup does not trust the link either."""
-    project = sqlite_project
+    project = empty_project
     write(project, "default", "dot_dot")
     project.wtb("run", "sweep.yaml", "--quiet", check=-9, env={"WTB_FAULT": "node.answered:3"})
     ((runner,),) = project.query("SELECT id FROM runners")

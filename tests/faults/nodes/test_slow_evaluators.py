@@ -121,9 +121,9 @@ def test_an_evaluator_at_its_deadline_on_a_worker_is_an_error_of_its_metric(clus
 
 @pools
 def test_a_pattern_that_takes_for_ever_does_not_hold_up_the_end_of_the_time_that_a_run_may_take(
-    sqlite_project: Project, pool: str
+    empty_project: Project, pool: str
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     regex = 'regex: {field: y, pattern: "^(a+)+$", timeout: 10m}'
     write_slow(project, f"- {regex}\n", f"limits: {{wall: 2s}}\nrun: {{pool: {pool}, grace: 200ms}}\n")
     done = project.wtb("run", "sweep.yaml", "--quiet", check=1, timeout=PATIENCE_S)
@@ -158,9 +158,9 @@ def test_a_pattern_that_takes_for_ever_does_not_hold_up_the_end_of_the_time_that
     ],
 )
 def test_patterns_schemas_and_options_that_can_give_no_score_are_refused_before_the_run(
-    sqlite_project: Project, evaluate: str, words: list[str]
+    empty_project: Project, evaluate: str, words: list[str]
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     write_slow(project, evaluate)
     bad = json.dumps({"id": "bad", "input": {"x": 1}, "expected": {"y": "b("}})
     project.write({"cases.jsonl": CASES + bad + "\n"})

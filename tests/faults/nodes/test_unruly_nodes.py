@@ -162,8 +162,8 @@ def pids(project: Project, word: str) -> list[int]:
     return [int(line.split()[1]) for line in project.log() if line.startswith(f"{word} ")]
 
 
-def test_a_node_that_ignores_sigterm_is_ended_when_the_grace_of_its_runner_is_over(sqlite_project: Project) -> None:
-    project = sqlite_project
+def test_a_node_that_ignores_sigterm_is_ended_when_the_grace_of_its_runner_is_over(empty_project: Project) -> None:
+    project = empty_project
     sweep_of(project, "deaf", run="concurrency: 2, grace: 200ms")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: pids(project, "deaf"), "the node to be deaf")
@@ -198,8 +198,8 @@ def test_what_a_node_started_with_an_empty_environment_ends_although_it_killed_i
     invariants_hold(project, {"succeeded": 1, "set_aside": 1})
 
 
-def test_what_is_left_of_a_node_without_keeper_and_runner_is_ended_by_the_next_run(sqlite_project: Project) -> None:
-    project = sqlite_project
+def test_what_is_left_of_a_node_without_keeper_and_runner_is_ended_by_the_next_run(empty_project: Project) -> None:
+    project = empty_project
     sweep_of(project, "orphan", run="concurrency: 2, set_aside_after: 1")
     with (project.folder / "sweep.yaml").open("a") as file:
         file.write("params: {runner_too: true}\n")
@@ -223,8 +223,8 @@ def test_what_is_left_of_a_node_without_keeper_and_runner_is_ended_by_the_next_r
         bystander.wait()
 
 
-def test_nodes_over_their_limits_fail_alone_and_say_why(sqlite_project: Project) -> None:
-    project = sqlite_project
+def test_nodes_over_their_limits_fail_alone_and_say_why(empty_project: Project) -> None:
+    project = empty_project
     limits = "memory: 600MB, files: 64, file_size: 8MB, processes: 20"
     variants = ("hog", "spread_hog", "open_files", "big_file", "leave", "interrupt", "bomb")
     sweep_of(project, *variants, run=f"concurrency: 2, set_aside_after: 2, rlimits: {{{limits}}}")
@@ -247,8 +247,8 @@ def test_nodes_over_their_limits_fail_alone_and_say_why(sqlite_project: Project)
 
 
 @pytest.mark.parametrize("variant", ["bomb", pytest.param("deaf", marks=pytest.mark.slow), "daemon"])
-def test_what_unruly_nodes_started_dies_with_a_killed_runner(sqlite_project: Project, variant: str) -> None:
-    project = sqlite_project
+def test_what_unruly_nodes_started_dies_with_a_killed_runner(empty_project: Project, variant: str) -> None:
+    project = empty_project
     sweep_of(project, variant, "deaf" if variant == "daemon" else "twin", run="concurrency: 2")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: pids(project, variant) and (variant != "daemon" or pids(project, "deaf")), "nodes")

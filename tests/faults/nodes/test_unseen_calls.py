@@ -119,11 +119,11 @@ def costs(matrix: dict[str, Any]) -> dict[str, float | None]:
 
 @pytest.mark.parametrize("pool", ["process", "thread"])
 def test_a_connection_that_no_recorded_call_explains_makes_a_cost_unknown(
-    sqlite_project: Project, url: str, pool: str
+    empty_project: Project, url: str, pool: str
 ) -> None:
     ways = ["default", "counted", "raw", "pooled", "also_pooled", "standard", "later"]
     ways += ["threaded"] if pool == "process" else []  # a thread of the runner may be anybody's
-    matrix = ran(sqlite_project, url, vary={"answer": ways}, run={"concurrency": 1, "pool": pool})
+    matrix = ran(empty_project, url, vary={"answer": ways}, run={"concurrency": 1, "pool": pool})
 
     seen = ["raw", "pooled", "standard", "later", *(["threaded"] if pool == "process" else [])]
     where = url.removeprefix("http://")
@@ -135,8 +135,8 @@ def test_a_connection_that_no_recorded_call_explains_makes_a_cost_unknown(
     assert all(costs(matrix)[way] is None for way in seen)
 
 
-def test_a_connection_that_is_kept_hides_no_calls_of_other_variants(sqlite_project: Project, url: str) -> None:
-    matrix = ran(sqlite_project, url, vary={"answer": ["default", "pooled", "also_pooled"]})
+def test_a_connection_that_is_kept_hides_no_calls_of_other_variants(empty_project: Project, url: str) -> None:
+    matrix = ran(empty_project, url, vary={"answer": ["default", "pooled", "also_pooled"]})
     assert unknown(matrix).keys() == {"pooled", "also_pooled"}
     assert costs(matrix)["default"] == 0.0
 
@@ -186,23 +186,23 @@ def test_an_unknown_cost_is_shown_and_ranked_nowhere_as_0(project: Project, url:
     assert [reason["variant"] for reason in json.loads(plan)["unknown_costs"]] == ["raw"]
 
 
-def test_a_pilot_of_unknown_cost_estimates_none_and_names_the_limit(sqlite_project: Project, url: str) -> None:
-    sqlite_project.write({"app.py": APP, "sweep.yaml": json.dumps({**SWEEP, "limits": {"usd": 1}})})
-    done = sqlite_project.wtb("pilot", "sweep.yaml", "--cases", "2", "--format", "json", env={"FAKE_URL": url}, check=0)
+def test_a_pilot_of_unknown_cost_estimates_none_and_names_the_limit(empty_project: Project, url: str) -> None:
+    empty_project.write({"app.py": APP, "sweep.yaml": json.dumps({**SWEEP, "limits": {"usd": 1}})})
+    done = empty_project.wtb("pilot", "sweep.yaml", "--cases", "2", "--format", "json", env={"FAKE_URL": url}, check=0)
     planned = json.loads(done.stdout)
     assert planned["pilot"]["estimate"]["usd"] == {"expected": None, "low": None, "high": None}
     assert any("limits.usd = 1 cannot be kept" in warning for warning in planned["warnings"])
 
 
-def test_a_model_without_a_price_does_not_win_by_cost(sqlite_project: Project, url: str) -> None:
-    matrix = ran(sqlite_project, url, vary={"answer": ["counted", "unpriced"]}, baseline={"answer": "counted"})
+def test_a_model_without_a_price_does_not_win_by_cost(empty_project: Project, url: str) -> None:
+    matrix = ran(empty_project, url, vary={"answer": ["counted", "unpriced"]}, baseline={"answer": "counted"})
     assert unknown(matrix) == {"unpriced": ["price our-own-70b"]}
     assert matrix["choice"]["combination"] == {"answer": "counted"}
     assert matrix["best"]["cost"]["combination"] == {"answer": "counted"}
 
 
 @pytest.mark.parametrize("pattern", ["localhost", "localhost:*", "local*"])
-def test_hosts_that_are_named_cost_nothing(sqlite_project: Project, url: str, pattern: str) -> None:
-    matrix = ran(sqlite_project, url, run={"concurrency": 1, "free_hosts": [pattern]})
+def test_hosts_that_are_named_cost_nothing(empty_project: Project, url: str, pattern: str) -> None:
+    matrix = ran(empty_project, url, run={"concurrency": 1, "free_hosts": [pattern]})
     assert not matrix["cost"]["unknown"]
     assert costs(matrix)["raw"] == 0.0

@@ -107,9 +107,9 @@ def events(project: Project, kind: str) -> list[str]:
     ],
 )
 def test_a_sweep_whose_files_fill_the_disk_waits_and_continues_by_itself_when_there_is_room(
-    sqlite_project: Project, small_disk: MountDisk, full: str, pool: str
+    empty_project: Project, small_disk: MountDisk, full: str, pool: str
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     write_files(project, run={"concurrency": 2, "pool": pool})
     place = project.folder / ".wtb" / full
     small_disk(place, 1 << 20 if full == "files" else 1 << 18)
@@ -128,9 +128,9 @@ def test_a_sweep_whose_files_fill_the_disk_waits_and_continues_by_itself_when_th
 
 
 def test_ctrl_c_ends_a_run_that_waits_for_room_and_resume_continues(
-    sqlite_project: Project, small_disk: MountDisk
+    empty_project: Project, small_disk: MountDisk
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     write_files(project)
     place = project.folder / ".wtb" / "files"
     small_disk(place, 1 << 20)
@@ -220,9 +220,9 @@ wf.edge([quick, slow], END)
 
 
 def test_a_disk_that_is_full_when_files_are_merged_holds_up_the_sweep_too(
-    sqlite_project: Project, small_disk: MountDisk
+    empty_project: Project, small_disk: MountDisk
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     project.write_sweep("merging", MERGING, vary={"quick": "all"}, run={"concurrency": 3})
     disk = small_disk(project.folder / ".wtb" / "files", 1 << 20)
     with project.start("run", "sweep.yaml", "--quiet") as running:
@@ -257,9 +257,9 @@ def copied(case, result):
 
 
 def test_a_disk_that_is_full_when_a_cell_is_scored_is_no_error_of_its_metric(
-    sqlite_project: Project, small_disk: MountDisk
+    empty_project: Project, small_disk: MountDisk
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     write_files(project, SCORING, 1, vary={"two": ["default"]}, evaluate=["files:copied"])
     disk = small_disk(project.folder / ".wtb" / "sessions", 1 << 20)
     with project.start("run", "sweep.yaml", "--quiet") as running:
@@ -271,9 +271,9 @@ def test_a_disk_that_is_full_when_a_cell_is_scored_is_no_error_of_its_metric(
 
 
 def test_files_of_cases_that_find_the_disk_full_leave_nothing_of_the_sweep(
-    sqlite_project: Project, small_disk: MountDisk
+    empty_project: Project, small_disk: MountDisk
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     case = {"id": "c0", "input": {"x": 1}, "files": {"big.bin": "big.bin"}}
     write_files(project)
     project.write({"cases.jsonl": json.dumps(case) + "\n"})
@@ -288,17 +288,17 @@ def test_files_of_cases_that_find_the_disk_full_leave_nothing_of_the_sweep(
 
 
 @pytest.fixture
-def database_disk(sqlite_project: Project, small_disk: MountDisk) -> SmallDisk:
+def database_disk(empty_project: Project, small_disk: MountDisk) -> SmallDisk:
     """The disk of the project's database; the files are elsewhere on it."""
-    disk = small_disk(sqlite_project.folder / "disk", 6 << 20)
-    sqlite_project.url = f"sqlite:///{disk.place / 'wtb.db'}"
+    disk = small_disk(empty_project.folder / "disk", 6 << 20)
+    empty_project.url = f"sqlite:///{disk.place / 'wtb.db'}"
     return disk
 
 
 def test_a_database_whose_disk_is_full_loses_no_accepted_outcome(
-    sqlite_project: Project, database_disk: SmallDisk
+    empty_project: Project, database_disk: SmallDisk
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     write_trail(project, 4, params="{files: false}")
     project.write({"trail.py": without_files(project)})
     sweep = (project.folder / "sweep.yaml").read_text()
@@ -330,9 +330,9 @@ def without_files(project: Project) -> str:
 
 
 def test_a_database_whose_disk_is_full_takes_no_half_of_a_sweep(
-    sqlite_project: Project, database_disk: SmallDisk
+    empty_project: Project, database_disk: SmallDisk
 ) -> None:
-    project = sqlite_project
+    project = empty_project
     write_trail(project, 1)
     project.wtb("run", "sweep.yaml", "--quiet", check=0)
     project.write({"cases.jsonl": project.cases(3_000)})
@@ -347,9 +347,9 @@ def test_a_database_whose_disk_is_full_takes_no_half_of_a_sweep(
     assert noted(project)
 
 
-def test_a_database_file_that_may_not_grow_any_more_is_a_clear_error(sqlite_project: Project) -> None:
+def test_a_database_file_that_may_not_grow_any_more_is_a_clear_error(empty_project: Project) -> None:
     """The same without a mount: the runner's limit for the size of its files stands in for the disk."""
-    project = sqlite_project
+    project = empty_project
     write_trail(project, 4, params="{hold: [b c1, c c1]}")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         waiting = lambda: len(noted(project, "begun")) - len(noted(project, "ended")) == SLOTS  # noqa: E731
@@ -395,23 +395,23 @@ wf.entry(write)
 
 @pytest.fixture
 def postgres_disk(
-    sqlite_project: Project, servers_folder: Path, small_disk: MountDisk
+    empty_project: Project, servers_folder: Path, small_disk: MountDisk
 ) -> Iterator[tuple[PostgresServer, SmallDisk]]:
     """A PostgreSQL whose data directory is on a disk of its own."""
     disk = small_disk(servers_folder / "small", 200 << 20)
     disk.place.chmod(0o711)  # for root the server runs as another user
     settings = {"max_wal_size": "32MB", "min_wal_size": "32MB", "autovacuum": "off"}
     with PostgresServer(disk.place / "server", settings=settings) as server:
-        sqlite_project.url = server.url
+        empty_project.url = server.url
         yield server, disk
-        sqlite_project.close()
+        empty_project.close()
 
 
 @pytest.mark.slow
 def test_a_postgresql_whose_disk_is_full_loses_no_accepted_outcome(
-    sqlite_project: Project, postgres_disk: tuple[PostgresServer, SmallDisk]
+    empty_project: Project, postgres_disk: tuple[PostgresServer, SmallDisk]
 ) -> None:
-    project, (server, disk) = sqlite_project, postgres_disk
+    project, (server, disk) = empty_project, postgres_disk
     project.write_sweep("heavy", HEAVY, 20, vary={"write": "all"}, limits={"node_runs": 4})
     project.wtb("run", "sweep.yaml", "--quiet", check=1)
     first = succeeded(project)

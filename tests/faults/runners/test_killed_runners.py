@@ -209,10 +209,10 @@ wf.edge(work, END)
 
 
 @pytest.fixture
-def programs(sqlite_project: Project) -> Iterator[Project]:
-    sqlite_project.write_sweep("programs", PROGRAMS, vary={"work": "all"}, run={"concurrency": 2})
-    yield sqlite_project
-    kill(*(pid for pid in started_programs(sqlite_project) if lives(pid)))
+def programs(empty_project: Project) -> Iterator[Project]:
+    empty_project.write_sweep("programs", PROGRAMS, vary={"work": "all"}, run={"concurrency": 2})
+    yield empty_project
+    kill(*(pid for pid in started_programs(empty_project) if lives(pid)))
 
 
 def started_programs(project: Project) -> list[int]:

@@ -30,27 +30,27 @@ def one_good_sweep(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_fire_whose_processes_are_killed_is_continued_by_the_next_scheduler(sqlite_project: Project) -> None:
+def test_a_fire_whose_processes_are_killed_is_continued_by_the_next_scheduler(empty_project: Project) -> None:
     """Before its sweep is submitted, after that, and at the end of its run."""
-    scheduled(sqlite_project)
+    scheduled(empty_project)
     for place, status, sweeps in (
         ("submit.written", "starting", 0),
         ("submit.committed", "running", 1),
         ("finish.released", "running", 1),
     ):
-        sqlite_project.wtb("schedule", "run-due", env={"WTB_FAULT": place}, check=0)
-        assert sqlite_project.query("SELECT status FROM fires") == [(status,)]
-        assert sqlite_project.query("SELECT count(*) FROM sweeps") == [(sweeps,)]
-    sqlite_project.wtb("schedule", "run-due", check=0)
-    one_good_sweep(sqlite_project)
+        empty_project.wtb("schedule", "run-due", env={"WTB_FAULT": place}, check=0)
+        assert empty_project.query("SELECT status FROM fires") == [(status,)]
+        assert empty_project.query("SELECT count(*) FROM sweeps") == [(sweeps,)]
+    empty_project.wtb("schedule", "run-due", check=0)
+    one_good_sweep(empty_project)
 
 
-def test_schedulers_at_once_make_and_carry_out_one_fire(sqlite_project: Project) -> None:
-    scheduled(sqlite_project)
-    schedulers = [sqlite_project.start("schedule", "run-due") for _ in range(2)]
+def test_schedulers_at_once_make_and_carry_out_one_fire(empty_project: Project) -> None:
+    scheduled(empty_project)
+    schedulers = [empty_project.start("schedule", "run-due") for _ in range(2)]
     for scheduler in schedulers:
         scheduler.wait(check=0)
-    one_good_sweep(sqlite_project)
+    one_good_sweep(empty_project)
 
 
 @pytest.mark.slow

@@ -72,8 +72,8 @@ def cells(project: Project) -> list[dict[str, dict[str, str]]]:
     return documents
 
 
-def test_a_node_process_killed_among_sent_tasks_costs_that_task_an_attempt(sqlite_project: Project) -> None:
-    project = sqlite_project
+def test_a_node_process_killed_among_sent_tasks_costs_that_task_an_attempt(empty_project: Project) -> None:
+    project = empty_project
     write(project, "x1b")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         kill(wait_for(project, "grade x1b"))
@@ -86,8 +86,8 @@ def test_a_node_process_killed_among_sent_tasks_costs_that_task_an_attempt(sqlit
 
 
 @pytest.mark.slow
-def test_a_run_interrupted_among_sent_tasks_and_killed_in_a_graph_within_continues(sqlite_project: Project) -> None:
-    project = sqlite_project
+def test_a_run_interrupted_among_sent_tasks_and_killed_in_a_graph_within_continues(empty_project: Project) -> None:
+    project = empty_project
     write(project, "x2b", "write-X1A")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         wait_for(project, "grade x2b")

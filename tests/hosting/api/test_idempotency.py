@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from fastapi import Request
@@ -19,13 +19,6 @@ from wtb.store.database import Database
 from wtb.store.tables.schema import projects
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def database(prepared_url: str) -> Iterator[Database]:
-    database = Database(prepared_url)
-    yield database
-    database.close()
 
 
 def request(query: str = "") -> Request:

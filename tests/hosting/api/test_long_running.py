@@ -33,13 +33,6 @@ ELSEWHERE = Identity("ben", Method.token, {Permission.read: frozenset({"zebras"}
 STEERER = Identity("cem", Method.token, {Permission.steer: frozenset({"quokka"})})
 
 
-@pytest.fixture
-def database(prepared_url: str) -> Iterator[Database]:
-    database = Database(prepared_url)
-    yield database
-    database.close()
-
-
 def request(
     database: Database,
     id: str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from wtb.operations.context import Context
 from wtb.store.database import Database
 
 READY = f"{PREFIX}/ready"
-
-
-@pytest.fixture
-def database(prepared_url: str) -> Iterator[Database]:
-    database = Database(prepared_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

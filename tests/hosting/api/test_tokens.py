@@ -30,15 +30,7 @@ from wtb.hosting.api.routes import PREFIX, ROUTES
 from wtb.operations.context import Context
 from wtb.operations.registry import Permission
 from wtb.store.access import users as store
-from wtb.store.database import Database
 from wtb.store.tables.schema import idempotency_keys
-
-
-@pytest.fixture
-def context(prepared_url: str) -> Iterator[Context]:
-    context = Context(Database(prepared_url), by="ann")
-    yield context
-    context.close()
 
 
 def test_a_token_is_kept_by_its_digest_alone(context: Context) -> None:

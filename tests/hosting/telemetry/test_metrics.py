@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -41,13 +40,6 @@ from wtb.store.tables.schema import cases, cells, executions, node_runs, sweeps,
 MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
 TOKEN = "a-token-of-the-tests-own"
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-@pytest.fixture
-def context(prepared_url: str) -> Iterator[Context]:
-    context = Context(Database(prepared_url), by="ann")
-    yield context
-    context.close()
 
 
 @pytest.fixture
