@@ -1,7 +1,7 @@
 """Count type expressions that are only a mapping to anything: `make untyped`. `make check` fails above MAX_UNTYPED.
 
 Counted are annotations, bases of classes and targets of casts, each mapping in them once. An alias hides nothing: every
-use of it counts, unless it is declared with `TypeAlias` and a docstring that says what the mapping holds. Then it
+use of it counts, unless it is declared with `TypeAlias` and a docstring that describes what the mapping holds. Then it
 counts once. MOST_ALIASES bounds how many there are of those, since a name for anything would be no type either.
 """
 
@@ -46,7 +46,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted; `uses` are those of declared aliases."""
+    """The counts; `uses` are those of declared aliases."""
 
     written_out: int
     by_alias: int

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("wtb", "workers", "scheduler")
 SOURCES = (*PRODUCT, "tests", "benchmarks", "simulations", "examples", "scripts", "deploy")
 
-# A name says what it holds. None of these does.
+# A name describes what it holds. None of these does.
 UNCLEAR = frozenset(
     {"one", "ones", "found", "given", "made", "asked", "wanted", "known", "gone", "said", "told", "heard", "tried"}
     | {"kept", "held", "taken", "left", "begun", "over", "below", "here", "there", "again", "most", "others", "going"}

@@ -67,7 +67,7 @@ def why_not(database: Database, sweep: SweepRow, metric: str) -> tuple[bool, str
         metric: The metric.
 
     Returns:
-        Whether gates may rely on it, and the reason as text.
+        True if gates may rely on it, and the reason as text.
     """
     required = sweep.spec["agreement"][metric]
     if required == BY_HAND:

@@ -19,7 +19,7 @@ Numbers = NDArray[np.int64]
 
 _PRIOR = 0.25  # precision, as of one comparison: the strength of a row that never lost is finite
 _STEPS, _DONE = 100, 1e-9
-_FEWEST = 5  # units, with fewer of which nothing is said of how far a figure may be off
+_FEWEST = 5  # units; with fewer, a figure has no interval
 ALPHA = 0.05
 
 

@@ -89,7 +89,7 @@ def sentence(labelled: float, rest: float) -> str:
     )
 
 
-FEWEST_LABELS = 100  # with fewer the interval may cover less often than it says: see `make simulate`
+FEWEST_LABELS = 100  # with fewer the interval may cover less often than its level: see `make simulate`
 
 
 @frozen

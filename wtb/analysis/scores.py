@@ -335,7 +335,7 @@ class Scores:
         return failure_score(measure.on_failure, measure.worst, self._spec)
 
     def leaves_out(self, measure: Measure) -> bool:
-        """Return whether the evaluator or the sweep says explicitly that failed cells have no score for a metric."""
+        """Return whether the evaluator or the sweep declares that failed cells have no score for a metric."""
         return LEFT_OUT in (measure.on_failure, self._spec.get("on_failure") if measure.on_failure is None else None)
 
     def _missing(self, metric: str, cases: NDArray[np.int64], behind: NDArray[np.int32]) -> MissingCells | None:

@@ -1,4 +1,4 @@
-"""What a sweep can show: the cases that its margins need, and the noise between runs without any change (A/A)."""
+"""The power of a sweep: the cases that its margins need, and the noise between runs without any change (A/A)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def margin_documents(
         pilot: A pilot of the sweep that ran.
 
     Returns:
-        metric, margin, rows, cases (that the sweep has), needed (None where it cannot be told), sd of the differences
+        metric, margin, rows, cases (that the sweep has), needed (None if it is unknown), sd of the differences
         between two sweeps of equal quality, and because: where that is from, or what is missing.
     """
     spec, rows = prepared.bound.spec, len(prepared.choices)

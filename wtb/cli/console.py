@@ -180,7 +180,7 @@ def existing_database(url: str | None) -> Database | None:
     from wtb.store import database as databases
 
     database = databases.open_database(url)
-    # If the stack is down, open_database raises an error that says so, instead of showing an empty list.
+    # If the stack is down, open_database raises an error with the reason, instead of showing an empty list.
     return open_database(url) if database.exists() or is_down(database.path) else None
 
 

@@ -82,20 +82,20 @@ Show = Annotated[Format, typer.Option("--format", "-f", help="Output format.")]
 
 @frozen
 class Form:
-    """How a command presents a document: as JSON or as text for people, in a file or on stdout."""
+    """The form of a document: JSON or text for people, in a file or on stdout."""
 
     format: Show = Format.table
     output: Output = None
 
     @property
     def is_json(self) -> bool:
-        """Whether the document itself is the output."""
+        """True if the document itself is the output."""
         return self.format is Format.json
 
 
 @frozen
 class MatrixForm:
-    """How a command presents a matrix."""
+    """The form of a matrix, in a file or on stdout."""
 
     format: ShowMatrix = MatrixFormat.table
     output: Output = None

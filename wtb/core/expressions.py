@@ -111,7 +111,7 @@ class Reader(ABC, Generic[NameT]):
             rewrite: Changes the syntax tree before it is read.
 
         Raises:
-            ValueError: It is no expression of this language; the message says what is expected.
+            ValueError: It is no expression of this language; the message names what is expected.
         """
         evaluate = self._read(rewrite(self._parse(text)), logical=True)
         if not self.names:
@@ -382,7 +382,7 @@ class StateCondition:
             state: Plain values by key.
 
         Raises:
-            UnknownValue: The truth is unknown; the message says why.
+            UnknownValue: The truth is unknown; the message gives the reason.
         """
         return bool(self._evaluate(state))
 

@@ -11,7 +11,7 @@ from wtb.core.serialization.codec import decode, digest, encode
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
-    """What JSON can say, as it is read."""
+    """A value of JSON, as it is read."""
 else:
     # Only type checkers see the recursive type.
     Json = Any  # pydantic, which makes schemas of documents, follows no recursive alias; any value of theirs is JSON

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, RowDocument
 
 GAP = 2
-_WHOLE_LEAST = 22  # a whole combination in a narrower column says too little
+_WHOLE_LEAST = 22  # a whole combination in a narrower column is unreadable
 NUMBERED = 6  # columns that the number of a combination has
-# What goes first where width is short; a column of rank 0 stays.
+# Columns of a high rank go first if the width is short; those of rank 0 stay.
 NEEDED, COUNT, INTERVAL, SECONDARY, COST, LATENCY = range(6)
 
 
@@ -48,7 +48,7 @@ class Column:
 
 @frozen
 class Node:
-    """A node or factor that tells combinations apart, and how wide its column can be."""
+    """A node or factor that distinguishes combinations, and the width that its column can have."""
 
     name: str
     variants: list[str]

@@ -105,7 +105,7 @@ class FailedAttempts:
             reserved: The budget that it had.
 
         Returns:
-            Whether another attempt follows. If so, the rows of the failed one are recorded.
+            True if another attempt follows. Then the rows of the failed one are recorded.
 
         Raises:
             Stopped: A limit, an interruption or a person forbids another one now.

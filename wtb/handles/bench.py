@@ -586,7 +586,7 @@ def open(
 
     Raises:
         InputError: If the URL is none; if there is no such session; if there is no token for a server; or if the
-            database has another version: `wtb admin db upgrade` says what to do.
+            database has another version: `wtb admin db upgrade` explains the next step.
         StoreError: If the database is out of reach.
 
     Example:

@@ -104,7 +104,7 @@ class BenchMethods:
     audit_head = method(audit_log.audit_head)
     prune_audit = method(audit_log.prune_audit)
 
-    # What is kept
+    # Storage
     collect = method(collect)
     import_execution = method(import_execution)
     backup = method(backup)

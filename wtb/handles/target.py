@@ -94,7 +94,7 @@ class QuestionHandle:
             run: Run a single execution on that no other process runs, here in the background; else `resume` does.
 
         Returns:
-            What was recorded, and who continues, at once.
+            The recorded answer, and who continues, at once.
         """
         # Code is bound and run only beside the database. A server continues the execution itself.
         is_here = isinstance(self.backend, Context)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult, ListToolsResult, Tool
 
 MOST_LINE = 12_000_000  # bytes of one message: more than a result that is taken has
-GRACE_S = 2.0  # that a program has to end once its input is closed, and again once it is told to
+GRACE_S = 2.0  # that a program has to end once its input is closed, and again once it got a signal
 
 
 class TooLong(ValueError):
@@ -95,7 +95,7 @@ async def _receive(process: asyncio.subprocess.Process, arrives: Any) -> None:
         while True:
             try:
                 line = await process.stdout.readline()
-            except ValueError:  # as asyncio says that the limit is passed
+            except ValueError:  # asyncio's error for a line beyond the limit
                 raise TooLong from None
             if not line:
                 return

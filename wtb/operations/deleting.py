@@ -80,7 +80,7 @@ def delete(context: Context, ref: str) -> Deleted:
         ref: Its id, the beginning of it, or its name.
 
     Returns:
-        What was removed.
+        The numbers of what was removed.
 
     Raises:
         InputError: If there is no such sweep.
@@ -170,7 +170,7 @@ def erase(
         reason: Why, for those who look later.
 
     Returns:
-        What was removed.
+        The numbers of what was removed.
 
     Raises:
         InputError: If there is no such case, or sweep.

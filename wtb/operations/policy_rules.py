@@ -42,7 +42,7 @@ _STANDS_FOR = {
 Resource = Literal["Database", "Sweep", "Workflow", "Tool", "File", "Host", "Program"]
 Fact = str | int
 
-# What a context may have, with Cedar's type of it; the first three it always has.
+# The attributes that a context may have, with their types in Cedar; the first three it always has.
 FACTS: Mapping[str, str] = {
     **dict.fromkeys(("by", "needs", "effect"), "String"),
     **dict.fromkeys(("project?", "session?", "workflow?", "sweep?", "submitted_by?"), "String"),
@@ -51,10 +51,10 @@ FACTS: Mapping[str, str] = {
 }
 
 
-# What else the context of an action of nodes always has, and that of a call of a tool.
+# The further attributes that the context of an action of nodes always has, and that of a call of a tool.
 NODE_FACTS: Mapping[str, str] = {"node": "String", "variant": "String", "case": "String"}
 CALL_FACTS: Mapping[str, str] = {"arguments": "Arguments", "numbers": "Numbers"}
-# What nodes do besides, with the kind of what they do it with, and what its context always has.
+# Further actions of nodes, with the kind of their resource, and the attributes that their context always has.
 ACTS: Mapping[str, tuple[Resource, Mapping[str, str]]] = {
     WRITE: ("File", {"path": "String"}),
     CONNECT: ("Host", {"host": "String", "address": "String", "port": "Long"}),

@@ -98,7 +98,8 @@ def arguments_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     return parameters
 
 
-# What makes an entry, by the permission that an operation needs and its effect; `Operation` itself, if it only reads.
+# Functions that make an entry, by the permission that an operation needs and its effect; `Operation` itself, if it
+# only reads.
 _submit_changes = partial(Operation, needs=Permission.submit, effect=Effect.changes)
 _submit_spends = partial(Operation, needs=Permission.submit, effect=Effect.spends)
 _steer_changes = partial(Operation, needs=Permission.steer, effect=Effect.changes)

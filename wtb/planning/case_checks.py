@@ -166,7 +166,7 @@ def _order(spec: SweepSpec, only: Only) -> Ordering | None:
 
 
 def _leaves_out_failures(spec: SweepSpec, evaluator: Evaluator) -> bool:
-    """Return whether a metric leaves out failed cells without a setting that says so."""
+    """Return whether a metric leaves out failed cells without a setting that asks for it."""
     declared = spec.on_failure is not None or evaluator.on_failure is not None or evaluator.scale is not None
     return not declared and evaluator.figure is None and evaluator.name not in MEASURED_NAMES
 

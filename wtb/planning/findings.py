@@ -101,7 +101,7 @@ def lacking_expected(metric: str, count: int, cases: int) -> DataFinding:
 
 
 def no_scale(metrics: Sequence[str]) -> list[DataFinding]:
-    """Describe metrics that leave out failed cells because nothing says what a failure counts as."""
+    """Describe metrics that leave out failed cells because no setting gives the score of a failure."""
     if not metrics:
         return []
     sentence = (

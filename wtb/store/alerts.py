@@ -37,7 +37,7 @@ def note(database: Database, sweep_id: str, kinds_by_target: Sequence[Sequence[s
         kinds_by_target: The kinds of events that each target of the sweep's `notify` selects.
 
     Returns:
-        How many alerts were created.
+        The number of alerts created.
     """
     kinds = sorted({kind for target in kinds_by_target for kind in target})
     new = sa.select(events.c.id, events.c.kind).where(

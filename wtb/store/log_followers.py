@@ -224,7 +224,7 @@ class Announcements:
         """Take the announcements that have arrived, without waiting.
 
         Returns:
-            Whether there were any.
+            True if there were any.
 
         Raises:
             StoreError: If the connection is lost.

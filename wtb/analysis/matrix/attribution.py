@@ -189,7 +189,7 @@ def _rest(document: AttributionDocument) -> list[str]:
     return sentences
 
 
-_NAMED = 3  # pairs, of many that cannot be told
+_NAMED = 3  # pairs, of many that cannot be distinguished
 
 
 def attribute(scored: Scores, metric: str) -> AttributionDocument:

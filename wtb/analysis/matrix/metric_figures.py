@@ -95,7 +95,7 @@ def _sentence(metric: str, rows: FigureRows, counts: Sequence[ClassCount], unit:
 
 
 MAX_TAGS = 12  # tags, those with most cases
-FEWEST = 5  # cases that a tag needs to be told of
+FEWEST = 5  # cases that a tag needs to be reported
 
 
 def slices(

@@ -107,7 +107,7 @@ def _merged_kinds(levels: Mapping[str, Mapping[str, str]], kinds: Mapping[str, s
     """Return for each kind the kinds that form one level of the node, because the level of a parameter identifies them.
 
     In `[{m: [1, 20], t: [0, 9]}, {m: [3], u: [1, 2]}]` the kind is known from m. It is no level beside those of m: the
-    other parameters are nested in m. That needs one parameter which tells all kinds of a group apart; with several
+    other parameters are nested in m. That needs one parameter which distinguishes all kinds of a group; with several
     nobody knows which of them makes the difference.
     """
     values: dict[str, dict[str, set[str]]] = {kind: {} for kind in kinds.values()}
@@ -137,7 +137,7 @@ def _comparable(name: str, levels: Mapping[str, Mapping[str, str]], of_node: Map
     """Return the levels of a parameter by variant: of all variants that have it, or of those in which it can be
     estimated.
 
-    Kinds without a common level differ in the node, too. If only one of them has several levels, they are told in it.
+    Kinds without a common level differ in the node, too. If only one of them has several levels, it reports them.
     """
     groups: list[tuple[set[str], dict[str, str]]] = []
     for variant, each in levels.items():
@@ -158,7 +158,7 @@ def _brought(
     kinds: Mapping[str, str],
     merged: Mapping[str, Sequence[str]],
 ) -> dict[str, list[str]]:
-    """Return the parameters that come with each level of a parameter that tells merged kinds apart."""
+    """Return the parameters that come with each level of a parameter that distinguishes merged kinds."""
     if len({kinds[variant] for variant in having if len(merged[kinds[variant]]) > 1}) < 2:
         return {}
     sets: dict[str, list[set[str]]] = {}

@@ -125,7 +125,7 @@ def _grouped(aliased: Sequence[Block]) -> list[list[int]]:
         joined = [group for group in groups if group & together]
         groups = [group for group in groups if group not in joined] + [together.union(*joined)]
     alone = [group for group in groups if len(group) == 1]
-    if alone:  # of three and more, any two of which can be told apart
+    if alone:  # of three and more, any two of which can be distinguished
         groups = [group for group in groups if len(group) > 1] + [set().union(*alone)]
     return sorted(sorted(group) for group in groups)
 

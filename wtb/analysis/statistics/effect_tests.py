@@ -226,7 +226,7 @@ def _skewed(block: Evidence) -> Iterator[tuple[int, float]]:
 
 
 _SAME = 1e-9  # relative; weights that differ by less are the same
-# How many cases differ: as many alike as have the same kurtosis. Of more, or of a larger part, signs tell enough.
+# The number of cases that differ: as many alike as have the same kurtosis. Of more, or of a larger part, signs suffice.
 _FEW, _RARE = 40, 0.25
 _CHANCE = 2.0  # standard deviations of the excess of missing cells, if all combinations lack as many
 

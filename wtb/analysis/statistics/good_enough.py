@@ -177,7 +177,7 @@ def standings(
         best = race.could_be_best(design.seed)
     level = design.level
     most_behind, least_behind = race.most_behind(level), race.least_behind(level / 2, best)
-    # What was shown before is no new claim.
+    # A claim that was shown before is not new.
     if level < (whole := SIGNIFICANT / design.metrics) and design.known_standings:
         is_known = np.array([[(row, within) in design.known_standings for within in (True, False)] for row in ranked])
         most_behind = np.where(is_known[:, 0], race.most_behind(whole), most_behind)

@@ -1,4 +1,4 @@
-"""What an attempt sees of its case and the attempt before it, what it may spend, and the record of what it leaves."""
+"""The view of an attempt: its case, the attempt before it and its budget; and the record of its results."""
 
 from __future__ import annotations
 

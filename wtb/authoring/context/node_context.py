@@ -516,7 +516,7 @@ def current_context() -> Context | None:
     """
     context = _present.get()
     if context is None:
-        # Of several attempts it cannot be told which one a thread belongs to, and a wrong one would be charged.
+        # Of several attempts it is unknown which one a thread belongs to, and a wrong one would be charged.
         running = list(_running.values())
         return running[0] if len(running) == 1 else None
     return context

@@ -194,7 +194,7 @@ def _linked(_: Any, target: Any, *__: Any) -> None:
 
 
 def _database(path: Any) -> None:
-    """Check an SQLite file, which C code opens for writing, unless it is opened by a URI that says otherwise."""
+    """Check an SQLite file, which C code opens for writing, unless it is opened by a URI that prevents it."""
     text = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
     if text not in ("", ":memory:") and "mode=memory" not in text and "mode=ro" not in text:
         _changed(text.removeprefix("file:").partition("?")[0] if text.startswith("file:") else text)
@@ -288,7 +288,7 @@ class ToolGate:
             result: What an earlier attempt's call returned, if this one is not to be made anyway.
 
         Returns:
-            What an earlier call returned, as typed JSON; None if this one is to be made.
+            The result of an earlier call, as typed JSON; None if this one is to be made.
 
         Raises:
             ToolDenied: If policies or a person deny it.

@@ -29,7 +29,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")
 
 @frozen
 class _Settings:
-    """What a session has; nothing changes what is not given."""
+    """The limits of a session; those that are not given stay as they are."""
 
     disk: Annotated[
         str | None, typer.Option("--disk", metavar="SIZE", help="Limit on its files, such as 10GB; none: no limit.")

@@ -236,7 +236,7 @@ def _answer_all(
 
 
 def _document(answered: Answered) -> AnswerDocument:
-    """Return an answer without who continues, which is said in words."""
+    """Return an answer without who continues, which is printed as text."""
     fields = {name: field for name, field in vars(answered).items() if name != "continuation"}
     return cast("AnswerDocument", fields)
 

@@ -1,4 +1,4 @@
-"""How a sweep ended, its matrix and the exit code, for the commands that run one."""
+"""The end of a sweep, its matrix and the exit code, for the commands that run one."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ResultFormat = Annotated[
 
 @frozen
 class _Form(options.MatrixForm):
-    """How the result is presented: the id at once, or the matrix at the end."""
+    """The form of the result: the id at once, or the matrix at the end."""
 
     format: ResultFormat = options.MatrixFormat.table
 

@@ -22,7 +22,7 @@ def _of(shape: type[D], say: Callable[[D], str]) -> Callable[[Any], str]:
     return say
 
 
-# What each kind of event says, given its data. Kinds that are not here say their data as it is.
+# The text of each kind of event, given its data. Kinds that are not here show their data as it is.
 _SAYS: dict[str, Callable[[Any], str]] = {
     "sweep.submitted": _of(
         sweep_events.SweepSubmittedData,

@@ -47,7 +47,7 @@ def kind_of(status: str, kind: str | None, type_: str | None) -> str:
         return status
     if status == "cancelled":
         return "rejected" if kind == "rejected" else status
-    # A lost worker says nothing about the code under test, although the failure is stored as killed.
+    # A lost worker is no evidence about the code under test, although the failure is stored as killed.
     if type_ == _WORKER_LOST:
         return "lost"
     return kind if kind is not None and kind in KINDS else "error"

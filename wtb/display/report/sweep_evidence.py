@@ -147,7 +147,7 @@ def provenance(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> d
 
 
 def _settings(sweep: SweepRow) -> str:
-    """The sweep file that says the same: YAML without what is as by default."""
+    """The equivalent sweep file: YAML without defaults."""
     try:
         settings = stored_spec(sweep).model_dump(mode="json", exclude_defaults=True)
     except InputError:
@@ -256,7 +256,7 @@ def tree(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> documen
     """Node runs by node and variant, and by prefix: the choices up to a node, which are what runs are shared by.
 
     Runs are counted where they happened, so that what was not shared shows as not shared. Where nodes ran beside each
-    other, a run is shared across variants of its neighbours: `levels` is then None, and `because` says so.
+    other, a run is shared across variants of its neighbours: `levels` is then None, and `because` is the reason.
     """
     runs = [
         (node, variant, tuple(json.loads(group)), _counted(*counts))

@@ -397,7 +397,7 @@ def _of(document: ComparisonDocument, limit: int) -> str:
 
 
 def two_rows(document: RowComparisonDocument, width: int) -> str:
-    """All that the comparison says."""
+    """All results of the comparison."""
     row, other = document["row"], document["other"]
     counts = f"{document['wins']:,} better, {document['losses']:,} worse, {document['ties']:,} the same"
     delta = f"difference {_figure(document['delta'])}{_test(document)}"

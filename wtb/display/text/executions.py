@@ -226,7 +226,7 @@ def _call(step: documents.ShownStep, call: documents.CallDocument, width: int) -
 
 
 def _talk(name: str, content: Any) -> list[tuple[str, Any]]:
-    """Show who said what: messages of a prompt one by one, and what else it asked for."""
+    """Show the messages of a prompt one by one with their roles, and the other parameters of the request."""
     if content is None:
         return []
     messages = content.get("messages") if isinstance(content, dict) else content

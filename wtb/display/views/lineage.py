@@ -325,7 +325,7 @@ def _steps(trace: Trace, start: int) -> list[_Step]:
 
 
 def _divergence(database: Database, a: Trace, b: Trace, shared: int) -> documents.DivergenceDocument | None:
-    """The first step that differs, and in what: input, path, variant, code, result, or end where only one goes on."""
+    """The first step that differs, and in what: input, path, variant, code, result, or end if only one continues."""
     for step_a, step_b in zip_longest(_steps(a, shared), _steps(b, shared)):
         # From the coarsest difference to the finest: another path explains other variants, and these another state.
         if step_a is None or step_b is None:

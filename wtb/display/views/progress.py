@@ -270,7 +270,7 @@ def worker_command(queue: str) -> str:
 
 
 def queued_document(database: Database, row: SweepRow) -> QueueDocument:
-    """Return what `status` tells of a sweep that workers run: slots at work on it, and what waits, and why."""
+    """Return the part of `status` about a sweep that workers run: slots at work on it, and what waits, and why."""
     crew_rows = crew(database)
     pending = activity.waiting(database, row.id)
     rejecting = activity.rejecting(database, row.id)

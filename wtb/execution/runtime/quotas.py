@@ -75,7 +75,7 @@ def _portable(reaper_pid: int) -> int:
 
 REACHED = "memory quota of session"  # so begins the reason of a sweep whose node runs wait for memory
 GRACE_S = 2.0  # that a session may be above its quota before a process is ended
-CALM_S = 5.0  # that a session is below its quota before people are told so
+CALM_S = 5.0  # that a session is below its quota before an event reports it
 _LOOK_S = 0.5  # between two looks at least, however many sweeps of the session ask for them
 _PAUSE_S = 0.1  # between two looks of a node run that waits
 _STEP = 1 << 20  # bytes; smaller changes are recorded with the next heartbeat only

@@ -133,8 +133,8 @@ class Channel:
         return self._frames.pop(0)
 
 
-# What frames hold where values travel: a value's digest, with its bytes as they are sent and their number as they are
-# read. A node process sends no digests.
+# The content of frames that carry values: a value's digest, with its bytes as they are sent and their number as they
+# are read. A node process sends no digests.
 SentValues = Mapping[str, tuple[str, bytes]]
 ReadValues = Mapping[str, tuple[str, int]]
 SentCase = tuple[str, Sequence[str], Mapping[str, bytes]]
@@ -259,8 +259,8 @@ class CodeHead(TypedDict):
 
 NO_CODE: CodeHead = {"fingerprints": {}, "outline": None}  # of one that is asked for evaluators only
 
-# What the first frame of a node process says: the code, or a draft or names whose code it is to describe, or a sweep
-# file that it is to prepare; where it works, how many attempts it takes at a time, and what it prints between the
+# The content of the first frame of a node process: the code, or a draft or names whose code it is to describe, or a
+# sweep file that it is to prepare; where it works, how many attempts it takes at a time, and what it prints between the
 # outputs of two attempts, as hexadecimal digits.
 SetupHead = TypedDict(
     "SetupHead",
@@ -321,7 +321,7 @@ class Clock:
         """Start a phase that the process reports. Raises ValueError for an unknown one."""
         if not isinstance(phase, str) or phase not in self._limits:
             raise ValueError(f"a phase {phase!r:.50}")
-        if phase in self._entered:  # such as the second of two calls: the clock goes on
+        if phase in self._entered:  # such as the second of two calls: the clock keeps running
             return
         self._entered.add(phase)
         if phase in self._extending:

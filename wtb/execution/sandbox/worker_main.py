@@ -89,7 +89,7 @@ def main(descriptor: int) -> None:
     except WTBError as error:
         channel.send("refused", str(error))
         return
-    # What was imported stays, so the garbage of importing is removed once, before the collector starts.
+    # Imported modules stay, so the garbage of importing is removed once, before the collector starts.
     gc.collect()
     start_collecting()
     channel.send("ready", worker.description)

@@ -44,7 +44,7 @@ def grant_access(
         project: Where; by default the only one of who acts, else all projects, also those that are made later.
 
     Returns:
-        What they have now.
+        The role that they have now.
 
     Raises:
         InputError: For an unknown role, user, team or project, or a role that lets them do more than who acts may do.
@@ -91,7 +91,7 @@ def revoke_access(
         project: Where; by default the only one of who acts, else what they have in all projects.
 
     Returns:
-        What they had.
+        The role that they had.
 
     Raises:
         InputError: Unless one of both is named, and has a role there.

@@ -119,7 +119,7 @@ def backup(context: Context, folder: AnyPath) -> BackupDocument:
         folder: Where to; new or empty.
 
     Returns:
-        What the backup holds, and what was missing already.
+        The contents of the backup, and the files that were missing already.
 
     Raises:
         InputError: If the folder is not empty, its parent not there, or part of what is backed up.
@@ -232,7 +232,7 @@ def restore(context: Context, folder: AnyPath) -> RestoredDocument:
         folder: What `backup` made.
 
     Returns:
-        What was restored.
+        The restored rows and files.
 
     Raises:
         InputError: If it is no backup, or of another version of the tables.

@@ -143,7 +143,7 @@ def load_copy(database: Database, path: Path, report: Report, *, by: str) -> int
         by: The person who restores it, for the events of sweeps that are paused.
 
     Returns:
-        How many sweeps have not ended.
+        The number of sweeps that have not ended.
 
     Raises:
         ConflictError: If the database is not empty.

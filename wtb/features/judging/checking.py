@@ -98,7 +98,7 @@ def _named(own: Sequence[str], choices: Sequence[Mapping[str, str]]) -> set[int]
 def _of_families(
     database: Database, sweep: SweepRow, choices: Sequence[Mapping[str, str]], families: Sequence[str]
 ) -> set[int] | None:
-    """Return the combinations in which a varied node called a model of these families; None if no call tells."""
+    """Return the combinations in which a varied node called a model of these families; None if no call shows it."""
     # Only nodes that vary can make a row differ from another: what all rows share favours none.
     varied = {node for node in choices[0] if len({choice[node] for choice in choices}) > 1} if choices else set()
     called = [call for call in models_called(database, sweep.id) if call[0] in varied]

@@ -40,7 +40,7 @@ class Preference:
         first: The row that was shown first, such as `reply=curt`.
         second: The other.
         preferred: `first`, `second` or `tie`.
-        rater: Who said so.
+        rater: The person or judge who compared them.
         asked: Where a judge was asked: the digest of the question.
     """
 
@@ -291,7 +291,7 @@ def rank(
         comparisons: A CSV file, or `.jsonl`: `case`, `first`, `second`, `preferred` and `rater`. What a judge replies
             is written behind them, and is not asked again; `.jsonl` then.
         rater: Whose comparisons count; by default everybody's, where no judge is asked.
-        asking: A judge to be asked, about what tells most, until the best row is known.
+        asking: A judge to be asked about the most informative pairs, until the best row is known.
 
     Returns:
         The rows, strongest first.

@@ -173,7 +173,7 @@ def check_schedule(context: Context, name: str) -> ScheduleCheck:
     """
     database = context.database
     schedule = store.find_schedule(database, name)
-    # First of all: a good last fire says nothing if none has come since.
+    # First of all: a good last fire is no evidence if none has come since.
     overdue = _overdue(database, schedule)
     if overdue is not None:
         return ScheduleCheck(True, overdue)

@@ -86,7 +86,7 @@ def _snake_case(name: str) -> str:
 
 
 PATH: Final = "/v1/traces"
-_MOST_ANSWER: Final = 1_000_000  # bytes that are read of what a collector says
+_MOST_ANSWER: Final = 1_000_000  # bytes that are read of a collector's response
 _NEVER: Final = frozenset({400, 413, 415, 422})  # what it would refuse again. Source: OTLP 1.7, "Failures"
 
 
@@ -138,7 +138,7 @@ def send(collector: Collector, request: TracesRequest) -> int:
         request: Them.
 
     Returns:
-        How many of them it refused.
+        The number of them that it refused.
 
     Raises:
         SpansRefused: If it refuses all of them for good.

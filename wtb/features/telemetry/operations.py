@@ -94,7 +94,7 @@ def export_traces(
         protobuf: Whether to send Protobuf in place of JSON, which some take alone.
 
     Returns:
-        How much was sent.
+        The numbers of what was sent.
 
     Raises:
         InputError: If there is no such sweep, the endpoint is none, or Protobuf is not installed.
@@ -181,7 +181,7 @@ class TraceExports:
                     has_more |= self._may_send() and self._send_part(exporter, sweep)
         except CollectorError as error:
             self._failed(exporter, error)
-        except StoreError:  # out of reach: the scheduler says so, and who looks next tries again
+        except StoreError:  # unreachable: the scheduler logs it, and the next look tries again
             return
 
     def _claim(self) -> ExporterRow | None:
@@ -203,7 +203,7 @@ class TraceExports:
         """Send the next executions of a sweep.
 
         Returns:
-            Whether the position of the sweep moved on.
+            True if the position of the sweep advanced.
 
         Raises:
             CollectorError: If the collector does not take them for now.
@@ -247,5 +247,5 @@ class TraceExports:
         if exporter is not None:
             try:
                 log_followers.note_failure(self._database, exporter, str(error)[:1000])
-            except StoreError:  # what reads the database says so
+            except StoreError:  # whatever reads the database reports it
                 return

@@ -148,7 +148,7 @@ def _keep(database: Database, claim: Claim, response: Response) -> None:
     location, body = response.headers.get("Location"), bytes(response.body).decode()
     try:
         keep_answer(database, claim.digest, response.status_code, location, body)
-    except WTBError as error:  # it is done: whoever sends it again is told that what came of it is not known
+    except WTBError as error:  # it is done: a request that is sent again is told that the result is unknown
         _log.warning("the answer to a request was not kept: %s", error)
 
 
@@ -203,7 +203,7 @@ def changed_if_current(
     read, database = _BY_PATH[route.edits], acting.database
     names = arguments_of(read.function)
     read_arguments = {name: argument for name, argument in arguments.items() if name in names}
-    # What a reference means is in the version: one thing may be named in several ways, by its id and by its name.
+    # The version names the referenced object: one thing may be named in several ways, by its id and by its name.
     named = (
         "If-Match",
         read.name,

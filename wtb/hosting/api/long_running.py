@@ -254,7 +254,7 @@ class LongOperations:
         location, body = response.headers.get("Location"), bytes(response.body).decode()
         try:
             await run_quickly(requests.end_operation, self._database, id, response.status_code, location, body)
-        except StoreError as error:  # whoever asks is told that it was lost
+        except StoreError as error:  # a later request gets that it was lost
             _log.warning("the answer of operation %s was not kept: %s", id, error)
 
     def _count(self, who: str) -> int:

@@ -329,7 +329,7 @@ class Server(Program, ABC):
         """Wait until the server responds. Returns the problem if it has not by the deadline, or has ended."""
         problem = "it was not ready in time"
         while time.monotonic() < deadline:
-            # Not before its own log says so: another process on this port would get the password.
+            # Not before its own log shows it: another process on this port would get the password.
             if self.is_announced:
                 problem = self.ask(port)
                 if not problem:

@@ -81,7 +81,7 @@ class GraphEngine:
         """Return None: LangGraph's runner occupies a thread."""
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
-        """Join a step. Raises StateError if a value cannot be stored, and RoutingError if it goes on for too long."""
+        """Join a step. Raises StateError if a value cannot be stored, and RoutingError if it continues for too long."""
         ran = [task.node for task in position.tasks]
         visits = {**position.visits, **{node: position.visits.get(node, 0) + 1 for node in ran}}
         after = Position(position.step + 1, (), {}, visits)

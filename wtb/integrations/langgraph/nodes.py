@@ -247,7 +247,7 @@ def _state_keys(fn: Any) -> Sequence[str]:
         names = [p.name for p in inspect.signature(target).parameters.values() if p.name != "self"]
         kind = typing.get_type_hints(target).get(names[0]) if names else None
         return list(typing.get_type_hints(kind)) if isinstance(kind, type) and _is_shape(kind) else ()
-    except (TypeError, ValueError, NameError):  # what cannot be resolved says nothing
+    except (TypeError, ValueError, NameError):  # what cannot be resolved is no hint
         return ()
 
 

@@ -73,7 +73,7 @@ def _as_state_graph(pregel: Graph) -> CompiledStateGraph[Any, Any, Any, Any]:
     builder.add_edge(name, END)
     graph = builder.compile(name=pregel.name, store=pregel.store, cache=pregel.cache)
     graph.config, graph.step_timeout = pregel.config, pregel.step_timeout
-    # What it returns is the state, also where that is None, which a node of a StateGraph does not write.
+    # Its return value is the state, also if that is None, which a node of a StateGraph does not write.
     write = ChannelWrite([ChannelWriteEntry(ROOT, mapper=_returned)])
     graph.nodes[name] = graph.nodes[name].copy({"writers": [write]})
     return graph

@@ -106,7 +106,7 @@ class Gathered:
     def _add_to_tool(self, index: Any, name: str | None, arguments: str | None) -> None:
         if name is None and arguments is None:
             return
-        # Only the first part of a call has its name. The index tells to which call a later part belongs.
+        # Only the first part of a call has its name. The index shows to which call a later part belongs.
         tool = self._tools.setdefault(index, _Tool())
         tool.name = name or tool.name
         tool.arguments += arguments or ""

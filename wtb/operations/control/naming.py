@@ -133,7 +133,7 @@ def pin(context: Context, ref: str, name: str | None = None) -> Pin:
         name: A name for the checkpoint.
 
     Returns:
-        What is pinned.
+        The pinned sweep or checkpoint.
 
     Raises:
         InputError: If there is nothing of that name, or a name is given for a sweep or is none.
@@ -158,7 +158,7 @@ def unpin(context: Context, ref: str) -> Pin:
         ref: As `pin` takes it.
 
     Returns:
-        What is pinned no more.
+        The sweep or checkpoint that is no longer pinned.
 
     Raises:
         InputError: If there is nothing of that name.

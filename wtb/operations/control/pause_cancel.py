@@ -346,7 +346,7 @@ def set_breakpoints(
             raise InputError(f"there is no breakpoint {text!r}{meant_or_known(text, before) if before else ''}")
     remaining = [] if clear else [text for text in before if text not in removed]
     texts = [str(place) for place in parse_breakpoints([*remaining, *add], nodes, list(graph["state"]))]
-    if not set(before) <= set(texts):  # what stops there now goes on, and spends
+    if not set(before) <= set(texts):  # executions that stop there now continue, and spend
         check_payer(context, sweep)
     if texts != before:
         if sweep.status == "cancelled":

@@ -106,7 +106,7 @@ def find_question(database: Database, ref: str) -> ListedQuestion:
         return rows[0]
     closed = [] if rows else asked_by(closed=True)
     # Answering an expired question raises an error with its time and its outcome, which helps more than "no answer".
-    if closed and closed[-1].status == "expired":  # `give` says when, and what came of it
+    if closed and closed[-1].status == "expired":  # `give` raises with the time and the result
         return closed[-1]
     ids = ", ".join(row.id for row in rows[:10]) + (", ..." if len(rows) > 10 else "")
     waits = f"waits for {len(rows):,} answers ({ids}): name one of the questions" if rows else "waits for no answer"

@@ -142,7 +142,7 @@ def _find_reference(context: Context, ref: str, session: str | None, update: boo
     try:
         sweep = find_sweep(database, ref)
     except InputError:
-        sweep = store.named_baseline(database, session, ref)  # raises: it says how a sweep becomes one
+        sweep = store.named_baseline(database, session, ref)  # raises, with the command that makes a sweep one
     if update:
         raise InputError(f"{ref!r} is a sweep, which cannot be updated; expected the name of a baseline")
     return Reference(sweep, None)

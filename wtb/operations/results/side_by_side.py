@@ -39,7 +39,7 @@ def output_value(beginning: output_rows.Beginning, whole: str) -> documents.Outp
     Raises:
         DamagedError: If it is no JSON.
     """
-    # The beginning alone tells the kind: the rest may not have been read.
+    # The beginning alone shows the kind: the rest may not have been read.
     is_text = beginning.data.startswith(b'"')
     value, is_cut = _shortened(_whole(beginning.data)) if beginning.is_whole else (_part(beginning.data), True)
     return {

@@ -164,7 +164,7 @@ def check_options(
 
 
 def announcement(prepared: Prepared, sweep_id: str, workers: str = "") -> str:
-    """Return the line that says what was submitted, with one more line for each note about its cases.
+    """Return the line about what was submitted, with one more line for each note about its cases.
 
     Args:
         prepared: What was submitted.

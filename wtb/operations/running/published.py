@@ -319,7 +319,7 @@ def score_published(
         anyway: Also where no worker is there to do it; it waits for one then.
 
     Returns:
-        What they are asked, whose end `show_scoring` tells.
+        The scoring that they were sent; `show_scoring` returns its end.
 
     Raises:
         InputError: If there is no such sweep, or an evaluator or a limit cannot be used.
@@ -368,7 +368,7 @@ def show_scoring(context: Context, ref: str, scoring: str) -> Scoring:
         scoring: The id of what they were asked.
 
     Returns:
-        How it stands.
+        Its state.
 
     Raises:
         InputError: If there is none.
@@ -391,7 +391,7 @@ def cancel_scoring(context: Context, ref: str, scoring: str, *, reason: Reason |
         reason: A reason for people.
 
     Returns:
-        How it stands.
+        Its state.
 
     Raises:
         InputError: If there is none.

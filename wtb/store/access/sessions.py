@@ -269,7 +269,7 @@ def rename(database: Database, session_id: str, name: str) -> bool:
     """Rename a session, even while its sweeps run: everything else refers to its id.
 
     Returns:
-        Whether the name has changed.
+        True if the name has changed.
 
     Raises:
         InputError: For a bad name.

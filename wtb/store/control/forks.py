@@ -200,7 +200,7 @@ def retry(
         kind: Only the cells with failures of this kind.
 
     Returns:
-        How many cells are pending again.
+        The number of cells that are pending again.
     """
     of_kind = sa.and_(cells.c.status.in_(list(statuses)), cells.c.failure["kind"].as_string() == kind)
     which = sa.or_(cells.c.status.in_(list(statuses)), _is_cut_short) if kind is None else of_kind
@@ -217,7 +217,7 @@ def retry_within(connection: sa.Connection, sweep_id: str, *which: sa.ColumnElem
         which: Conditions for the cells, their executions and the heads of these.
 
     Returns:
-        How many cells are pending again.
+        The number of cells that are pending again.
     """
     place = (cells.c.case_number, cells.c.repeat, cells.c.combination)
     query = (

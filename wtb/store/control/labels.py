@@ -143,7 +143,7 @@ def delete_comment(database: Database, row: ListedComment, *, by: str) -> None:
         if not connection.execute(comments.delete().where(*same, comments.c.at == row.at)).rowcount:
             raise NotFound(f"comment {row.number} of sweep {row.sweep_id} was deleted meanwhile")
         cell = CommentedCell(row.case_number, row.repeat, row.combination, row.case)
-        about = subject(sweep.session_id, row.sweep_id)  # of the sweep: it says which numbers are taken
+        about = subject(sweep.session_id, row.sweep_id)  # of the sweep: its look has the numbers that are taken
         add_event(connection, about, "comment.deleted", _event_data(row.number, cell, by))
 
 
@@ -162,7 +162,7 @@ class GivenLabel:
         combination: The variant of each varied node.
         repeat: Which repeat.
         rater: Who gave it.
-        label: What they said.
+        label: Their label.
         asked: Why it was asked for: `random`, or `disagreement` of other raters.
         probability: That its case was drawn with; None where it was not drawn here.
         at: When, in seconds since the epoch.

@@ -221,7 +221,7 @@ def begin_deferred(database: Database, sweep_id: str) -> int:
         sweep_id: The sweep.
 
     Returns:
-        How many cells began, including those that failed like their base.
+        The number of cells that began, including those that failed like their base.
     """
     # Most sweeps have no deferred cells, and reading that takes no locks.
     some = sa.select(executions.c.id).where(executions.c.sweep_id == sweep_id, _is_deferred).limit(1)

@@ -52,7 +52,7 @@ def skip_rest(database: Database, sweep_id: str, *, reason: str, by: str) -> int
     """Complete a sweep without its unfinished cells: they are skipped, and runners can write nothing more of them.
 
     Returns:
-        How many cells were skipped.
+        The number of cells skipped.
 
     Raises:
         ConflictError: If the sweep is not running.

@@ -83,7 +83,7 @@ def delete_sweep(database: Database, sweep_id: str, until: Callable[[], bool] = 
         until: Called between two transactions; when it returns True, the rest stays for `remove_hidden`.
 
     Returns:
-        Whether all its rows are removed.
+        True if all its rows are removed.
 
     Raises:
         ConflictError: If it is a baseline; nothing was deleted then.
@@ -134,7 +134,7 @@ def remove_hidden(database: Database, until: Callable[[], bool] = lambda: False)
         until: As for `delete_sweep`.
 
     Returns:
-        How many of these sweeps are removed completely.
+        The number of these sweeps that are removed completely.
     """
     with database.read() as connection:
         hidden = hidden_sweeps(connection)

@@ -249,7 +249,7 @@ def remove_named_files(database: Database, files: FileStore, named: Named, since
         since: When the erasure began, by the clock of the store. A file that was added again since then stays.
 
     Returns:
-        How many files were removed.
+        The number of files removed.
     """
     if not named.snapshots or not files.top.is_dir():
         return 0

@@ -212,7 +212,7 @@ def remove_values(database: Database, garbage: Unreferenced, tries: int = _LOCK_
     Later writers find the values missing and insert them again.
 
     Returns:
-        How many were removed, and their bytes.
+        The number of values removed, and their bytes.
 
     Raises:
         Busy: If the table could not be locked.

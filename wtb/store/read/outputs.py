@@ -100,7 +100,7 @@ def matching_places(
         limit: How many matches to return at most.
 
     Returns:
-        How many match in all, and the matches of the page in order.
+        The number of matches in all, and the matches of the page in order.
     """
     matching = _places(database, sweep_id, filters)
     places = matching.subquery("places")

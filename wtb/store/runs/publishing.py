@@ -475,7 +475,7 @@ def measure(database: Database, sweep_id: str, seconds: float, roots: int) -> No
         seconds: Of the slots that ran them, together.
         roots: How many there were.
     """
-    # A moving average: roots of one sweep differ, and its cases may become slower as it goes on.
+    # A moving average: roots of one sweep differ, and its cases may become slower later.
     each, before = seconds / roots, sweeps.c.root_s
     smoothed = sa.func.coalesce(before + _SMOOTHING * (each - before), each)
     database.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(root_s=smoothed))

@@ -111,7 +111,7 @@ def register_runner(
         alive: Returns False for a runner that is dead although its heartbeat is recent.
 
     Returns:
-        How many slots it has: at least 1, at most `requested`.
+        The number of its slots: at least 1, at most `requested`.
 
     Raises:
         ConflictError: If no slot is left; the error names the processes that hold them.
